@@ -1,0 +1,140 @@
+// Package auth says who calls. A credential is a bearer token; an Authenticator knows whom it stands for; the principal travels in the context.
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Principal is whom a credential stands for.
+type Principal struct {
+	// Name is `admin`, `service:agentorch`, `user:ada`.
+	Name string
+}
+
+// Authenticator knows credentials. It is safe for concurrent use.
+type Authenticator interface {
+	// Authenticate returns whom token stands for. It fails with UNAUTHENTICATED (TOKEN_INVALID).
+	Authenticate(ctx context.Context, token string) (Principal, error)
+}
+
+type principalKey struct{}
+
+// WithPrincipal puts p into the context.
+func WithPrincipal(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// FromContext returns the caller; its Name is empty where nobody was authenticated.
+func FromContext(ctx context.Context) Principal {
+	p, _ := ctx.Value(principalKey{}).(Principal)
+	return p
+}
+
+// Tokens is an Authenticator over a fixed set of tokens, kept as hashes.
+type Tokens struct {
+	entries []entry
+	hint    string
+}
+
+type entry struct {
+	hash      [sha256.Size]byte
+	principal Principal
+}
+
+// NewTokens knows the given tokens. Hint is put into the refusal: where a caller finds the right token.
+func NewTokens(hint string, tokens map[string]config.Secret) *Tokens {
+	t := &Tokens{hint: hint}
+	for name, secret := range tokens {
+		t.entries = append(t.entries, entry{sha256.Sum256([]byte(secret.Reveal())), Principal{Name: name}})
+	}
+	return t
+}
+
+// Authenticate looks token up in constant time for each entry.
+func (t *Tokens) Authenticate(_ context.Context, token string) (Principal, error) {
+	hash := sha256.Sum256([]byte(token))
+	for _, e := range t.entries {
+		if subtle.ConstantTimeCompare(hash[:], e.hash[:]) == 1 {
+			return e.principal, nil
+		}
+	}
+	if token == "" {
+		return Principal{}, rpcerr.Unauthenticated("no token; send it as `authorization: Bearer …`%s", t.hint)
+	}
+	return Principal{}, rpcerr.Unauthenticated("the token is not known%s", t.hint)
+}
+
+// Bearer cuts the token out of an authorization header; the empty text where there is none.
+func Bearer(header string) string {
+	scheme, token, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// Allow is an Authenticator that lets everybody in as the given principal; for tests.
+type Allow Principal
+
+// Authenticate returns the principal.
+func (a Allow) Authenticate(context.Context, string) (Principal, error) { return Principal(a), nil }
+
+// TokenFile reads the token in path, or makes a random one there that only the owner can read. The folder must exist.
+func TokenFile(path string) (config.Secret, error) {
+	secret, err := ReadToken(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return secret, err
+	}
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return config.Secret{}, err
+	}
+	token := hex.EncodeToString(b[:])
+	f, err := os.CreateTemp(filepath.Dir(path), ".token-*") // Made with mode 0600.
+	if err != nil {
+		return config.Secret{}, err
+	}
+	_, err = f.WriteString(token + "\n")
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Link(f.Name(), path) // Fails when another process came first; its token then counts.
+	}
+	_ = os.Remove(f.Name())
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return config.Secret{}, err
+	}
+	return ReadToken(path)
+}
+
+// ReadToken reads the token in path. It refuses a file that others can read.
+func ReadToken(path string) (config.Secret, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return config.Secret{}, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return config.Secret{}, fmt.Errorf("%s can be read by others; run chmod 600 on it", path)
+	}
+	b, err := os.ReadFile(path) //nolint:gosec // The operator's own file.
+	if err != nil {
+		return config.Secret{}, err
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return config.Secret{}, fmt.Errorf("%s is empty; remove it and start again to have a new token written", path)
+	}
+	return config.NewSecret(token), nil
+}

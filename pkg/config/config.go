@@ -1,0 +1,191 @@
+// Package config fills configuration structs: defaults, then a YAML file, then the environment. Flags come last and are the command's to bind.
+//
+// A struct belongs to the package that uses it and is nested by that package's owner under a name. Its fields carry the tags
+//
+//	yaml:"max_connections"                                 the key in the file
+//	env:"EVALFLEET_MODELGW_MAX_CONNECTIONS"                the variable that overrides it
+//
+// and a doc comment, from which the reference page is made. A key that is not known is a fault. This is the only package that reads the environment.
+package config
+
+import (
+	"bytes"
+	"encoding"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Defaulter sets defaults where the zero value is not the default.
+type Defaulter interface{ SetDefaults() }
+
+// Validator names every fault of a struct, joined, each with its path in the file.
+type Validator interface{ Validate() error }
+
+// Load fills cfg, a pointer to a struct: its defaults, the YAML file (none when file is empty), the environment as env tells it; then it validates.
+// Nested structs that are Defaulters or Validators are asked as well, inner ones first.
+func Load(cfg any, file string, env func(string) (string, bool)) error {
+	v := reflect.ValueOf(cfg)
+	setDefaults(v)
+	if file != "" {
+		b, err := os.ReadFile(file) //nolint:gosec // The operator names the file.
+		if err != nil {
+			return fmt.Errorf("read the configuration: %w", err)
+		}
+		if err := Decode(cfg, b); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	if err := fromEnv(v.Elem(), env); err != nil {
+		return err
+	}
+	return validate(v, "")
+}
+
+// Env reads the process's environment.
+func Env(name string) (string, bool) { return os.LookupEnv(name) }
+
+// Decode reads YAML over cfg; a key that cfg does not have is an error that names it and its line.
+func Decode(cfg any, b []byte) error {
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(cfg); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// each calls f with every nested struct of v, inner ones first, as pointers, with their paths.
+func each(v reflect.Value, path string, f func(reflect.Value, string)) {
+	v = reflect.Indirect(v)
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if !field.IsExported() || !v.Field(i).CanAddr() {
+			continue
+		}
+		if v.Field(i).Kind() == reflect.Struct {
+			each(v.Field(i).Addr(), join(path, key(field)), f)
+		}
+	}
+	f(v.Addr(), path)
+}
+
+func setDefaults(v reflect.Value) {
+	each(v, "", func(p reflect.Value, _ string) {
+		if d, ok := p.Interface().(Defaulter); ok {
+			d.SetDefaults()
+		}
+	})
+}
+
+func validate(v reflect.Value, path string) error {
+	var faults []error
+	each(v, path, func(p reflect.Value, path string) {
+		if c, ok := p.Interface().(Validator); ok {
+			if err := c.Validate(); err != nil {
+				if path != "" {
+					err = fmt.Errorf("%s: %w", path, err)
+				}
+				faults = append(faults, err)
+			}
+		}
+	})
+	return errors.Join(faults...)
+}
+
+// key is the field's name in the file.
+func key(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	if name == "" {
+		return strings.ToLower(f.Name)
+	}
+	return name
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func fromEnv(v reflect.Value, env func(string) (string, bool)) error {
+	var faults []error
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		if name := field.Tag.Get("env"); name != "" {
+			if text, ok := env(name); ok {
+				if err := set(v.Field(i), text); err != nil {
+					faults = append(faults, fmt.Errorf("%s: %w", name, err))
+				}
+			}
+			continue
+		}
+		if v.Field(i).Kind() == reflect.Struct {
+			faults = append(faults, fromEnv(v.Field(i), env))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// set reads text into a field: texts, numbers, booleans, durations, comma-separated lists of text, and what unmarshals itself.
+func set(v reflect.Value, text string) error {
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return u.UnmarshalText([]byte(text))
+	}
+	if v.Type() == reflect.TypeFor[time.Duration]() {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is no duration; write one like 30s or 5m", text)
+		}
+		v.SetInt(int64(d))
+		return nil
+	}
+	switch v.Kind() { //nolint:exhaustive // The default covers the rest.
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		v.SetBool(b)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is no integer", text)
+		}
+		v.SetInt(n)
+	case reflect.Float64:
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no number", text)
+		}
+		v.SetFloat(n)
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.String {
+			return fmt.Errorf("cannot be set by the environment")
+		}
+		list := reflect.MakeSlice(v.Type(), 0, 0)
+		for part := range strings.SplitSeq(text, ",") {
+			list = reflect.Append(list, reflect.ValueOf(strings.TrimSpace(part)).Convert(v.Type().Elem()))
+		}
+		v.Set(list)
+	default:
+		return fmt.Errorf("cannot be set by the environment")
+	}
+	return nil
+}

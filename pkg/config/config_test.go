@@ -1,0 +1,82 @@
+package config_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+)
+
+type inner struct {
+	Size  int           `yaml:"size" env:"T_SIZE"`
+	Wait  time.Duration `yaml:"wait" env:"T_WAIT"`
+	Hosts []string      `yaml:"hosts" env:"T_HOSTS"`
+	Key   config.Secret `yaml:"key" env:"T_KEY"`
+}
+
+func (c *inner) SetDefaults() { c.Size, c.Wait = 3, time.Second }
+
+func (c *inner) Validate() error {
+	if c.Size < 0 {
+		return errors.New("size: must not be negative")
+	}
+	return nil
+}
+
+type outer struct {
+	Name  string `yaml:"name"`
+	Inner inner  `yaml:"inner"`
+}
+
+func load(t *testing.T, file string, env map[string]string) (outer, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	var c outer
+	err := config.Load(&c, path, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+	return c, err
+}
+
+func TestLaterLayersWin(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, "name: n\ninner: {wait: 2s}", map[string]string{"T_HOSTS": "a, b", "T_KEY": "sk"})
+	require.NoError(t, err)
+	assert.Equal(t, "n", c.Name)
+	assert.Equal(t, 3, c.Inner.Size)
+	assert.Equal(t, 2*time.Second, c.Inner.Wait)
+	assert.Equal(t, []string{"a", "b"}, c.Inner.Hosts)
+	assert.Equal(t, "sk", c.Inner.Key.Reveal())
+}
+
+func TestFaultsNameTheirPlace(t *testing.T) {
+	t.Parallel()
+	_, err := load(t, "inner: {sise: 2}", nil)
+	assert.ErrorContains(t, err, "sise")
+	_, err = load(t, "inner: {size: -2}", nil)
+	assert.ErrorContains(t, err, "inner: size")
+	_, err = load(t, "", map[string]string{"T_WAIT": "soon"})
+	assert.ErrorContains(t, err, "T_WAIT")
+	assert.ErrorContains(t, err, "soon")
+	assert.Error(t, config.Load(new(outer), "/nowhere/c.yaml", config.Env))
+}
+
+func TestASecretIsNeverPrinted(t *testing.T) {
+	t.Parallel()
+	s := inner{Key: config.NewSecret("hunter2")}
+	asJSON, err := json.Marshal(s)
+	require.NoError(t, err)
+	asYAML, err := yaml.Marshal(s)
+	require.NoError(t, err)
+	for _, text := range []string{fmt.Sprint(s), fmt.Sprintf("%+v", s), fmt.Sprintf("%#v", s), fmt.Sprintf("%s", s.Key), string(asJSON), string(asYAML), s.Key.LogValue().String()} {
+		assert.NotContains(t, text, "hunter2")
+	}
+}

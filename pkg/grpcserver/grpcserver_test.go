@@ -1,0 +1,122 @@
+package grpcserver_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// toolServer answers ListTools as it is told.
+type toolServer struct {
+	toolv1.UnimplementedToolServiceServer
+	list func(context.Context) error
+}
+
+func (s toolServer) ListTools(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+	return &toolv1.ListToolsResponse{}, s.list(ctx)
+}
+
+func (s toolServer) ExecuteTools(*toolv1.ExecuteToolsRequest, toolv1.ToolService_ExecuteToolsServer) error {
+	return errors.New("secret cause")
+}
+
+// serve returns a client of a server in memory whose log goes to log.
+func serve(t *testing.T, token string, log io.Writer, list func(context.Context) error) (toolv1.ToolServiceClient, healthv1.HealthClient) {
+	t.Helper()
+	s, err := grpcserver.New(grpcserver.Options{
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Auth:   auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")}),
+	})
+	require.NoError(t, err)
+	toolv1.RegisterToolServiceServer(s, toolServer{list: list})
+	l := grpcserver.ListenMemory()
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	s.SetReady(true)
+	conn, err := grpcclient.New("memory", grpcclient.Options{Token: config.NewSecret(token), Dial: l.Dial})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		s.Drain(context.Background())
+		require.NoError(t, <-done)
+	})
+	return toolv1.NewToolServiceClient(conn), healthv1.NewHealthClient(conn)
+}
+
+func TestACallCarriesItsPrincipal(t *testing.T) {
+	t.Parallel()
+	var who string
+	tools, health := serve(t, "right", io.Discard, func(ctx context.Context) error { who = auth.FromContext(ctx).Name; return nil })
+	_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/p"})
+	require.NoError(t, err)
+	assert.Equal(t, "admin", who)
+	h, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, h.GetStatus())
+}
+
+func TestAWrongTokenIsRefusedButHealthIsOpen(t *testing.T) {
+	t.Parallel()
+	tools, health := serve(t, "wrong", io.Discard, func(context.Context) error { t.Error("must not be called"); return nil })
+	_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/p"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID), "%v", err)
+	_, err = health.Check(t.Context(), &healthv1.HealthCheckRequest{})
+	assert.NoError(t, err)
+}
+
+func TestARequestThatBreaksItsSchemaNamesTheField(t *testing.T) {
+	t.Parallel()
+	tools, _ := serve(t, "right", io.Discard, func(context.Context) error { t.Error("must not be called"); return nil })
+	_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{PageSize: -1})
+	e, ok := rpcerr.As(err)
+	require.True(t, ok)
+	assert.Equal(t, codes.InvalidArgument, e.Code)
+	paths := []string{}
+	for _, f := range e.Fields {
+		paths = append(paths, f.Path)
+	}
+	assert.Equal(t, []string{"parent", "page_size"}, paths)
+}
+
+func TestAPanicAndAForeignErrorTellOnlyTheLog(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	tools, _ := serve(t, "right", &log, func(context.Context) error { panic("kaboom") })
+	_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/p"})
+	assert.Equal(t, codes.Internal, rpcerr.Code(err))
+	assert.NotContains(t, err.Error(), "kaboom")
+
+	stream, err := tools.ExecuteTools(t.Context(), &toolv1.ExecuteToolsRequest{Parent: "projects/p", Calls: []*toolv1.ToolCall{{}}})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	assert.Equal(t, codes.Internal, rpcerr.Code(err))
+	assert.NotContains(t, err.Error(), "secret cause")
+	assert.Contains(t, log.String(), "kaboom")
+	assert.Contains(t, log.String(), "secret cause")
+}
+
+func TestAMessageOverTheLimitIsRefused(t *testing.T) {
+	t.Parallel()
+	tools, _ := serve(t, "right", io.Discard, func(context.Context) error { return nil })
+	_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", grpcserver.MaxMessageBytes+1)})
+	assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(err))
+}

@@ -1,0 +1,60 @@
+// Package lifecycle starts parts of a program in order and stops them in reverse.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Part is something with a life. Start returns when the part works; Stop returns when it has ended. Either may be nil.
+type Part struct {
+	// Name is for errors.
+	Name string
+	// Start begins the part; work that goes on must outlive ctx, which bounds the start alone.
+	Start func(ctx context.Context) error
+	// Stop ends it; ctx bounds how long it may take.
+	Stop func(ctx context.Context) error
+}
+
+// Group is a list of parts. It is not for concurrent use.
+type Group struct {
+	parts   []Part
+	started int
+}
+
+// Add puts parts at the end.
+func (g *Group) Add(parts ...Part) { g.parts = append(g.parts, parts...) }
+
+// Start starts the parts in order. When one fails, those that were started are stopped, and its error is returned.
+func (g *Group) Start(ctx context.Context) error {
+	for ; g.started < len(g.parts); g.started++ {
+		p := g.parts[g.started]
+		if p.Start == nil {
+			continue
+		}
+		if err := p.Start(ctx); err != nil {
+			return errors.Join(fmt.Errorf("start %s: %w", p.Name, err), g.Stop(context.WithoutCancel(ctx), 10*time.Second))
+		}
+	}
+	return nil
+}
+
+// Stop stops the started parts in reverse, each within an equal share of grace, and returns all their errors.
+func (g *Group) Stop(ctx context.Context, grace time.Duration) error {
+	var faults []error
+	share := grace / time.Duration(max(1, g.started))
+	for ; g.started > 0; g.started-- {
+		p := g.parts[g.started-1]
+		if p.Stop == nil {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, share)
+		if err := p.Stop(within); err != nil {
+			faults = append(faults, fmt.Errorf("stop %s: %w", p.Name, err))
+		}
+		cancel()
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,44 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/lifecycle"
+)
+
+// part records its life in log.
+func part(log *[]string, name string, startErr error) lifecycle.Part {
+	return lifecycle.Part{
+		Name:  name,
+		Start: func(context.Context) error { *log = append(*log, "+"+name); return startErr },
+		Stop:  func(context.Context) error { *log = append(*log, "-"+name); return nil },
+	}
+}
+
+func TestPartsStartInOrderAndStopInReverse(t *testing.T) {
+	t.Parallel()
+	var log []string
+	var g lifecycle.Group
+	g.Add(part(&log, "store", nil), lifecycle.Part{Name: "nothing"}, part(&log, "server", nil))
+	require.NoError(t, g.Start(t.Context()))
+	require.NoError(t, g.Stop(t.Context(), time.Second))
+	assert.Equal(t, []string{"+store", "+server", "-server", "-store"}, log)
+	require.NoError(t, g.Stop(t.Context(), time.Second), "stopping twice does nothing")
+	assert.Len(t, log, 4)
+}
+
+func TestAPartThatFailsStopsThoseBeforeIt(t *testing.T) {
+	t.Parallel()
+	var log []string
+	var g lifecycle.Group
+	g.Add(part(&log, "store", nil), part(&log, "server", errors.New("port in use")), part(&log, "never", nil))
+	err := g.Start(t.Context())
+	assert.ErrorContains(t, err, "start server: port in use")
+	assert.Equal(t, []string{"+store", "+server", "-store"}, log)
+}

@@ -1,0 +1,119 @@
+package rpcerr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+)
+
+// ToStatus turns err into the status that a client gets. An error of no kind becomes INTERNAL without its text, which belongs in the log.
+func ToStatus(err error) *status.Status {
+	if err == nil {
+		return status.New(codes.OK, "")
+	}
+	e, ok := As(err)
+	if !ok {
+		if s, isStatus := status.FromError(err); isStatus {
+			return s
+		}
+		switch {
+		case errors.Is(err, context.Canceled):
+			return status.New(codes.Canceled, "the caller left")
+		case errors.Is(err, context.DeadlineExceeded):
+			return status.New(codes.DeadlineExceeded, "the caller's deadline passed")
+		}
+		e = Internal("internal error; the server's log has the cause")
+	}
+	message := e.Message
+	if outer := err.Error(); ok && e.Code != codes.Internal && strings.Contains(outer, e.Message) {
+		message = outer // What was wrapped around it names the thing more closely.
+	}
+	s := status.New(e.Code, message)
+	details := []protoadapt.MessageV1{}
+	if e.Reason != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+		details = append(details, &errdetails.ErrorInfo{Reason: ReasonName(e.Reason), Domain: Domain, Metadata: e.Metadata})
+	}
+	if len(e.Fields) > 0 {
+		bad := &errdetails.BadRequest{}
+		for _, f := range e.Fields {
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: f.Path, Description: f.Description})
+		}
+		details = append(details, bad)
+	}
+	if e.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
+	}
+	if name := e.Metadata["resource"]; name != "" {
+		details = append(details, &errdetails.ResourceInfo{ResourceName: name})
+	}
+	if len(details) == 0 {
+		return s
+	}
+	withDetails, detailErr := s.WithDetails(details...)
+	if detailErr != nil {
+		return s
+	}
+	return withDetails
+}
+
+// FromStatus turns an error that came over the wire back into an *Error. Errors that are no status are returned as they are.
+func FromStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := As(err); ok {
+		return err
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	e := &Error{Code: s.Code(), Message: s.Message()}
+	switch e.Code { //nolint:exhaustive // Only these two have a Go error of their own.
+	case codes.Canceled:
+		e.cause = context.Canceled
+	case codes.DeadlineExceeded:
+		e.cause = context.DeadlineExceeded
+	}
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() == Domain {
+				e.Reason = errorsv1.ErrorReason(errorsv1.ErrorReason_value[reasonPrefix+d.GetReason()])
+				e.Metadata = d.GetMetadata()
+			}
+		case *errdetails.BadRequest:
+			for _, v := range d.GetFieldViolations() {
+				e.Fields = append(e.Fields, Field{Path: v.GetField(), Description: v.GetDescription()})
+			}
+		case *errdetails.RetryInfo:
+			e.RetryAfter = d.GetRetryDelay().AsDuration()
+		}
+	}
+	return e
+}
+
+// Wrap puts words before an error's message and keeps its kind. Nil stays nil.
+func Wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	words := fmt.Sprintf(format, args...)
+	e, ok := As(err)
+	if !ok {
+		return fmt.Errorf("%s: %w", words, err)
+	}
+	c := e.clone()
+	c.Message = words + ": " + e.Message
+	c.cause = err
+	return c
+}
