@@ -1166,7 +1166,9 @@ type ToolResult struct {
 	// Arguments as the tool received them (validated and coerced). JSON text.
 	ArgumentsJson string `protobuf:"bytes,10,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// Optional. Notes for the transcript, such as "not executed: an earlier call failed".
-	Notes         []string `protobuf:"bytes,11,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []string `protobuf:"bytes,11,rep,name=notes,proto3" json:"notes,omitempty"`
+	// Place of the call in the request, from 0: providers do send two calls with one id.
+	Index         int32 `protobuf:"varint,12,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,6 +1278,13 @@ func (x *ToolResult) GetNotes() []string {
 		return x.Notes
 	}
 	return nil
+}
+
+func (x *ToolResult) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
 }
 
 // ToolChoice says which tools a model may or must call.
@@ -1448,7 +1457,7 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x06timing\x18\n" +
 	" \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timingB\f\n" +
 	"\n" +
-	"_exit_code\"\xb4\x04\n" +
+	"_exit_code\"\xca\x04\n" +
 	"\n" +
 	"ToolResult\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
@@ -1464,7 +1473,8 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x06timing\x18\t \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12%\n" +
 	"\x0earguments_json\x18\n" +
 	" \x01(\tR\rargumentsJson\x12\x14\n" +
-	"\x05notes\x18\v \x03(\tR\x05notes\"m\n" +
+	"\x05notes\x18\v \x03(\tR\x05notes\x12\x14\n" +
+	"\x05index\x18\f \x01(\x05R\x05index\"m\n" +
 	"\n" +
 	"ToolChoice\x127\n" +
 	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.tool.v1.ToolChoiceModeH\x00R\x04mode\x12\x1c\n" +

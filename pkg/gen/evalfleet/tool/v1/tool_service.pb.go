@@ -963,7 +963,7 @@ type ExecuteToolsResponse_Started struct {
 }
 
 type ExecuteToolsResponse_Result struct {
-	// A call ended; exactly one per call.
+	// A call ended; exactly one per call that began. After a result with a failure the later calls do not begin.
 	Result *ToolResult `protobuf:"bytes,2,opt,name=result,proto3,oneof"`
 }
 
@@ -975,7 +975,9 @@ func (*ExecuteToolsResponse_Result) isExecuteToolsResponse_Event() {}
 type ToolStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.
-	CallId        string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Place of the call in the request, from 0.
+	Index         int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1015,6 +1017,13 @@ func (x *ToolStarted) GetCallId() string {
 		return x.CallId
 	}
 	return ""
+}
+
+func (x *ToolStarted) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
 }
 
 // AttachToolCallRequest names one call of an earlier request.
@@ -2018,9 +2027,10 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x14ExecuteToolsResponse\x12:\n" +
 	"\astarted\x18\x01 \x01(\v2\x1e.evalfleet.tool.v1.ToolStartedH\x00R\astarted\x127\n" +
 	"\x06result\x18\x02 \x01(\v2\x1d.evalfleet.tool.v1.ToolResultH\x00R\x06resultB\a\n" +
-	"\x05event\"&\n" +
+	"\x05event\"<\n" +
 	"\vToolStarted\x12\x17\n" +
-	"\acall_id\x18\x01 \x01(\tR\x06callId\"\x8b\x01\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\"\x8b\x01\n" +
 	"\x15AttachToolCallRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
