@@ -29,13 +29,19 @@ type Options struct {
 	TLS credentials.TransportCredentials
 	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's deadline.
 	FailFast bool
+	// Unary is called around each unary call, outside the turning back of errors; nil adds nothing.
+	Unary grpc.UnaryClientInterceptor
 }
 
 // New makes a connection. It dials when it is first used; Close ends it. Errors of its calls are turned back into the kinds of pkg/rpcerr.
 func New(address string, o Options) (*grpc.ClientConn, error) {
+	unary := []grpc.UnaryClientInterceptor{unaryErrors}
+	if o.Unary != nil {
+		unary = []grpc.UnaryClientInterceptor{o.Unary, unaryErrors}
+	}
 	options := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
-		grpc.WithChainUnaryInterceptor(unaryErrors),
+		grpc.WithChainUnaryInterceptor(unary...),
 		grpc.WithChainStreamInterceptor(streamErrors),
 	}
 	if !o.FailFast {

@@ -16,6 +16,8 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/stats"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -35,6 +37,8 @@ type Options struct {
 	Metrics *telemetry.CallMetrics
 	// Stats handles trace spans; nil traces nothing.
 	Stats stats.Handler
+	// Services are services that the server has without their being registered, since it passes them on; reflection and health name them too.
+	Services []string
 	// Extra are further options, such as an unknown service handler.
 	Extra []grpc.ServerOption
 }
@@ -43,6 +47,16 @@ type Options struct {
 type Server struct {
 	*grpc.Server
 	health *health.Server
+	passed []string
+}
+
+// GetServiceInfo returns the services that reflection names.
+func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
+	all := s.Server.GetServiceInfo()
+	for _, name := range s.passed {
+		all[name] = grpc.ServiceInfo{}
+	}
+	return all
 }
 
 // New makes a server. Services are registered with it, then Serve is called once or more.
@@ -65,10 +79,12 @@ func New(o Options) (*Server, error) {
 	if o.Stats != nil {
 		options = append(options, grpc.StatsHandler(o.Stats))
 	}
-	s := &Server{Server: grpc.NewServer(append(options, o.Extra...)...), health: health.NewServer()}
+	s := &Server{Server: grpc.NewServer(append(options, o.Extra...)...), health: health.NewServer(), passed: o.Services}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	healthv1.RegisterHealthServer(s.Server, s.health)
-	reflection.Register(s.Server)
+	reflected := reflection.NewServerV1(reflection.ServerOptions{Services: s})
+	reflectionv1.RegisterServerReflectionServer(s.Server, reflected)
+	reflectionv1alpha.RegisterServerReflectionServer(s.Server, reflection.NewServer(reflection.ServerOptions{Services: s}))
 	return s, nil
 }
 

@@ -37,6 +37,13 @@ func ToStatus(err error) *status.Status {
 	if outer := err.Error(); ok && e.Code != codes.Internal && strings.Contains(outer, e.Message) {
 		message = outer // What was wrapped around it names the thing more closely.
 	}
+	return e.status(message)
+}
+
+// GRPCStatus returns e as a status, for code that knows errors of gRPC only.
+func (e *Error) GRPCStatus() *status.Status { return e.status(e.Message) }
+
+func (e *Error) status(message string) *status.Status {
 	s := status.New(e.Code, message)
 	details := []protoadapt.MessageV1{}
 	if e.Reason != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {

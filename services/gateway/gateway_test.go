@@ -1,0 +1,243 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/gateway"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// runs is a RunService that counts and remembers.
+type runs struct {
+	agentv1.UnimplementedRunServiceServer
+	created chan *agentv1.CreateRunRequest
+}
+
+func (r *runs) CreateRun(_ context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+	r.created <- req
+	return &agentv1.Run{Name: req.GetParent() + "/runs/r1", State: agentv1.RunState_RUN_STATE_PENDING}, nil
+}
+
+func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
+	return nil, rpcerr.ResourceNotFound(req.GetName())
+}
+
+// WatchRun sends the events after the cursor, up to the third, then a heartbeat.
+func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_WatchRunServer) error {
+	from := 0
+	_, _ = fmt.Sscanf(req.GetCursor(), "c%d", &from)
+	for seq := from + 1; seq <= 3; seq++ {
+		if err := s.Send(&agentv1.WatchRunResponse{Cursor: fmt.Sprintf("c%d", seq), Event: &agentv1.Event{Seq: int64(seq)}}); err != nil {
+			return err
+		}
+	}
+	return s.Send(&agentv1.WatchRunResponse{})
+}
+
+// start serves a gateway over one fake backend and returns its address.
+func start(t *testing.T, backend *runs) string {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
+	behind, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens})
+	require.NoError(t, err)
+	agentv1.RegisterRunServiceServer(behind, backend)
+	memory := grpcserver.ListenMemory()
+	served := make(chan error, 2)
+	go func() { served <- behind.Serve(memory) }()
+	conn, err := grpcclient.New("backend", grpcclient.Options{Dial: memory.Dial, Unary: gateway.UnaryInterceptor})
+	require.NoError(t, err)
+
+	g, err := gateway.New(t.Context(), gateway.Config{Listen: "127.0.0.1:0"}, gateway.Deps{
+		Models: conn, Tools: conn, Sandboxes: conn, Orchestrator: conn, Auth: tokens, Logger: log,
+	})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { served <- g.Serve(l) }()
+	t.Cleanup(func() {
+		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		assert.NoError(t, g.Stop(within))
+		assert.NoError(t, conn.Close())
+		behind.Drain(within)
+		assert.NoError(t, <-served)
+		assert.NoError(t, <-served)
+	})
+	return l.Addr().String()
+}
+
+// call sends a REST request with the right token and returns the answer and its body.
+func call(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer right")
+	for k, v := range headers {
+		if k == "Host" {
+			req.Host = v
+		}
+		req.Header.Set(k, v)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp, string(b)
+}
+
+func TestRESTCreatesWithItsIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	backend := &runs{created: make(chan *agentv1.CreateRunRequest, 1)}
+	addr := start(t, backend)
+	resp, body := call(t, http.MethodPost, "http://"+addr+"/api/v1/projects/default/runs", `{"spec": {"steps": [{"name": "generate"}]}}`, map[string]string{"Idempotency-Key": "k1"})
+	require.Equal(t, http.StatusOK, resp.StatusCode, body)
+	var run struct{ Name, State string }
+	require.NoError(t, json.Unmarshal([]byte(body), &run))
+	assert.Equal(t, "projects/default/runs/r1", run.Name)
+	assert.Equal(t, "RUN_STATE_PENDING", run.State)
+	got := <-backend.created
+	assert.Equal(t, "k1", got.GetRequestId())
+	assert.Equal(t, "projects/default", got.GetParent())
+}
+
+func TestRESTErrorsKeepTheirReason(t *testing.T) {
+	t.Parallel()
+	addr := start(t, &runs{})
+	resp, body := call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/none", "", nil)
+	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+	assert.Contains(t, body, `"RESOURCE_NOT_FOUND"`)
+
+	resp, body = call(t, http.MethodPost, "http://"+addr+"/api/v1/projects/default/runs", `{"spec": {"stepps": []}}`, nil)
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	assert.Contains(t, body, "stepps")
+
+	resp, _ = call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/none", "", map[string]string{"Authorization": "Bearer wrong"})
+	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+}
+
+func TestAStreamIsServerSentEventsThatResume(t *testing.T) {
+	t.Parallel()
+	addr := start(t, &runs{})
+	for name, tt := range map[string]struct {
+		headers map[string]string
+		ids     []string
+	}{
+		"from the beginning": {map[string]string{"Accept": "text/event-stream"}, []string{"c1", "c2", "c3"}},
+		"after the second":   {map[string]string{"Accept": "text/event-stream", "Last-Event-ID": "c2"}, []string{"c3"}},
+	} {
+		resp, body := call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/r1:watch", "", tt.headers)
+		require.Equal(t, http.StatusOK, resp.StatusCode, name)
+		assert.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"), name)
+		var ids []string
+		lines := bufio.NewScanner(strings.NewReader(body))
+		for lines.Scan() {
+			if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				ids = append(ids, id)
+				require.True(t, lines.Scan())
+				assert.Regexp(t, `^data: \{.*"seq":\s*"\d"`, lines.Text(), name)
+			}
+		}
+		assert.Equal(t, tt.ids, ids, name)
+		assert.Contains(t, body, ": nothing new", name)
+	}
+}
+
+func TestGRPCIsPassedOnWithReflectionErrorsAndStreams(t *testing.T) {
+	t.Parallel()
+	addr := start(t, &runs{})
+	conn, err := grpcclient.New(addr, grpcclient.Options{Token: config.NewSecret("right")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	client := agentv1.NewRunServiceClient(conn)
+
+	_, err = client.GetRun(t.Context(), &agentv1.GetRunRequest{Name: "projects/default/runs/none"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
+
+	watch, err := client.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: "projects/default/runs/r1"})
+	require.NoError(t, err)
+	for seq := range 3 {
+		got, err := watch.Recv()
+		require.NoError(t, err)
+		assert.EqualValues(t, seq+1, got.GetEvent().GetSeq())
+	}
+	_, err = watch.Recv()
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	require.ErrorIs(t, err, io.EOF)
+
+	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}))
+	list, err := stream.Recv()
+	require.NoError(t, err)
+	var names []string
+	for _, s := range list.GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	assert.Contains(t, names, "evalfleet.agent.v1.RunService")
+	assert.Contains(t, names, "evalfleet.sandbox.v1.SandboxService")
+	require.NoError(t, stream.CloseSend())
+	_, err = stream.Recv()
+	require.ErrorIs(t, err, io.EOF)
+}
+
+func TestGRPCWithAWrongTokenOrAnUnknownService(t *testing.T) {
+	t.Parallel()
+	addr := start(t, &runs{})
+	for token, want := range map[string]codes.Code{"wrong": codes.Unauthenticated, "right": codes.Unimplemented} {
+		conn, err := grpcclient.New(addr, grpcclient.Options{Token: config.NewSecret(token)})
+		require.NoError(t, err)
+		err = conn.Invoke(t.Context(), "/evalfleet.none.v1.NoneService/None", &agentv1.GetRunRequest{}, &agentv1.Run{}, grpc.WaitForReady(true))
+		assert.Equal(t, want, rpcerr.Code(err), "%v", err)
+		require.NoError(t, conn.Close())
+	}
+}
+
+func TestAForeignHostOrOriginIsRefused(t *testing.T) {
+	t.Parallel()
+	addr := start(t, &runs{})
+	for name, headers := range map[string]map[string]string{"host": {"Host": "evil.example"}, "origin": {"Origin": "https://evil.example"}} {
+		resp, body := call(t, http.MethodGet, "http://"+addr+"/openapi.json", "", headers)
+		assert.Equal(t, http.StatusForbidden, resp.StatusCode, name)
+		assert.Contains(t, body, "allowed_hosts", name)
+	}
+	resp, body := call(t, http.MethodGet, "http://"+addr+"/openapi.json", "", map[string]string{"Origin": "http://localhost:3000"})
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Contains(t, body, "/api/v1/")
+}
+
+func TestAnAddressThatOthersReachMustBeAllowed(t *testing.T) {
+	t.Parallel()
+	assert.ErrorContains(t, (&gateway.Config{Listen: "0.0.0.0:80"}).Validate(), "allow_remote")
+	assert.NoError(t, (&gateway.Config{Listen: "0.0.0.0:80", AllowRemote: true}).Validate())
+	assert.NoError(t, (&gateway.Config{Listen: "[::1]:80"}).Validate())
+	assert.Error(t, (&gateway.Config{Listen: "7460"}).Validate())
+}

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// guard refuses what a page in somebody's browser could send to a server on that machine: a foreign Host (DNS rebinding) or a foreign Origin.
+func guard(cfg Config, next http.Handler) http.Handler {
+	served := func(host string) bool {
+		name := host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			name = h
+		}
+		return loopback(strings.Trim(name, "[]")) || host == cfg.Listen || slices.Contains(cfg.AllowedHosts, name) || slices.Contains(cfg.AllowedHosts, host)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !served(r.Host) {
+			refuse(w, http.StatusForbidden, "host "+r.Host+" is not served here; add it to allowed_hosts if it should be")
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" {
+			u, err := url.Parse(origin)
+			if err != nil || !served(u.Host) {
+				refuse(w, http.StatusForbidden, "origin "+origin+" may not call this server; add its host to allowed_hosts if it should")
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// authenticated lets only known callers through.
+func authenticated(a auth.Authenticator, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := a.Authenticate(r.Context(), auth.Bearer(r.Header.Get("Authorization"))); err != nil {
+			refuse(w, http.StatusUnauthorized, rpcerr.ToStatus(err).Message())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers in the form of every other error of the API.
+func refuse(w http.ResponseWriter, code int, message string) {
+	grpcCode := 7 // PERMISSION_DENIED
+	if code == http.StatusUnauthorized {
+		grpcCode = 16
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": grpcCode, "message": message})
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,143 @@
+// Package proxy passes gRPC calls on to the service that has them, without reading them.
+package proxy
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // The codec for everything that is not passed on.
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Backends maps the full name of a service, such as `evalfleet.model.v1.ModelService`, to the connection that has it.
+type Backends map[string]grpc.ClientConnInterface
+
+// Services returns the names, sorted.
+func (b Backends) Services() []string {
+	names := make([]string, 0, len(b))
+	for name := range b {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ServerOptions make a gRPC server pass calls of unknown services on to the backends. Headers go both ways; the caller's deadline and its leaving reach the backend.
+func (b Backends) ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.UnknownServiceHandler(b.handle),
+	}
+}
+
+// frame is a message that nobody reads. It is received once and sent once: what was taken from one connection's pool goes back when the other has sent it.
+type frame struct{ data mem.BufferSlice }
+
+// codec moves frames as they are and leaves all else (health, reflection) to the codec of protocol buffers.
+type codec struct{ proto encoding.CodecV2 }
+
+func (c codec) Name() string { return c.proto.Name() }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*frame); ok {
+		return f.data, nil
+	}
+	return c.proto.Marshal(v)
+}
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if f, ok := v.(*frame); ok {
+		data.Ref()
+		f.data = data
+		return nil
+	}
+	return c.proto.Unmarshal(data, v)
+}
+
+// hopHeaders belong to one connection and are not passed on.
+var hopHeaders = []string{":authority", "content-type", "user-agent", "grpc-accept-encoding", "te"}
+
+func (b Backends) handle(_ any, in grpc.ServerStream) error {
+	method, ok := grpc.MethodFromServerStream(in)
+	if !ok {
+		return status.Error(codes.Internal, "call without a method")
+	}
+	service := strings.TrimPrefix(method[:strings.LastIndexByte(method, '/')], "/")
+	conn, ok := b[service]
+	if !ok {
+		return status.Errorf(codes.Unimplemented, "unknown service %s; known: %s", service, strings.Join(b.Services(), ", "))
+	}
+	ctx := in.Context()
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		md = md.Copy()
+		for _, h := range hopHeaders {
+			md.Delete(h)
+		}
+		ctx = metadata.NewOutgoingContext(ctx, md)
+	}
+	out, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method,
+		grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")}))
+	if err != nil {
+		return err
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- pump(in, out) }()
+	err = drain(out, in)
+	in.SetTrailer(out.Trailer())
+	if err != nil {
+		return err
+	}
+	// The backend has ended well; the caller may still be sending what nobody wants. Its context ends with this call, and the pump with it.
+	select {
+	case err := <-sent:
+		return err
+	default:
+		return nil
+	}
+}
+
+// pump passes the caller's messages on until it has no more.
+func pump(in grpc.ServerStream, out grpc.ClientStream) error {
+	for {
+		f := &frame{}
+		if err := in.RecvMsg(f); err != nil {
+			if errors.Is(err, io.EOF) {
+				return out.CloseSend()
+			}
+			return err
+		}
+		if err := out.SendMsg(f); err != nil {
+			return nil //nolint:nilerr // The backend has ended; drain tells how.
+		}
+	}
+}
+
+// drain passes the backend's headers and messages on until it ends.
+func drain(out grpc.ClientStream, in grpc.ServerStream) error {
+	header, err := out.Header()
+	if err != nil {
+		return err
+	}
+	if err := in.SetHeader(header); err != nil {
+		return err
+	}
+	for {
+		f := &frame{}
+		if err := out.RecvMsg(f); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := in.SendMsg(f); err != nil {
+			return err
+		}
+	}
+}
