@@ -1075,6 +1075,8 @@ type RunCreated struct {
 	Tools []*v11.ToolDefinition `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Version of the fold.
 	FoldVersion int32 `protobuf:"varint,3,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
+	// Capabilities that a replica must have to own the run, such as a limit of a newer version; one that lacks any leaves the run waiting for a version.
+	Features []string `protobuf:"bytes,5,rep,name=features,proto3" json:"features,omitempty"`
 	// The conversation to begin with and all else in the specification that is content: input, target, choices, metadata, store, prompts.
 	Content       *RunCreatedContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1130,6 +1132,13 @@ func (x *RunCreated) GetFoldVersion() int32 {
 		return x.FoldVersion
 	}
 	return 0
+}
+
+func (x *RunCreated) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
 }
 
 func (x *RunCreated) GetContent() *RunCreatedContent {
@@ -5510,12 +5519,13 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\feval_updated\x18i \x01(\v2\x1f.evalfleet.agent.v1.EvalUpdatedH\x00R\vevalUpdated\x12B\n" +
 	"\x05delta\x18x \x01(\v2*.evalfleet.model.v1.StreamGenerateResponseH\x00R\x05delta\x12=\n" +
 	"\textension\x18y \x01(\v2\x1d.evalfleet.agent.v1.ExtensionH\x00R\textensionB\x06\n" +
-	"\x04kind\"\xda\x01\n" +
+	"\x04kind\"\xf6\x01\n" +
 	"\n" +
 	"RunCreated\x12/\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x127\n" +
 	"\x05tools\x18\x02 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\x12!\n" +
-	"\ffold_version\x18\x03 \x01(\x05R\vfoldVersion\x12?\n" +
+	"\ffold_version\x18\x03 \x01(\x05R\vfoldVersion\x12\x1a\n" +
+	"\bfeatures\x18\x05 \x03(\tR\bfeatures\x12?\n" +
 	"\acontent\x18\x04 \x01(\v2%.evalfleet.agent.v1.RunCreatedContentR\acontent\"\xf3\x02\n" +
 	"\x11RunCreatedContent\x125\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x122\n" +

@@ -454,6 +454,8 @@ type RunSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The conversation to begin with.
 	Input []*v11.ChatMessage `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
+	// Optional. The same as an input of one user message with this text.
+	Prompt string `protobuf:"bytes,21,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Required. Solvers and agents, one after another.
 	Steps []*AgentRef `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
 	// Required unless no step calls a model. The model.
@@ -531,6 +533,13 @@ func (x *RunSpec) GetInput() []*v11.ChatMessage {
 		return x.Input
 	}
 	return nil
+}
+
+func (x *RunSpec) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
 }
 
 func (x *RunSpec) GetSteps() []*AgentRef {
@@ -1202,10 +1211,11 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\t_messagesB\t\n" +
 	"\a_tokensB\b\n" +
 	"\x06_turnsB\a\n" +
-	"\x05_cost\"\xcf\n" +
+	"\x05_cost\"\xe7\n" +
 	"\n" +
 	"\aRunSpec\x125\n" +
-	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x122\n" +
+	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x12\x16\n" +
+	"\x06prompt\x18\x15 \x01(\tR\x06prompt\x122\n" +
 	"\x05steps\x18\x02 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05steps\x122\n" +
 	"\x05model\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.ModelRefR\x05model\x12L\n" +
 	"\vmodel_roles\x18\x04 \x03(\v2+.evalfleet.agent.v1.RunSpec.ModelRolesEntryR\n" +

@@ -211,7 +211,9 @@ type ListRunsRequest struct {
 	// Optional. Only those of this eval. Format: `projects/{project}/evals/{eval}`.
 	Eval string `protobuf:"bytes,5,opt,name=eval,proto3" json:"eval,omitempty"`
 	// Optional. Only those with all these labels.
-	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Optional. Only those that wait for this, such as `approval`.
+	WaitingFor    string `protobuf:"bytes,7,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -286,6 +288,13 @@ func (x *ListRunsRequest) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *ListRunsRequest) GetWaitingFor() string {
+	if x != nil {
+		return x.WaitingFor
+	}
+	return ""
 }
 
 // ListRunsResponse holds a page of runs.
@@ -677,10 +686,12 @@ type PostMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Required. User messages.
+	// User messages.
 	Messages []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The same as one user message with this text.
+	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -732,6 +743,13 @@ func (x *PostMessageRequest) GetMessages() []*v1.ChatMessage {
 func (x *PostMessageRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *PostMessageRequest) GetText() string {
+	if x != nil {
+		return x.Text
 	}
 	return ""
 }
@@ -1501,7 +1519,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12/\n" +
-	"\x04view\x18\x02 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xc8\x02\n" +
+	"\x04view\x18\x02 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xe9\x02\n" +
 	"\x0fListRunsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -1510,7 +1528,9 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x124\n" +
 	"\x06states\x18\x04 \x03(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x06states\x12\x12\n" +
 	"\x04eval\x18\x05 \x01(\tR\x04eval\x12G\n" +
-	"\x06labels\x18\x06 \x03(\v2/.evalfleet.agent.v1.ListRunsRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x06 \x03(\v2/.evalfleet.agent.v1.ListRunsRequest.LabelsEntryR\x06labels\x12\x1f\n" +
+	"\vwaiting_for\x18\a \x01(\tR\n" +
+	"waitingFor\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"g\n" +
@@ -1541,13 +1561,14 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\x98\x01\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xac\x01\n" +
 	"\x12PostMessageRequest\x12\x1c\n" +
 	"\x03run\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12;\n" +
 	"\bmessages\x18\x02 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"'\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"'\n" +
 	"\x13PostMessageResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\"t\n" +
 	"\x13InterruptRunRequest\x12\x1c\n" +

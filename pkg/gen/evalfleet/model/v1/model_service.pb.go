@@ -2031,7 +2031,9 @@ func (x *ListModelsResponse) GetNextPageToken() string {
 
 // ListProvidersRequest asks for the providers.
 type ListProvidersRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. Only accounts that this project may use. Format: `projects/{project}`.
+	Parent        string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2064,6 +2066,13 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListProvidersRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
 }
 
 // ListProvidersResponse holds the providers.
@@ -2195,7 +2204,9 @@ type Account struct {
 	// When not usable: what to set.
 	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	// Base URL.
-	BaseUrl       string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
+	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
+	// Projects that may use it; empty: all.
+	Projects      []string `protobuf:"bytes,5,rep,name=projects,proto3" json:"projects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2256,6 +2267,13 @@ func (x *Account) GetBaseUrl() string {
 		return x.BaseUrl
 	}
 	return ""
+}
+
+func (x *Account) GetProjects() []string {
+	if x != nil {
+		return x.Projects
+	}
+	return nil
 }
 
 // GetCacheSizeRequest asks for sizes.
@@ -3697,20 +3715,22 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"o\n" +
 	"\x12ListModelsResponse\x121\n" +
 	"\x06models\x18\x01 \x03(\v2\x19.evalfleet.model.v1.ModelR\x06models\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x16\n" +
-	"\x14ListProvidersRequest\"S\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\".\n" +
+	"\x14ListProvidersRequest\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\"S\n" +
 	"\x15ListProvidersResponse\x12:\n" +
 	"\tproviders\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ProviderR\tproviders\"\x93\x01\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x18\n" +
 	"\adialect\x18\x03 \x01(\tR\adialect\x127\n" +
-	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\"j\n" +
+	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\"\x86\x01\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06usable\x18\x02 \x01(\bR\x06usable\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x19\n" +
-	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\"E\n" +
+	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12\x1a\n" +
+	"\bprojects\x18\x05 \x03(\tR\bprojects\"E\n" +
 	"\x13GetCacheSizeRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\"\x9b\x01\n" +

@@ -564,7 +564,7 @@ type Call struct {
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Required. Name of the offer.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. JSON form of the kind's request: for a tool the call with its store entries, for a scorer input, messages, output, target, choices, metadata, store.
+	// Required. JSON form of the kind's payload: ToolPayload, ScorerPayload, ContinuePayload, AgentPayload.
 	PayloadJson string `protobuf:"bytes,4,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
 	// Optional. Time left.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
@@ -720,7 +720,7 @@ type isCallResult_Outcome interface {
 }
 
 type CallResult_PayloadJson struct {
-	// JSON form of the kind's result.
+	// JSON form of the kind's result: ToolResultPayload, ScorerResultPayload, ContinueResultPayload, AgentResultPayload.
 	PayloadJson string `protobuf:"bytes,2,opt,name=payload_json,json=payloadJson,proto3,oneof"`
 }
 
