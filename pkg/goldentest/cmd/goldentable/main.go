@@ -1,0 +1,58 @@
+// Command goldentable prints what became of the recorded cases, by theme: passed, known difference (later or by
+// design), failed, or without a driver. It reads the folder of reports that the tests wrote and the folder of cases.
+//
+//	goldentable -cases testdata/golden REPORTS
+//
+// It exits with 1 when a case failed, and with 2 when it cannot make the table.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
+	"github.com/evalfleet/evalfleet/pkg/goldentest/outcome"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("goldentable", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "usage: goldentable [-cases FOLDER] REPORTS")
+		flags.PrintDefaults()
+	}
+	root := flags.String("cases", "testdata/golden", "folder of recorded cases")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if flags.NArg() != 1 {
+		flags.Usage()
+		return 2
+	}
+	cases, faults := corpus.All(*root)
+	if len(cases) == 0 {
+		fmt.Fprintf(stderr, "goldentable: no cases in %s: %v\n", *root, faults)
+		return 2
+	}
+	records, err := outcome.Read(flags.Arg(0))
+	if err != nil {
+		fmt.Fprintln(stderr, "goldentable:", err)
+		return 2
+	}
+	table := outcome.NewTable(cases, records)
+	if err := table.Write(stdout); err != nil {
+		fmt.Fprintln(stderr, "goldentable:", err)
+		return 2
+	}
+	if faults != nil {
+		fmt.Fprintf(stdout, "\nnot read as cases:\n%v\n", faults)
+	}
+	if len(table.Failed()) > 0 {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func write(t *testing.T, folder, name, content string) {
+	t.Helper()
+	file := filepath.Join(folder, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+}
+
+func TestTableAndExitCode(t *testing.T) {
+	t.Parallel()
+	cases := t.TempDir()
+	write(t, cases, "core/limits.jsonl", `{"id":"a"}`+"\n"+`{"id":"b"}`)
+	write(t, cases, "bridge/replay.jsonl", `{"id":"a"}`)
+	passed, failed := t.TempDir(), t.TempDir()
+	write(t, passed, "1.jsonl", `{"theme":"core/limits","file":"core/limits.jsonl","id":"a","outcome":"passed"}`)
+	write(t, failed, "1.jsonl", `{"theme":"core/limits","file":"core/limits.jsonl","id":"b","outcome":"failed","detail":"so"}`)
+	faulty := t.TempDir()
+	write(t, faulty, "core/limits.jsonl", `{"id":"a"}`)
+	write(t, faulty, "core/faulty.json", `{`)
+
+	for _, test := range []struct {
+		name   string
+		args   []string
+		code   int
+		stdout []string
+		stderr string
+	}{
+		{name: "all passed or without a driver", args: []string{"-cases", cases, passed}, code: 0, stdout: []string{"core/limits", "bridge/replay", "no driver"}},
+		{name: "one failed", args: []string{"-cases", cases, failed}, code: 1, stdout: []string{"core/limits: b", "so"}},
+		{name: "a file that holds no cases", args: []string{"-cases", faulty, passed}, code: 0, stdout: []string{"not read as cases", "core/faulty.json"}},
+		{name: "no reports", args: []string{"-cases", cases, t.TempDir()}, code: 2, stderr: "holds no reports"},
+		{name: "no cases", args: []string{"-cases", t.TempDir(), passed}, code: 2, stderr: "no cases in"},
+		{name: "no argument", code: 2, stderr: "usage"},
+		{name: "unknown flag", args: []string{"-x"}, code: 2, stderr: "usage"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var stdout, stderr strings.Builder
+			assert.Equal(t, test.code, run(test.args, &stdout, &stderr), stderr.String())
+			for _, want := range test.stdout {
+				assert.Contains(t, stdout.String(), want)
+			}
+			assert.Contains(t, stderr.String(), test.stderr)
+		})
+	}
+}
