@@ -5035,7 +5035,11 @@ type SampleAdmitted struct {
 	// Number of the try, from 1.
 	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Model, when the eval has several.
-	Model         string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	// Place of the sample among those that the eval selected, from 0.
+	Position int32 `protobuf:"varint,6,opt,name=position,proto3" json:"position,omitempty"`
+	// Place of the model in the specification, from 0.
+	ModelIndex    int32 `protobuf:"varint,7,opt,name=model_index,json=modelIndex,proto3" json:"model_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5103,6 +5107,20 @@ func (x *SampleAdmitted) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *SampleAdmitted) GetPosition() int32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *SampleAdmitted) GetModelIndex() int32 {
+	if x != nil {
+		return x.ModelIndex
+	}
+	return 0
 }
 
 // SampleFinished says that a sample's run ended.
@@ -5811,13 +5829,16 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x10EvalStateChanged\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
-	"\x05error\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\x80\x01\n" +
+	"\x05error\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\xbd\x01\n" +
 	"\x0eSampleAdmitted\x12\x16\n" +
 	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +
 	"\x03run\x18\x03 \x01(\tR\x03run\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x14\n" +
-	"\x05model\x18\x05 \x01(\tR\x05model\"\xfc\x05\n" +
+	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
+	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +
+	"\vmodel_index\x18\a \x01(\x05R\n" +
+	"modelIndex\"\xfc\x05\n" +
 	"\x0eSampleFinished\x12\x16\n" +
 	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +

@@ -1,0 +1,346 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// driver is an evaluation at work. One goroutine runs it; only poke may be called from others.
+type driver struct {
+	engine  *Engine
+	project string
+	head    journal.Head
+	state   *State
+	samples []*agentv1.Sample
+	plan    plan
+	// seen is the last change of a run's row that was looked at.
+	seen int64
+	// stopping is set while runs are being cancelled, with the event that follows when none is left.
+	stopping *stop
+	wake     chan struct{}
+}
+
+// stop is how an evaluation ends before its samples are done.
+type stop struct {
+	change *agentv1.EvalStateChanged
+	// took is the command that asked for it; empty when none did.
+	took []string
+}
+
+// command is what an evaluation's inbox holds.
+type command struct {
+	Type   string  `json:"type"`
+	Reason string  `json:"reason,omitempty"`
+	Update *Update `json:"update,omitempty"`
+}
+
+const (
+	commandCancel = "cancel"
+	commandUpdate = "update"
+)
+
+// retryPause is how long the driver waits after an error of a store or a service before it tries again.
+const retryPause = time.Second
+
+// poke wakes the driver.
+func (d *driver) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default: // It has not looked since the last one.
+	}
+}
+
+// run drives until the evaluation has ended, ctx ends, or another replica owns the journal.
+func (d *driver) run(ctx context.Context) error {
+	sub := d.engine.deps.Journals.Subscribe(d.head.Name)
+	defer sub.Close()
+	for {
+		err := d.turn(ctx)
+		if d.state.Ended() || errors.Is(err, journal.ErrFenced) || ctx.Err() != nil {
+			return err
+		}
+		var again <-chan time.Time
+		if err != nil {
+			d.engine.deps.Logger.Warn("an evaluation waits and tries again", "eval", d.head.Name, "error", err)
+			again = time.After(max(retryPause, rpcerr.RetryAfter(err)))
+		}
+		select {
+		case <-sub.C:
+		case <-d.wake:
+		case <-again:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// turn does all that can be done now.
+func (d *driver) turn(ctx context.Context) error {
+	if err := d.collect(ctx); err != nil {
+		return fmt.Errorf("collect finished samples: %w", err)
+	}
+	if err := d.obey(ctx); err != nil {
+		return fmt.Errorf("take commands: %w", err)
+	}
+	if d.stopping == nil {
+		d.stopping = d.tooManyErrors()
+	}
+	if d.stopping != nil {
+		return d.stop(ctx)
+	}
+	if err := d.admit(ctx); err != nil {
+		return err
+	}
+	if p := d.state.Eval.GetProgress(); p.GetPending()+p.GetRunning() == 0 {
+		return d.finish(ctx)
+	}
+	return nil
+}
+
+// collect journals how runs ended.
+func (d *driver) collect(ctx context.Context) error {
+	for {
+		rows, err := d.engine.deps.Journals.List(ctx, journal.Query{Project: d.project, Kind: journal.KindRun, Parent: d.head.Name, ChangedAfter: &d.seen})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		var events []*agentv1.Event
+		for _, row := range rows {
+			slot := d.state.ByRun(row.Name)
+			if slot == nil || slot.Finished != nil || !row.Done {
+				continue
+			}
+			event, err := d.outcome(ctx, slot, row.Name)
+			if err != nil {
+				return err
+			}
+			events = append(events, event)
+		}
+		if len(events) > 0 {
+			if err := d.append(ctx, nil, events...); err != nil {
+				return err
+			}
+		}
+		d.seen = rows[len(rows)-1].Changed
+	}
+}
+
+// outcome is the event that says how a slot's run ended.
+func (d *driver) outcome(ctx context.Context, slot *Slot, name string) (*agentv1.Event, error) {
+	run, err := d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
+	if err != nil {
+		return nil, err
+	}
+	f := &agentv1.SampleFinished{
+		Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(), //nolint:gosec // Small.
+		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
+	}
+	if run.GetStartTime() != nil && run.GetEndTime() != nil {
+		f.TotalTime = durationpb.New(run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()))
+	}
+	if len(run.GetScores()) > 0 {
+		f.Content = &agentv1.SampleFinishedContent{Scores: run.GetScores()}
+	}
+	return &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}, nil
+}
+
+// obey takes the commands in the inbox.
+func (d *driver) obey(ctx context.Context) error {
+	pending, err := d.engine.deps.Journals.Pending(ctx, d.head.Ref)
+	if err != nil {
+		return err
+	}
+	for _, p := range pending {
+		var c command
+		if err := json.Unmarshal(p.Body, &c); err != nil {
+			return fmt.Errorf("command %s: %w", p.ID, err)
+		}
+		switch {
+		case c.Type == commandUpdate && c.Update != nil:
+			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Kind: &agentv1.Event_EvalUpdated{EvalUpdated: &agentv1.EvalUpdated{ChangesJson: c.Update.text(), Reason: c.Reason}}})
+			if err != nil {
+				return err
+			}
+		case c.Type == commandCancel && d.stopping == nil:
+			d.stopping = &stop{change: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED, Reason: c.Reason}}
+			fallthrough
+		case c.Type == commandCancel:
+			d.stopping.take(p.ID) // It is answered by the event that says all has stopped.
+		}
+	}
+	return nil
+}
+
+// take notes that a command is answered when all has stopped.
+func (s *stop) take(id string) {
+	for _, t := range s.took {
+		if t == id {
+			return
+		}
+	}
+	s.took = append(s.took, id)
+}
+
+// tooManyErrors says how the evaluation ends when errors of samples met its rule; nil while they did not.
+func (d *driver) tooManyErrors() *stop {
+	spec := d.state.Eval.GetSpec()
+	failed := float64(d.failures())
+	if failed < d.tolerated() || spec.GetContinueOnFail() {
+		return nil
+	}
+	return &stop{change: &agentv1.EvalStateChanged{
+		State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: fmt.Sprintf("%d of %d samples ended with an error", int(failed), len(d.state.Slots)), Error: d.firstError(),
+	}}
+}
+
+// tolerated is the number of errors at which the evaluation fails.
+func (d *driver) tolerated() float64 {
+	rule := d.state.Eval.GetSpec().GetFailOnError()
+	switch r := rule.GetRule().(type) {
+	case *agentv1.FailOnError_Enabled:
+		if !r.Enabled {
+			return math.Inf(1)
+		}
+	case *agentv1.FailOnError_Threshold:
+		if r.Threshold > 0 && r.Threshold < 1 {
+			return r.Threshold * float64(len(d.state.Slots))
+		}
+		return max(1, r.Threshold)
+	}
+	return 1
+}
+
+// failures counts the samples whose last allowed try ended with an error.
+func (d *driver) failures() int {
+	n := 0
+	for i := range d.state.Slots {
+		if s := &d.state.Slots[i]; s.failed() && !d.retries(s) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Slot) failed() bool {
+	return s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED || s.Finished.GetError() != nil
+}
+
+// retries reports whether a failed slot gets another try.
+func (d *driver) retries(s *Slot) bool {
+	return s.failed() && s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED && s.Attempts <= int(d.state.Eval.GetSpec().GetRetryOnError())
+}
+
+func (d *driver) firstError() *agentv1.RunError {
+	for i := range d.state.Slots {
+		if s := &d.state.Slots[i]; s.failed() {
+			e := s.Finished.GetError()
+			return &agentv1.RunError{Reason: e.GetReason(), Message: runTitle(d.samples[s.Sample], s) + ": " + e.GetMessage()}
+		}
+	}
+	return nil
+}
+
+// stop cancels what runs, and says that all has stopped once it has.
+func (d *driver) stop(ctx context.Context) error {
+	for i := range d.state.Slots {
+		slot := &d.state.Slots[i]
+		if slot.Run == "" || slot.Finished != nil {
+			continue
+		}
+		if _, err := d.engine.deps.Runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: slot.Run, Reason: d.stopping.change.GetReason()}); err != nil {
+			return fmt.Errorf("cancel %s: %w", slot.Run, err)
+		}
+	}
+	if err := d.collect(ctx); err != nil {
+		return err
+	}
+	if d.state.Eval.GetProgress().GetRunning() > 0 {
+		return nil // Their rows wake us.
+	}
+	return d.append(ctx, d.stopping.took, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
+}
+
+// admit gives runs to samples while there is room.
+func (d *driver) admit(ctx context.Context) error {
+	spec := d.state.Eval.GetSpec()
+	room := d.engine.bound(spec) - int(d.state.Eval.GetProgress().GetRunning())
+	for i := range d.state.Slots {
+		slot := &d.state.Slots[i]
+		if room <= 0 {
+			return nil
+		}
+		if slot.Run != "" && !d.retries(slot) {
+			continue
+		}
+		if err := d.start(ctx, spec, slot); err != nil {
+			return err
+		}
+		room--
+	}
+	return nil
+}
+
+// start makes the run of a slot and journals that it has it. A crash between the two makes the same run again, by its key.
+func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) error {
+	sample := d.samples[slot.Sample]
+	run, err := runSpec(d.head.Name, spec, sample, slot)
+	if err != nil {
+		return err
+	}
+	attempt := slot.Attempts + 1
+	key := fmt.Sprintf("%s/%s/%d", resource.LastID(d.head.Name), slotID(spec, slot), attempt)
+	created, err := d.engine.deps.Runs.CreateRun(ctx, &agentv1.CreateRunRequest{Parent: "projects/" + d.project, Spec: run, RequestId: key})
+	if err != nil {
+		return fmt.Errorf("%s: %w", runTitle(sample, slot), err)
+	}
+	return d.append(ctx, nil, &agentv1.Event{Id: created.GetName(), Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
+		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: created.GetName(), Attempt: int32(attempt), //nolint:gosec // Small.
+		Model: spec.GetModels()[slot.Model].GetModel(), Position: int32(slot.Sample), ModelIndex: int32(slot.Model), //nolint:gosec // Small.
+	}}})
+}
+
+// finish computes the results and ends the evaluation.
+func (d *driver) finish(ctx context.Context) error {
+	end := &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_SUCCEEDED}
+	if float64(d.failures()) >= d.tolerated() { // Only with continue_on_fail: else it would have stopped.
+		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "samples ended with an error", Error: d.firstError()}
+	}
+	results, err := d.plan.results(d.state, d.samples)
+	if err != nil {
+		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results cannot be computed",
+			Error: &agentv1.RunError{Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), Message: err.Error()}}
+		return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
+	}
+	return d.append(ctx, nil,
+		&agentv1.Event{Kind: &agentv1.Event_ResultsComputed{ResultsComputed: &agentv1.ResultsComputed{Results: results}}},
+		&agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
+}
+
+// append adds events to the journal and folds them in once they are durable.
+func (d *driver) append(ctx context.Context, took []string, events ...*agentv1.Event) error {
+	next := d.head
+	entries := make([]journal.Entry, 0, len(events))
+	for _, e := range events {
+		next.Seq++
+		entries = append(entries, journal.Entry{Event: newEvent(next.Seq, e)})
+	}
+	after := d.state.with(events)
+	row := rowOf(after)
+	if err := d.engine.deps.Journals.Append(ctx, journal.Append{Head: d.head, Entries: entries, Row: &row, Took: took}); err != nil {
+		return err
+	}
+	d.head, d.state = next, after
+	return nil
+}

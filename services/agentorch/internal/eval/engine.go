@@ -1,0 +1,416 @@
+package eval
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// Runs is what an evaluation needs of runs: the RunService's own methods, called in the same process, and the check of a specification that CreateRun makes.
+type Runs interface {
+	// Check resolves every name in a run's specification and changes nothing.
+	Check(ctx context.Context, project string, spec *agentv1.RunSpec) error
+	// CreateRun makes a run; the same request id gives the same run.
+	CreateRun(context.Context, *agentv1.CreateRunRequest) (*agentv1.Run, error)
+	// CancelRun ends a run, and gives one that has ended as it is.
+	CancelRun(context.Context, *agentv1.CancelRunRequest) (*agentv1.Run, error)
+	// GetRun gives a run.
+	GetRun(context.Context, *agentv1.GetRunRequest) (*agentv1.Run, error)
+}
+
+// Config sets how evaluations run.
+type Config struct {
+	// MaxSamples bounds the samples of one evaluation that are at work at once, where its specification gives no bound. Default 10; with sandboxes no more than twice the processors.
+	MaxSamples int `yaml:"max_samples" env:"EVALFLEET_MAX_SAMPLES"`
+}
+
+// SetDefaults sets the default bound.
+func (c *Config) SetDefaults() { c.MaxSamples = 10 }
+
+// Deps are what the engine works with.
+type Deps struct {
+	Journals journal.Store
+	Blobs    Blobs
+	Runs     Runs
+	Judges   Judges
+	Logger   *slog.Logger
+	// Replica is the owner's name in journals.
+	Replica string
+}
+
+// Engine runs evaluations. Its methods may be called concurrently.
+type Engine struct {
+	cfg  Config
+	deps Deps
+
+	mu      sync.Mutex
+	drivers map[string]*driver
+	stopped bool
+	work    sync.WaitGroup
+	ctx     context.Context //nolint:containedctx // The life of all drivers, which outlive the calls that start them.
+	cancel  context.CancelFunc
+}
+
+// New makes an engine that drives nothing yet.
+func New(cfg Config, deps Deps) *Engine {
+	if cfg.MaxSamples <= 0 {
+		cfg.SetDefaults()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Engine{cfg: cfg, deps: deps, drivers: map[string]*driver{}, ctx: ctx, cancel: cancel}
+}
+
+// Adopt goes on with an evaluation that this replica owns now; head is as adoption left it. It is called at the start and when another replica died.
+func (e *Engine) Adopt(head journal.Head) error {
+	d, err := e.load(e.ctx, head)
+	if err != nil {
+		return err
+	}
+	if !d.state.Ended() {
+		e.drive(d)
+	}
+	return nil
+}
+
+// Close stops all drivers. Evaluations stay as they are and go on when they are adopted.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	e.stopped = true
+	e.mu.Unlock()
+	e.cancel()
+	e.work.Wait()
+}
+
+// Create checks a specification, makes the evaluation and starts it. With a request id a repeated call gives the same evaluation. With validateOnly it makes nothing.
+func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalSpec, requestID string, validateOnly bool) (*State, error) {
+	spec = proto.CloneOf(spec)
+	digest := requestDigest(spec)
+	samples, err := e.check(ctx, project, spec)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := storeSamples(ctx, e.deps.Blobs, project, samples)
+	if err != nil {
+		return nil, err
+	}
+	if inline := spec.GetDataset().GetInline(); inline != nil {
+		spec.Dataset.Source = nil // The samples stand in the body.
+	}
+	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(len(samples)), Dataset: ref} //nolint:gosec // Bounded by the dataset.
+	name := resource.Format(project, "evals", newID())
+	event := newEvent(1, &agentv1.Event{Journal: name, Critical: true, Kind: &agentv1.Event_EvalCreated{EvalCreated: created}})
+	state := &State{}
+	state.Apply(event)
+	if validateOnly {
+		state.Eval.Name = ""
+		return state, nil
+	}
+	c := journal.Creation{Name: name, Owner: e.deps.Replica, Entries: []journal.Entry{{Event: event}}, Row: rowOf(state)}
+	if requestID != "" {
+		c.Request, c.Digest = project+"/evals/"+requestID, digest
+	}
+	head, isNew, err := e.deps.Journals.Create(ctx, c)
+	switch {
+	case errors.Is(err, journal.ErrReused):
+		return nil, rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another evaluation", requestID).With("requestId", requestID)
+	case err != nil:
+		return nil, err
+	case !isNew:
+		return e.State(ctx, head.Name)
+	}
+	d, err := e.load(ctx, head)
+	if err != nil {
+		return nil, err
+	}
+	e.drive(d)
+	return state, nil
+}
+
+// check resolves all that a specification names and reads its samples.
+func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) ([]*agentv1.Sample, error) {
+	if spec.GetTask() == "" {
+		return nil, rpcerr.InvalidField("spec.task", "an evaluation needs a task's name")
+	}
+	if len(spec.GetModels()) == 0 {
+		return nil, rpcerr.InvalidField("spec.models", "an evaluation needs a model, such as mockllm/model")
+	}
+	if spec.GetEpochs().GetCount() < 0 || spec.GetRetryOnError() < 0 || (spec.MaxSamples != nil && spec.GetMaxSamples() < 1) {
+		return nil, rpcerr.InvalidField("spec", "epochs and retry_on_error must not be negative, and max_samples must be at least 1")
+	}
+	if len(spec.GetSteps()) == 0 {
+		spec.Steps = []*agentv1.AgentRef{{Name: "generate"}}
+	}
+	if _, err := e.deps.Judges.plan(spec); err != nil {
+		return nil, err
+	}
+	samples, err := readSamples(ctx, e.deps.Blobs, project, spec)
+	if err != nil {
+		return nil, err
+	}
+	for model := range spec.GetModels() {
+		for i, sample := range samples {
+			slot := &Slot{Sample: i, Epoch: 1, Model: model}
+			run, err := runSpec("", spec, sample, slot)
+			if err != nil {
+				return nil, err
+			}
+			// The names are those of the task; one sample stands for all but those that bring a sandbox of their own.
+			if i > 0 && sample.GetSandbox() == nil {
+				continue
+			}
+			if err := e.deps.Runs.Check(ctx, project, run); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return samples, nil
+}
+
+// State folds an evaluation's journal.
+func (e *Engine) State(ctx context.Context, name string) (*State, error) {
+	head, err := e.open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return e.fold(ctx, head)
+}
+
+// Samples reads the samples of an evaluation.
+func (e *Engine) Samples(ctx context.Context, s *State) ([]*agentv1.Sample, error) {
+	name, err := resource.Parse("name", s.Eval.GetName(), "evals")
+	if err != nil {
+		return nil, err
+	}
+	return loadSamples(ctx, e.deps.Blobs, name.Project, s.Dataset)
+}
+
+func (e *Engine) open(ctx context.Context, name string) (journal.Head, error) {
+	head, err := e.deps.Journals.Open(ctx, name)
+	if errors.Is(err, journal.ErrNotFound) {
+		return head, rpcerr.ResourceNotFound(name)
+	}
+	return head, err
+}
+
+func (e *Engine) fold(ctx context.Context, head journal.Head) (*State, error) {
+	s := &State{}
+	for event, err := range journal.All(ctx, e.deps.Journals, head.Ref, 0) {
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", head.Name, err)
+		}
+		s.Apply(event)
+	}
+	return s, nil
+}
+
+// Command puts a command into an evaluation's inbox and wakes its driver. The evaluation must be at work.
+func (e *Engine) command(ctx context.Context, name, id string, c command) error {
+	body, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := e.deps.Journals.Post(ctx, name, journal.Command{ID: id, Body: body}); err != nil {
+		if errors.Is(err, journal.ErrReused) {
+			return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another command", id)
+		}
+		return err
+	}
+	e.mu.Lock()
+	d := e.drivers[name]
+	e.mu.Unlock()
+	if d != nil {
+		d.poke()
+	}
+	return nil
+}
+
+// Cancel stops an evaluation and returns it once nothing of it runs. One that has ended is given as it is.
+func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
+	sub := e.deps.Journals.Subscribe(name)
+	defer sub.Close()
+	s, err := e.State(ctx, name)
+	if err != nil || s.Ended() {
+		return s, err
+	}
+	if requestID == "" {
+		requestID = "cancel-" + newID()
+	}
+	if err := e.command(ctx, name, requestID, command{Type: commandCancel, Reason: reason}); err != nil {
+		return nil, err
+	}
+	for {
+		if s, err = e.State(ctx, name); err != nil || s.Ended() {
+			return s, err
+		}
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Resume goes on with an evaluation that was cancelled or failed. One at work, or with nothing left to do, is given as it is.
+func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
+	head, err := e.open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := e.load(ctx, head)
+	if err != nil {
+		return nil, err
+	}
+	if !d.state.Ended() || d.state.Eval.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+		return d.state, nil
+	}
+	if err := d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
+		State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
+	}}}); err != nil {
+		if errors.Is(err, journal.ErrFenced) {
+			return nil, rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_JOURNAL_FENCED, "%s was changed by another call; try again", name)
+		}
+		return nil, err
+	}
+	e.drive(d)
+	return e.State(ctx, name)
+}
+
+// Update changes tags, metadata or the number of samples at work.
+func (e *Engine) Update(ctx context.Context, name string, u Update, reason string) (*State, error) {
+	s, err := e.State(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if s.Ended() {
+		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended; only one at work can be changed", name).With("resource", name)
+	}
+	sub := e.deps.Journals.Subscribe(name)
+	defer sub.Close()
+	id := "update-" + newID()
+	if err := e.command(ctx, name, id, command{Type: commandUpdate, Reason: reason, Update: &u}); err != nil {
+		return nil, err
+	}
+	for {
+		taken, err := e.deps.Journals.Taken(ctx, name, id)
+		if err != nil {
+			return nil, err
+		}
+		if taken > 0 {
+			return e.State(ctx, name)
+		}
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// load makes the driver of an evaluation as its journal tells it.
+func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
+	state, err := e.fold(ctx, head)
+	if err != nil {
+		return nil, err
+	}
+	name, err := resource.Parse("name", head.Name, "evals")
+	if err != nil {
+		return nil, err
+	}
+	samples, err := loadSamples(ctx, e.deps.Blobs, name.Project, state.Dataset)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := e.deps.Judges.plan(state.Eval.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	return &driver{engine: e, project: name.Project, head: head, state: state, samples: samples, plan: plan, wake: make(chan struct{}, 1)}, nil
+}
+
+// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed.
+func (e *Engine) drive(d *driver) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped || e.drivers[d.head.Name] != nil {
+		return
+	}
+	e.drivers[d.head.Name] = d
+	e.work.Go(func() {
+		defer func() {
+			e.mu.Lock()
+			delete(e.drivers, d.head.Name)
+			e.mu.Unlock()
+		}()
+		if err := d.run(e.ctx); err != nil && e.ctx.Err() == nil {
+			e.deps.Logger.Error("an evaluation stands still until it is adopted again", "eval", d.head.Name, "error", err)
+		}
+	})
+}
+
+// bound is how many samples of an evaluation may be at work.
+func (e *Engine) bound(spec *agentv1.EvalSpec) int {
+	switch {
+	case spec.MaxSamples != nil:
+		return int(spec.GetMaxSamples())
+	case len(spec.GetSandboxes()) > 0:
+		return min(e.cfg.MaxSamples, 2*runtime.NumCPU())
+	}
+	return e.cfg.MaxSamples
+}
+
+// rowOf is what lists show of an evaluation.
+func rowOf(s *State) journal.Row {
+	view, _ := proto.Marshal(s.Eval) // A message of ours always marshals.
+	return journal.Row{Kind: journal.KindEval, State: int32(s.Eval.GetState()), Done: s.Ended(), View: view}
+}
+
+// Row makes the row of an evaluation's journal again, from all its events.
+func Row(events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
+	s := &State{}
+	for event, err := range events {
+		if err != nil {
+			return journal.Row{}, err
+		}
+		s.Apply(event)
+	}
+	return rowOf(s), nil
+}
+
+// newEvent sets what every event of an evaluation has.
+func newEvent(seq int64, e *agentv1.Event) *agentv1.Event {
+	e.Seq, e.Time, e.Actor = seq, timestamppb.New(time.Now()), "system"
+	return e
+}
+
+// requestDigest hashes a specification as it was asked for.
+func requestDigest(spec *agentv1.EvalSpec) []byte {
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(spec)
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// newID makes an id that sorts by nothing and collides with nothing: 80 random bits in lower-case base 32.
+func newID() string {
+	var b [10]byte
+	_, _ = rand.Read(b[:]) // Never fails.
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+}

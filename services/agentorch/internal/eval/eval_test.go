@@ -1,0 +1,423 @@
+package eval_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bodies keeps blobs in memory.
+type bodies struct {
+	mu  sync.Mutex
+	all map[string][]byte
+}
+
+func (b *bodies) Put(_ context.Context, project string, r io.Reader, mediaType string) (*contentv1.BlobRef, error) {
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(content)
+	hash := hex.EncodeToString(sum[:])
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all[project+"/"+hash] = content
+	return &contentv1.BlobRef{Hash: hash, Size: int64(len(content)), MediaType: mediaType}, nil
+}
+
+func (b *bodies) Open(_ context.Context, project, hash string) (io.ReadCloser, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	content, ok := b.all[project+"/"+hash]
+	if !ok {
+		return nil, rpcerr.ResourceNotFound("blob " + hash)
+	}
+	return io.NopCloser(bytes.NewReader(content)), nil
+}
+
+// runs makes runs whose end the test decides: verdict is asked once for each, and an unset state leaves the run at work.
+type runs struct {
+	journals journal.Store
+	verdict  func(sample string, epoch, attempt int) *agentv1.Run
+
+	mu      sync.Mutex
+	byKey   map[string]string
+	byName  map[string]*agentv1.Run
+	tries   map[string]int
+	active  int
+	busiest int
+}
+
+func (r *runs) Check(context.Context, string, *agentv1.RunSpec) error { return nil }
+
+func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name, ok := r.byKey[req.GetRequestId()]; ok {
+		return r.byName[name], nil
+	}
+	name := fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.byName)+1)
+	at := req.GetSpec().GetAttribution()
+	slot := fmt.Sprintf("%s/%d", at.GetSample(), at.GetEpoch())
+	r.tries[slot]++
+	run := r.verdict(at.GetSample(), int(at.GetEpoch()), r.tries[slot])
+	run.Name, run.StartTime = name, timestamppb.Now()
+	r.byKey[req.GetRequestId()], r.byName[name] = name, run
+	row := journal.Row{Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_RUNNING), Parent: at.GetEval()}
+	head, _, err := r.journals.Create(ctx, journal.Creation{Name: name, Owner: "test", Row: row, Entries: []journal.Entry{{Event: &agentv1.Event{
+		Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "made"}},
+	}}}})
+	if err != nil {
+		return nil, err
+	}
+	r.active++
+	r.busiest = max(r.busiest, r.active)
+	if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
+		return run, r.end(ctx, head, run)
+	}
+	return run, nil
+}
+
+// end journals that a run has ended.
+func (r *runs) end(ctx context.Context, head journal.Head, run *agentv1.Run) error {
+	run.EndTime = timestamppb.Now()
+	r.active--
+	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Parent: parentOf(ctx, r.journals, head), Done: true}
+	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Entries: []journal.Entry{{Event: &agentv1.Event{
+		Seq: head.Seq + 1, Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: run.GetState()}},
+	}}}})
+}
+
+// parentOf finds the eval of a run in the rows.
+func parentOf(ctx context.Context, j journal.Store, head journal.Head) string {
+	rows, _ := j.List(ctx, journal.Query{Kind: journal.KindRun, Limit: 1000})
+	for _, row := range rows {
+		if row.Name == head.Name {
+			return row.Parent
+		}
+	}
+	return ""
+}
+
+func (r *runs) CancelRun(ctx context.Context, req *agentv1.CancelRunRequest) (*agentv1.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run := r.byName[req.GetName()]
+	if run.GetState() == agentv1.RunState_RUN_STATE_UNSPECIFIED {
+		head, err := r.journals.Open(ctx, req.GetName())
+		if err != nil {
+			return nil, err
+		}
+		run.State = agentv1.RunState_RUN_STATE_CANCELLED
+		return run, r.end(ctx, head, run)
+	}
+	return run, nil
+}
+
+func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[req.GetName()], nil
+}
+
+// scored is a run that ended well with a grade.
+func scored(grade string) *agentv1.Run {
+	return &agentv1.Run{
+		State:  agentv1.RunState_RUN_STATE_SUCCEEDED,
+		Scores: []*agentv1.NamedScore{{Name: "match", Score: &agentv1.Score{Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: grade}}}}},
+		Usage:  map[string]*modelv1.ModelUsage{"mockllm/model": {TotalTokens: 10}},
+	}
+}
+
+func failed() *agentv1.Run {
+	return &agentv1.Run{State: agentv1.RunState_RUN_STATE_FAILED, Error: &agentv1.RunError{Reason: "INTERNAL", Message: "broken"}}
+}
+
+func working() *agentv1.Run { return &agentv1.Run{} }
+
+// bench is an engine over a real store.
+type bench struct {
+	journals journal.Store
+	runs     *runs
+	blobs    *bodies
+	engine   *eval.Engine
+}
+
+func start(t *testing.T, verdict func(sample string, epoch, attempt int) *agentv1.Run) *bench {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "e.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	store, err := journalsqlite.Open(t.Context(), db, nil)
+	require.NoError(t, err)
+	b := &bench{journals: store, blobs: &bodies{all: map[string][]byte{}}}
+	b.runs = &runs{journals: store, verdict: verdict, byKey: map[string]string{}, byName: map[string]*agentv1.Run{}, tries: map[string]int{}}
+	b.engine = b.newEngine()
+	t.Cleanup(func() { b.engine.Close() })
+	return b
+}
+
+func (b *bench) newEngine() *eval.Engine {
+	return eval.New(eval.Config{MaxSamples: 3}, eval.Deps{
+		Journals: b.journals, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: slog.New(slog.DiscardHandler),
+		Judges: eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()},
+	})
+}
+
+func spec(samples int) *agentv1.EvalSpec {
+	list := &agentv1.SampleList{}
+	for range samples {
+		list.Samples = append(list.Samples, &agentv1.Sample{Input: []*modelv1.ChatMessage{chat.User("Q")}, Target: &agentv1.Target{Values: []string{"A"}}})
+	}
+	return &agentv1.EvalSpec{
+		Task: "t", Dataset: &agentv1.Dataset{Name: "d", Source: &agentv1.Dataset_Inline{Inline: list}},
+		Models: []*agentv1.ModelRef{{Model: "mockllm/model"}}, Scorers: []*agentv1.ScorerRef{{Name: "match"}},
+	}
+}
+
+// wait returns the evaluation once ok says so.
+func (b *bench) wait(t *testing.T, name string, ok func(*agentv1.Eval) bool) *eval.State {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	sub := b.journals.Subscribe(name)
+	defer sub.Close()
+	for {
+		s, err := b.engine.State(ctx, name)
+		require.NoError(t, err)
+		if ok(s.Eval) {
+			return s
+		}
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			require.FailNow(t, "the evaluation does not get there", "%v", s.Eval.GetProgress())
+		}
+	}
+}
+
+func (b *bench) ended(t *testing.T, name string) *eval.State {
+	t.Helper()
+	return b.wait(t, name, func(e *agentv1.Eval) bool {
+		return e.GetState() != agentv1.EvalState_EVAL_STATE_RUNNING
+	})
+}
+
+func metricOf(s *eval.State, key string) float64 {
+	for _, m := range s.Eval.GetResults().GetScores()[0].GetMetrics() {
+		if m.GetKey() == key {
+			return m.GetValue()
+		}
+	}
+	return -1
+}
+
+func TestEverySampleOfEveryEpochIsARunAndCounts(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(sample string, epoch, _ int) *agentv1.Run {
+		if sample == "1" || epoch == 2 {
+			return scored("C")
+		}
+		return scored("I")
+	})
+	s := spec(4)
+	s.Epochs = &agentv1.Epochs{Count: 2}
+	made, err := b.engine.Create(t.Context(), "default", s, "k", false)
+	require.NoError(t, err)
+	again, err := b.engine.Create(t.Context(), "default", s, "k", false)
+	require.NoError(t, err)
+	assert.Equal(t, made.Eval.GetName(), again.Eval.GetName(), "one key, one evaluation")
+
+	end := b.ended(t, made.Eval.GetName())
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, end.Eval.GetState())
+	assert.EqualValues(t, 8, end.Eval.GetProgress().GetSucceeded())
+	assert.InDelta(t, (1+0.5*3)/4.0, metricOf(end, "accuracy"), 1e-9)
+	assert.EqualValues(t, 80, end.Eval.GetProgress().GetTotalTokens())
+	assert.Len(t, b.runs.byName, 8)
+}
+
+func TestNoMoreSamplesAreAtWorkThanAllowed(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	made, err := b.engine.Create(t.Context(), "default", spec(9), "", false)
+	require.NoError(t, err)
+	b.wait(t, made.Eval.GetName(), func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
+	ended, err := b.engine.Cancel(t.Context(), made.Eval.GetName(), "", "enough")
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, ended.Eval.GetState())
+	assert.EqualValues(t, 3, ended.Eval.GetProgress().GetCancelled())
+	assert.EqualValues(t, 6, ended.Eval.GetProgress().GetPending())
+	assert.Equal(t, 3, b.runs.busiest)
+}
+
+func TestAResumedEvaluationDoesOnlyWhatIsNotDone(t *testing.T) {
+	t.Parallel()
+	hang := true
+	var mu sync.Mutex
+	b := start(t, func(sample string, _, _ int) *agentv1.Run {
+		mu.Lock()
+		defer mu.Unlock()
+		if hang && sample != "1" {
+			return working()
+		}
+		return scored("C")
+	})
+	made, err := b.engine.Create(t.Context(), "default", spec(3), "", false)
+	require.NoError(t, err)
+	b.wait(t, made.Eval.GetName(), func(e *agentv1.Eval) bool { return e.GetProgress().GetSucceeded() == 1 && e.GetProgress().GetRunning() == 2 })
+	_, err = b.engine.Cancel(t.Context(), made.Eval.GetName(), "", "")
+	require.NoError(t, err)
+
+	mu.Lock()
+	hang = false
+	mu.Unlock()
+	_, err = b.engine.Resume(t.Context(), made.Eval.GetName())
+	require.NoError(t, err)
+	end := b.ended(t, made.Eval.GetName())
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, end.Eval.GetState())
+	assert.Equal(t, map[string]int{"1/1": 1, "2/1": 2, "3/1": 2}, b.runs.tries)
+	assert.InDelta(t, 1, metricOf(end, "accuracy"), 1e-9)
+}
+
+func TestErrorsEndAnEvaluationByItsRule(t *testing.T) {
+	t.Parallel()
+	never := &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{}}
+	half := &agentv1.FailOnError{Rule: &agentv1.FailOnError_Threshold{Threshold: 0.5}}
+	for name, tt := range map[string]struct {
+		rule     *agentv1.FailOnError
+		goOn     bool
+		retries  int32
+		failing  int
+		want     agentv1.EvalState
+		complete int32
+	}{
+		"the first error by default": {failing: 1, want: agentv1.EvalState_EVAL_STATE_FAILED, complete: -1},
+		"never":                      {rule: never, failing: 4, want: agentv1.EvalState_EVAL_STATE_SUCCEEDED, complete: 0},
+		"below a part":               {rule: half, failing: 1, want: agentv1.EvalState_EVAL_STATE_SUCCEEDED, complete: 3},
+		"at a part":                  {rule: half, failing: 2, want: agentv1.EvalState_EVAL_STATE_FAILED, complete: -1},
+		"after all, when going on":   {goOn: true, failing: 1, want: agentv1.EvalState_EVAL_STATE_FAILED, complete: 3},
+		"not when a retry succeeds":  {retries: 1, failing: 4, want: agentv1.EvalState_EVAL_STATE_SUCCEEDED, complete: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, func(sample string, _, attempt int) *agentv1.Run {
+				if sample <= fmt.Sprint(tt.failing) && (attempt == 1 || tt.retries == 0) {
+					return failed()
+				}
+				return scored("C")
+			})
+			s := spec(4)
+			s.FailOnError, s.ContinueOnFail, s.RetryOnError = tt.rule, tt.goOn, tt.retries
+			made, err := b.engine.Create(t.Context(), "default", s, "", false)
+			require.NoError(t, err)
+			end := b.ended(t, made.Eval.GetName())
+			assert.Equal(t, tt.want, end.Eval.GetState())
+			if tt.want == agentv1.EvalState_EVAL_STATE_FAILED {
+				assert.Contains(t, end.Eval.GetError().GetMessage(), "broken")
+			}
+			if tt.complete >= 0 {
+				assert.Equal(t, tt.complete, end.Eval.GetResults().GetCompletedSamples())
+			} else {
+				assert.Nil(t, end.Eval.GetResults())
+			}
+		})
+	}
+}
+
+func TestASuccessorGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	b := start(t, func(sample string, _, _ int) *agentv1.Run {
+		select {
+		case <-release:
+			return scored("C")
+		default:
+		}
+		if sample <= "2" {
+			return scored("I")
+		}
+		return working()
+	})
+	made, err := b.engine.Create(t.Context(), "default", spec(6), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetSucceeded() == 2 && e.GetProgress().GetRunning() == 3 })
+	b.engine.Close()
+	close(release)
+	for _, run := range b.runs.byName { // They end while nobody looks.
+		if run.GetState() == agentv1.RunState_RUN_STATE_UNSPECIFIED {
+			head, err := b.journals.Open(t.Context(), run.GetName())
+			require.NoError(t, err)
+			good := scored("C")
+			run.State, run.Scores, run.Usage = good.State, good.Scores, good.Usage
+			require.NoError(t, b.runs.end(t.Context(), head, run))
+		}
+	}
+	b.engine = b.newEngine()
+	head, err := b.journals.Open(t.Context(), name)
+	require.NoError(t, err)
+	require.NoError(t, b.engine.Adopt(head))
+	end := b.ended(t, name)
+	assert.InDelta(t, 4.0/6, metricOf(end, "accuracy"), 1e-9)
+	assert.Len(t, b.runs.byName, 6, "no sample ran twice")
+}
+
+func TestBadSpecificationsNameTheFault(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	for name, tt := range map[string]struct {
+		change func(*agentv1.EvalSpec)
+		reason errorsv1.ErrorReason
+		says   string
+	}{
+		"no model":         {func(s *agentv1.EvalSpec) { s.Models = nil }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "mockllm/model"},
+		"unknown scorer":   {func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "match"},
+		"unknown reducer":  {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"avg"}} }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "mean"},
+		"too few epochs":   {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"pass_at_3"}} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "3"},
+		"no sample chosen": {func(s *agentv1.EvalSpec) { s.SampleIds = []string{"z*"} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "z*"},
+		"a body not there": {func(s *agentv1.EvalSpec) {
+			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: "00"}}}
+		}, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, "dataset d"},
+		"a file without a sandbox": {func(s *agentv1.EvalSpec) {
+			s.Dataset.GetInline().Samples[1].Files = map[string][]byte{"web:/a": nil}
+		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `"web"`},
+	} {
+		s := spec(2)
+		tt.change(s)
+		_, err := b.engine.Create(t.Context(), "default", s, "", false)
+		assert.True(t, rpcerr.Is(err, tt.reason), "%s: %v", name, err)
+		assert.ErrorContains(t, err, tt.says, name)
+	}
+	rows, err := b.journals.List(t.Context(), journal.Query{})
+	require.NoError(t, err)
+	assert.Empty(t, rows, "nothing was made")
+}

@@ -1,0 +1,178 @@
+package eval
+
+import (
+	"encoding/json"
+	"fmt"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
+)
+
+// Judges are the scorers and metrics that evaluations may name.
+type Judges struct {
+	Scorers *score.Registry
+	Metrics *metric.Registry
+}
+
+// plan is how an evaluation's scores become results.
+type plan struct {
+	scorers  []result.Scorer
+	extra    result.Metrics
+	reducers []reduce.Reducer
+}
+
+// plan resolves the scorers' names, the metrics and the reducers of a specification.
+func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
+	var p plan
+	names := make([]string, 0, len(spec.GetScorers()))
+	for _, ref := range spec.GetScorers() {
+		names = append(names, ref.GetName())
+	}
+	unique := result.UniqueNames(names)
+	for i, ref := range spec.GetScorers() {
+		definition, err := j.Scorers.Definition(ref.GetName())
+		if err != nil {
+			return plan{}, err
+		}
+		metrics := spec.GetMetrics()
+		if len(metrics) == 0 {
+			metrics = ref.GetMetrics()
+		}
+		if len(metrics) == 0 {
+			metrics = named(definition.Metrics)
+		}
+		plain, err := j.metrics(metrics)
+		if err != nil {
+			return plan{}, fmt.Errorf("scorer %s: %w", ref.GetName(), err)
+		}
+		p.scorers = append(p.scorers, result.Scorer{Name: unique[i], Params: raw(ref.GetParamsJson()), Metrics: result.Metrics{Plain: plain}})
+	}
+	extra := spec.GetMetrics()
+	if len(extra) == 0 {
+		extra = named([]string{"accuracy", "stderr"})
+	}
+	plain, err := j.metrics(extra)
+	if err != nil {
+		return plan{}, err
+	}
+	p.extra = result.Metrics{Plain: plain}
+	if spec.GetEpochs().GetNoReducers() {
+		p.reducers = []reduce.Reducer{}
+	}
+	for _, name := range spec.GetEpochs().GetReducers() {
+		r, err := reduce.New(name)
+		if err != nil {
+			return plan{}, err
+		}
+		if err := r.CheckEpochs(int(max(1, spec.GetEpochs().GetCount()))); err != nil {
+			return plan{}, rpcerr.InvalidField("spec.epochs.reducers", "%v", err)
+		}
+		p.reducers = append(p.reducers, r)
+	}
+	return p, nil
+}
+
+func (j Judges) metrics(refs []*agentv1.MetricRef) ([]metric.Metric, error) {
+	metrics := make([]metric.Metric, 0, len(refs))
+	for _, ref := range refs {
+		m, err := j.Metrics.New(metric.Spec{Name: ref.GetName(), Params: raw(ref.GetParamsJson())})
+		if err != nil {
+			return nil, err
+		}
+		metrics = append(metrics, m)
+	}
+	return metrics, nil
+}
+
+func named(names []string) []*agentv1.MetricRef {
+	refs := make([]*agentv1.MetricRef, 0, len(names))
+	for _, name := range names {
+		refs = append(refs, &agentv1.MetricRef{Name: name})
+	}
+	return refs
+}
+
+func raw(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+// results computes the results of what is done, each model by itself.
+func (p plan) results(s *State, samples []*agentv1.Sample) (*agentv1.EvalResults, error) {
+	all := &agentv1.EvalResults{TotalSamples: int32(len(s.Slots))} //nolint:gosec // Bounded by the dataset.
+	models := s.Eval.GetSpec().GetModels()
+	for model := range models {
+		in := result.Input{Scorers: p.scorers, Extra: p.extra, Reducers: p.reducers}
+		for i := range s.Slots {
+			slot := &s.Slots[i]
+			if slot.Model != model || slot.Finished == nil {
+				continue
+			}
+			if slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
+				all.CompletedSamples++
+			}
+			if epoch, ok := epochOf(slot, samples[slot.Sample]); ok {
+				in.Epochs = append(in.Epochs, epoch)
+			}
+		}
+		computed, err := result.Compute(in)
+		if err != nil {
+			return nil, err
+		}
+		name := ""
+		if len(models) > 1 {
+			name = models[model].GetModel()
+		}
+		for _, e := range computed.Entries {
+			all.Scores = append(all.Scores, entry(e, name))
+		}
+	}
+	return all, nil
+}
+
+// epochOf gives the scores of a slot; ok is false when it has none.
+func epochOf(slot *Slot, sample *agentv1.Sample) (result.Epoch, bool) {
+	named := slot.Finished.GetContent().GetScores()
+	if len(named) == 0 {
+		return result.Epoch{}, false
+	}
+	id, err := dataset.ParseID(sample.GetId(), sample.GetIntegerId())
+	if err != nil {
+		id = dataset.TextID(sample.GetId())
+	}
+	e := result.Epoch{ID: id, Scores: map[string]score.Score{}}
+	if text := sample.GetMetadataJson(); text != "" {
+		e.Metadata, _ = orderedjson.DecodeObject([]byte(text)) // It was read from JSON.
+	}
+	for _, n := range named {
+		e.Scores[n.GetName()] = scorewire.ToScore(n.GetScore())
+	}
+	return e, true
+}
+
+func entry(e result.Entry, model string) *agentv1.ScoreResult {
+	m := &agentv1.ScoreResult{
+		Name: e.Name, Scorer: e.Scorer, ParamsJson: string(e.Params), Model: model,
+		ScoredSamples: int32(e.Scored), UnscoredSamples: int32(e.Unscored), //nolint:gosec // Bounded by the dataset.
+	}
+	if e.Reducer != "" {
+		m.Reducer = &e.Reducer
+	}
+	for _, v := range e.Metrics {
+		r := &agentv1.MetricResult{Key: v.Key, Name: v.Name, Value: v.Value, ParamsJson: string(v.Params)}
+		if v.Group != "" {
+			r.Group = &v.Group
+		}
+		m.Metrics = append(m.Metrics, r)
+	}
+	return m
+}

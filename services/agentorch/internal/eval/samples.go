@@ -1,0 +1,229 @@
+package eval
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+)
+
+// Blobs keeps bodies by their content, apart for each project.
+type Blobs interface {
+	// Put keeps a body and returns its name once it is durable.
+	Put(ctx context.Context, project string, r io.Reader, mediaType string) (*contentv1.BlobRef, error)
+	// Open reads a body. It fails with NOT_FOUND where there is none.
+	Open(ctx context.Context, project, hash string) (io.ReadCloser, error)
+}
+
+// readSamples reads the samples that a specification asks for: all rows of its dataset are read and checked, then those that were selected are kept.
+func readSamples(ctx context.Context, blobs Blobs, project string, spec *agentv1.EvalSpec) ([]*agentv1.Sample, error) {
+	d, samples, err := source(ctx, blobs, project, spec.GetDataset())
+	if err != nil {
+		return nil, err
+	}
+	if len(samples) == 0 {
+		return nil, rpcerr.InvalidField("spec.dataset", "dataset %s has no samples", d.Name)
+	}
+	return selected(d, samples, spec)
+}
+
+// source reads all samples of a dataset. The dataset has their ids, by which they are selected; the message of each stands at its position.
+func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset) (*dataset.Dataset, []*agentv1.Sample, error) {
+	switch s := from.GetSource().(type) {
+	case *agentv1.Dataset_Inline:
+		return inline(from.GetName(), s.Inline.GetSamples())
+	case *agentv1.Dataset_File:
+		return file(ctx, blobs, project, from, s.File)
+	case *agentv1.Dataset_Worker:
+		return nil, nil, rpcerr.NotBuiltYet("a dataset made by a worker")
+	}
+	return nil, nil, rpcerr.InvalidField("spec.dataset", "a dataset needs a source: inline samples or a file")
+}
+
+func inline(name string, given []*agentv1.Sample) (*dataset.Dataset, []*agentv1.Sample, error) {
+	d := &dataset.Dataset{Name: name, Samples: make([]dataset.Sample, len(given))}
+	samples := make([]*agentv1.Sample, len(given))
+	for i, s := range given {
+		if len(s.GetInput()) == 0 {
+			return nil, nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].input", i), "a sample needs an input")
+		}
+		if s.GetId() != "" || s.GetIntegerId() {
+			id, err := dataset.ParseID(s.GetId(), s.GetIntegerId())
+			if err != nil {
+				return nil, nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].id", i), "%v", err)
+			}
+			d.Samples[i].ID = id
+		}
+		samples[i] = proto.CloneOf(s)
+		for _, m := range samples[i].GetInput() {
+			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_INPUT
+		}
+	}
+	return d, samples, nil
+}
+
+func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset, f *agentv1.DatasetFile) (*dataset.Dataset, []*agentv1.Sample, error) {
+	fields, err := dataset.ParseFields([]byte(f.GetFieldsJson()))
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := blobs.Open(ctx, project, f.GetBlob().GetHash())
+	if err != nil {
+		return nil, nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
+	}
+	defer body.Close() //nolint:errcheck // It was only read.
+	d, err := dataset.Read(body, dataset.Options{
+		Name: from.GetName(), Format: dataset.Format(f.GetFormat()), Fields: fields, AutoID: f.GetAutoId(),
+		ShuffleChoices: f.ShuffleChoicesSeed, Delimiter: f.GetDelimiter(), Columns: f.GetColumns(),
+	})
+	if err != nil {
+		return nil, nil, rpcerr.InvalidField("spec.dataset", "%v", err)
+	}
+	samples := make([]*agentv1.Sample, len(d.Samples))
+	for i := range d.Samples {
+		if samples[i], err = message(&d.Samples[i]); err != nil {
+			return nil, nil, rpcerr.InvalidField("spec.dataset", "dataset %s, sample %d: %v", d.Name, i+1, err)
+		}
+	}
+	return d, samples, nil
+}
+
+// message makes the message of a sample as it was read.
+func message(s *dataset.Sample) (*agentv1.Sample, error) {
+	m := &agentv1.Sample{
+		Choices: s.Choices,
+		Target:  &agentv1.Target{Values: s.Targets, List: s.TargetIsList},
+	}
+	if s.Messages == nil {
+		m.InputText = true
+		user := chat.User(s.Text)
+		user.Source = modelv1.MessageSource_MESSAGE_SOURCE_INPUT
+		m.Input = []*modelv1.ChatMessage{user}
+	}
+	for _, raw := range s.Messages {
+		parsed, err := chat.ParseMessage(raw)
+		if err != nil {
+			return nil, err
+		}
+		m.Input = append(m.Input, parsed)
+	}
+	if s.Metadata != nil {
+		m.MetadataJson = string(orderedjson.Append(nil, s.Metadata))
+	}
+	for _, f := range s.Files {
+		content, err := contentOf(f.Content)
+		if err != nil {
+			return nil, fmt.Errorf("file %s: %w", f.Path, err)
+		}
+		if m.Files == nil {
+			m.Files = map[string][]byte{}
+		}
+		m.Files[f.Path] = content
+	}
+	if s.Setup != nil {
+		setup, err := contentOf(*s.Setup)
+		if err != nil {
+			return nil, fmt.Errorf("setup: %w", err)
+		}
+		m.Setup = string(setup)
+	}
+	if s.Sandbox != nil {
+		m.Sandbox = &sandboxv1.SandboxSpec{Driver: s.Sandbox.Type}
+		if s.Sandbox.Config != nil {
+			m.Sandbox.DriverConfigJson = s.Sandbox.Config.Text
+		}
+	}
+	return m, nil
+}
+
+// contentOf returns what a content stands for. Only data URIs stand for something else than themselves: a dataset that came as a body has no folder beside it.
+func contentOf(c dataset.Content) ([]byte, error) {
+	head, data, ok := strings.Cut(c.Text, ",")
+	if !ok || !strings.HasPrefix(head, "data:") {
+		return []byte(c.Text), nil
+	}
+	if strings.HasSuffix(head, ";base64") {
+		return base64.StdEncoding.DecodeString(data)
+	}
+	text, err := url.PathUnescape(data)
+	return []byte(text), err
+}
+
+// selected numbers the samples, shuffles them and keeps those that the specification asks for.
+func selected(d *dataset.Dataset, samples []*agentv1.Sample, spec *agentv1.EvalSpec) ([]*agentv1.Sample, error) {
+	if err := d.AssignIDs(); err != nil {
+		return nil, rpcerr.InvalidField("spec.dataset", "%v", err)
+	}
+	byID := make(map[dataset.ID]*agentv1.Sample, len(samples))
+	for i := range d.Samples {
+		id := d.Samples[i].ID
+		samples[i].Id, samples[i].IntegerId = id.String(), id.IsInteger()
+		byID[id] = samples[i]
+	}
+	if spec.ShuffleSeed != nil {
+		d.Shuffle(spec.GetShuffleSeed())
+	}
+	var sel dataset.Selection
+	if spec.GetLimit() != nil {
+		sel.Range = &dataset.Range{Start: int(spec.GetLimit().GetStart()), End: int(spec.GetLimit().GetEnd())}
+	}
+	for _, id := range spec.GetSampleIds() {
+		sel.IDs = append(sel.IDs, dataset.TextID(id))
+	}
+	chosen, _, err := d.Select(sel)
+	if err != nil {
+		return nil, rpcerr.InvalidField("spec.sample_ids", "%v", err)
+	}
+	kept := make([]*agentv1.Sample, 0, len(chosen.Samples))
+	for i := range chosen.Samples {
+		kept = append(kept, byID[chosen.Samples[i].ID])
+	}
+	if len(kept) == 0 {
+		return nil, rpcerr.InvalidField("spec.limit", "no sample is left of the %d in dataset %s", len(samples), d.Name)
+	}
+	return kept, nil
+}
+
+// datasetMediaType is that of the samples as an eval keeps them: a serialized SampleList.
+const datasetMediaType = "application/vnd.evalfleet.samples+protobuf"
+
+// storeSamples keeps an eval's samples as one body.
+func storeSamples(ctx context.Context, blobs Blobs, project string, samples []*agentv1.Sample) (*contentv1.BlobRef, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&agentv1.SampleList{Samples: samples})
+	if err != nil {
+		return nil, err
+	}
+	return blobs.Put(ctx, project, bytes.NewReader(b), datasetMediaType)
+}
+
+// loadSamples reads an eval's samples back.
+func loadSamples(ctx context.Context, blobs Blobs, project string, ref *contentv1.BlobRef) ([]*agentv1.Sample, error) {
+	body, err := blobs.Open(ctx, project, ref.GetHash())
+	if err != nil {
+		return nil, fmt.Errorf("open the samples: %w", err)
+	}
+	defer body.Close() //nolint:errcheck // It was only read.
+	b, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fmt.Errorf("read the samples: %w", err)
+	}
+	list := &agentv1.SampleList{}
+	if err := proto.Unmarshal(b, list); err != nil {
+		return nil, fmt.Errorf("read the samples: %w", err)
+	}
+	return list.GetSamples(), nil
+}

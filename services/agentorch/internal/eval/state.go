@@ -1,0 +1,252 @@
+// Package eval runs evaluations: samples × epochs × models, each a run, admitted as capacity allows, judged, and put together into results.
+//
+// An evaluation is a journal of its own. It says which sample got which run and how that run ended; everything else is in the journals of the runs. State is its fold:
+//
+//	    eval_created
+//	         │
+//	      RUNNING ──────────────▶ SUCCEEDED     every sample is done
+//	       │   ▲  │
+//	cancel │   │  └─────────────▶ FAILED        errors of samples met the rule
+//	       ▼   │ resume              │
+//	   CANCELLED ◀───────────────────┘ resume goes on with what is not done
+//
+// A driver goroutine exists only for an evaluation at work. What it is about to do is either idempotent by key (creating a run, cancelling one) or an append, so that whoever adopts the
+// evaluation after a crash goes on from its journal.
+package eval
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Slot is one sample in one epoch with one model.
+type Slot struct {
+	// Sample is the position of the sample; Epoch counts from 1; Model is the position of the model.
+	Sample, Epoch, Model int
+	// Attempts counts the runs that it got.
+	Attempts int
+	// Run is the last of them; empty before the first.
+	Run string
+	// Finished is how that run ended; nil while it has not.
+	Finished *agentv1.SampleFinished
+}
+
+// State is an evaluation as its journal tells it.
+type State struct {
+	// Eval is the resource, kept up with every event.
+	Eval *agentv1.Eval
+	// Slots are all samples of all epochs and models, by epoch, then model, then position.
+	Slots []Slot
+	// Dataset names the samples as they are stored; Samples is their number.
+	Dataset *contentv1.BlobRef
+	Samples int
+
+	byRun map[string]int
+}
+
+// Apply folds one event in. Kinds that are not an evaluation's are passed over.
+func (s *State) Apply(e *agentv1.Event) {
+	if s.Eval == nil {
+		s.Eval = &agentv1.Eval{Progress: &agentv1.EvalProgress{}}
+		s.byRun = map[string]int{}
+	}
+	s.Eval.Head = e.GetSeq()
+	s.Eval.Etag = fmt.Sprint(e.GetSeq())
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_EvalCreated:
+		s.created(e, k.EvalCreated)
+	case *agentv1.Event_EvalStateChanged:
+		s.stateChanged(e.GetTime(), k.EvalStateChanged)
+	case *agentv1.Event_SampleAdmitted:
+		s.admitted(e.GetTime(), k.SampleAdmitted)
+	case *agentv1.Event_SampleFinished:
+		s.finished(k.SampleFinished)
+	case *agentv1.Event_ResultsComputed:
+		s.Eval.Results = k.ResultsComputed.GetResults()
+	case *agentv1.Event_EvalUpdated:
+		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated.GetChangesJson())
+	}
+	s.count()
+}
+
+// Copy returns a state that shares nothing with s that changes.
+func (s *State) Copy() *State {
+	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, byRun: maps.Clone(s.byRun)}
+}
+
+// with returns the state after further events; s stays as it is.
+func (s *State) with(events []*agentv1.Event) *State {
+	after := s.Copy()
+	for _, e := range events {
+		after.Apply(e)
+	}
+	return after
+}
+
+func (s *State) created(e *agentv1.Event, c *agentv1.EvalCreated) {
+	s.Eval.Name = e.GetJournal()
+	s.Eval.Spec = proto.CloneOf(c.GetSpec())
+	s.Eval.CreateTime = e.GetTime()
+	s.Eval.State = agentv1.EvalState_EVAL_STATE_RUNNING
+	s.Dataset, s.Samples = c.GetDataset(), int(c.GetSamples())
+	for epoch := range max(1, int(c.GetSpec().GetEpochs().GetCount())) {
+		for model := range c.GetSpec().GetModels() {
+			for sample := range s.Samples {
+				s.Slots = append(s.Slots, Slot{Sample: sample, Epoch: epoch + 1, Model: model})
+			}
+		}
+	}
+}
+
+func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChanged) {
+	s.Eval.State, s.Eval.StateReason, s.Eval.Error = c.GetState(), c.GetReason(), c.GetError()
+	if s.Ended() {
+		s.Eval.EndTime = at
+		return
+	}
+	// Resumed: what did not succeed is to be done again.
+	s.Eval.EndTime, s.Eval.Results = nil, nil
+	for i := range s.Slots {
+		if f := s.Slots[i].Finished; f != nil && f.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED {
+			s.Slots[i].Finished, s.Slots[i].Run = nil, ""
+		}
+	}
+}
+
+func (s *State) admitted(at *timestamppb.Timestamp, a *agentv1.SampleAdmitted) {
+	models := len(s.Eval.GetSpec().GetModels())
+	i := ((int(a.GetEpoch())-1)*models+int(a.GetModelIndex()))*s.Samples + int(a.GetPosition())
+	if i < 0 || i >= len(s.Slots) {
+		return
+	}
+	s.Slots[i].Run, s.Slots[i].Attempts, s.Slots[i].Finished = a.GetRun(), int(a.GetAttempt()), nil
+	s.byRun[a.GetRun()] = i
+	if s.Eval.StartTime == nil {
+		s.Eval.StartTime = at
+	}
+}
+
+func (s *State) finished(f *agentv1.SampleFinished) {
+	i, ok := s.byRun[f.GetRun()]
+	if !ok {
+		return
+	}
+	s.Slots[i].Finished = f
+	addUsage(&s.Eval.Usage, f.GetUsage())
+	addUsage(&s.Eval.RoleUsage, f.GetRoleUsage())
+}
+
+// Ended reports whether the evaluation is not at work.
+func (s *State) Ended() bool {
+	switch s.Eval.GetState() {
+	case agentv1.EvalState_EVAL_STATE_SUCCEEDED, agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED:
+		return true
+	case agentv1.EvalState_EVAL_STATE_UNSPECIFIED, agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING, agentv1.EvalState_EVAL_STATE_PAUSED:
+	}
+	return false
+}
+
+// ByRun returns the slot whose last run has that name; nil when there is none.
+func (s *State) ByRun(run string) *Slot {
+	if i, ok := s.byRun[run]; ok && s.Slots[i].Run == run {
+		return &s.Slots[i]
+	}
+	return nil
+}
+
+// count sums up the progress.
+func (s *State) count() {
+	p := &agentv1.EvalProgress{Total: int32(len(s.Slots))} //nolint:gosec // Bounded by the dataset.
+	for i := range s.Slots {
+		slot := &s.Slots[i]
+		switch {
+		case slot.Run == "":
+			p.Pending++
+		case slot.Finished == nil:
+			p.Running++
+		case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED:
+			p.Succeeded++
+			if slot.Finished.GetLimit() != nil {
+				p.Limited++
+			}
+		case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_CANCELLED:
+			p.Cancelled++
+		default:
+			p.Failed++
+		}
+	}
+	for _, u := range s.Eval.GetUsage() {
+		p.TotalTokens += u.GetTotalTokens()
+		if u.TotalCost != nil {
+			cost := p.GetTotalCost() + u.GetTotalCost()
+			p.TotalCost = &cost
+		}
+	}
+	s.Eval.Progress = p
+}
+
+// addUsage adds usage by name.
+func addUsage(to *map[string]*modelv1.ModelUsage, more map[string]*modelv1.ModelUsage) {
+	for name, u := range more {
+		if *to == nil {
+			*to = map[string]*modelv1.ModelUsage{}
+		}
+		(*to)[name] = chat.AddUsage((*to)[name], u)
+	}
+}
+
+// slotID is the last part of a slot's resource name: position from 1, epoch and, where there are several models, the model from 1.
+func slotID(spec *agentv1.EvalSpec, slot *Slot) string {
+	id := fmt.Sprintf("%d.%d", slot.Sample+1, slot.Epoch)
+	if len(spec.GetModels()) > 1 {
+		id += fmt.Sprintf(".%d", slot.Model+1)
+	}
+	return id
+}
+
+// Find returns the slot of a resource's last part; nil when there is none.
+func (s *State) Find(id string) *Slot {
+	for i := range s.Slots {
+		if slotID(s.Eval.GetSpec(), &s.Slots[i]) == id {
+			return &s.Slots[i]
+		}
+	}
+	return nil
+}
+
+// Resource makes the resource of a slot. Sample is the sample at the slot's position.
+func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample {
+	f := slot.Finished
+	r := &agentv1.EvalSample{
+		Name: s.Eval.GetName() + "/samples/" + slotID(s.Eval.GetSpec(), slot),
+		Id:   sample.GetId(), IntegerId: sample.GetIntegerId(), Epoch: int32(slot.Epoch), //nolint:gosec // Small.
+		Model: s.Eval.GetSpec().GetModels()[slot.Model].GetModel(), Run: slot.Run, State: agentv1.RunState_RUN_STATE_PENDING,
+		Scores: f.GetContent().GetScores(), Limit: f.GetLimit(), Error: f.GetError(), Attempts: int32(slot.Attempts), //nolint:gosec // Small.
+		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(),
+	}
+	switch {
+	case f != nil:
+		r.State = f.GetState()
+	case slot.Run != "":
+		r.State = agentv1.RunState_RUN_STATE_RUNNING
+	}
+	for _, u := range f.GetUsage() {
+		r.Usage = chat.AddUsage(r.Usage, u)
+	}
+	return r
+}
+
+// runTitle is how messages for people name a slot.
+func runTitle(sample *agentv1.Sample, slot *Slot) string {
+	return strings.TrimSpace(fmt.Sprintf("sample %s, epoch %d", sample.GetId(), slot.Epoch))
+}

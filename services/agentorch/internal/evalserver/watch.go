@@ -1,0 +1,107 @@
+package evalserver
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+const (
+	// progressPause is the least time between two sends of the progress.
+	progressPause = 250 * time.Millisecond
+	// heartbeatPause is how long a watch may be silent.
+	heartbeatPause = 15 * time.Second
+)
+
+// WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed evaluation can be watched again from the last cursor.
+func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
+	name, err := resource.Parse("name", req.GetName(), "evals")
+	if err != nil {
+		return err
+	}
+	bound := &agentv1.WatchEvalRequest{Name: req.GetName()}
+	position, err := resource.Position(req.GetCursor(), bound)
+	if err != nil {
+		return err
+	}
+	after := int64(0)
+	if position != "" {
+		if after, err = strconv.ParseInt(position, 10, 64); err != nil {
+			return rpcerr.InvalidField("cursor", "it cannot be read; begin again without it")
+		}
+	}
+	ctx := stream.Context()
+	sub := s.journals.Subscribe(req.GetName())
+	defer sub.Close()
+	head, err := s.journals.Open(ctx, req.GetName())
+	if errors.Is(err, journal.ErrNotFound) {
+		return rpcerr.ResourceNotFound(req.GetName())
+	}
+	if err != nil {
+		return err
+	}
+	state := &eval.State{}
+	for event, err := range journal.All(ctx, s.journals, head.Ref, 0) { // What came before the cursor counts for the progress.
+		if err != nil {
+			return err
+		}
+		if event.GetSeq() > after {
+			break
+		}
+		state.Apply(event)
+	}
+	send := func(event *agentv1.Event) error {
+		if !req.GetContent() {
+			event = s.bare(event)
+		}
+		return stream.Send(&agentv1.WatchEvalResponse{Event: event, Cursor: resource.PageToken(strconv.FormatInt(event.GetSeq(), 10), bound)})
+	}
+	heartbeat := time.NewTicker(heartbeatPause)
+	defer heartbeat.Stop()
+	for {
+		for event, err := range journal.All(ctx, s.journals, head.Ref, after) {
+			if err != nil {
+				return err
+			}
+			state.Apply(event)
+			after = event.GetSeq()
+			if err := send(event); err != nil {
+				return err
+			}
+		}
+		if req.GetProgress() {
+			progress, err := s.live(ctx, name.Project, state.Copy().Eval)
+			if err != nil {
+				return err
+			}
+			if err := stream.Send(&agentv1.WatchEvalResponse{Progress: progress}); err != nil {
+				return err
+			}
+		}
+		if state.Ended() {
+			return nil
+		}
+		if req.GetProgress() { // Changes that come together are shown together.
+			select {
+			case <-time.After(progressPause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		select {
+		case <-sub.C:
+		case <-heartbeat.C:
+			if err := stream.Send(&agentv1.WatchEvalResponse{}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
