@@ -1,0 +1,129 @@
+// Package docs_test holds the documents to what they speak of.
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// Every direct dependency in go.mod has a row in the record of dependencies, and no row speaks of a module that is gone.
+func TestDependenciesAreRecorded(t *testing.T) {
+	t.Parallel()
+	record := read(t, "adr/0004-dependencies.md")
+	var recorded []string
+	for line := range strings.Lines(record) {
+		if cells := strings.Split(line, "|"); len(cells) == 7 && strings.Contains(cells[1], "/") {
+			for module := range strings.SplitSeq(cells[1], ",") {
+				recorded = append(recorded, strings.TrimSpace(module))
+			}
+		}
+	}
+
+	required := regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+|cel\.dev/\S+) v\S+$`)
+	gomod := read(t, "../go.mod")
+	for _, m := range required.FindAllStringSubmatch(gomod, -1) {
+		assert.Contains(t, recorded, m[1], "go.mod requires it: say in docs/adr/0004-dependencies.md what it is for")
+	}
+	for _, module := range recorded {
+		if !strings.Contains(gomod, "\t"+module+" v") {
+			t.Errorf("docs/adr/0004-dependencies.md has a row for %s, which go.mod does not require", module)
+		}
+	}
+}
+
+// Decisions are numbered without gaps, stand in the index and follow the template.
+func TestDecisionsAreIndexed(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("adr/[0-9]*.md")
+	require.NoError(t, err)
+	slices.Sort(files)
+	require.NotEmpty(t, files)
+	index := read(t, "adr/README.md")
+	for i, file := range files {
+		name := filepath.Base(file)
+		assert.Truef(t, strings.HasPrefix(name, fmt.Sprintf("%04d-", i+1)), "%s should be number %d", name, i+1)
+		assert.Contains(t, index, "]("+name+")")
+		text := read(t, file)
+		for _, head := range []string{"**Status:** ", "## Context", "## Choice", "## Turned down", "## When to revisit"} {
+			if !strings.Contains(text, "\n"+head) {
+				t.Errorf("%s lacks %q", name, head)
+			}
+		}
+	}
+}
+
+// A link from one document to a file of the repository leads somewhere.
+func TestLinksLead(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for _, pattern := range []string{"../*.md", "*.md", "adr/*.md", "../proto/third_party/*.md"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		files = append(files, found...)
+	}
+	link := regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+	for _, file := range files {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(file), m[1]))
+			assert.NoError(t, err, "%s links to it", file)
+		}
+	}
+}
+
+// Whatever REST can carry has a mapping; what it cannot is listed with what stands in for it.
+func TestEveryRPCIsReachableOverREST(t *testing.T) {
+	t.Parallel()
+	listed := read(t, "parity.md")
+	for _, file := range []protoreflect.FileDescriptor{
+		agentv1.File_evalfleet_agent_v1_admin_service_proto,
+		agentv1.File_evalfleet_agent_v1_approval_service_proto,
+		agentv1.File_evalfleet_agent_v1_eval_service_proto,
+		agentv1.File_evalfleet_agent_v1_run_service_proto,
+		blobv1.File_evalfleet_blob_v1_blob_service_proto,
+		modelv1.File_evalfleet_model_v1_model_service_proto,
+		sandboxv1.File_evalfleet_sandbox_v1_sandbox_service_proto,
+		toolv1.File_evalfleet_tool_v1_tool_service_proto,
+		workerv1.File_evalfleet_worker_v1_worker_service_proto,
+	} {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for k := range service.Methods().Len() {
+				method := service.Methods().Get(k)
+				name := fmt.Sprintf("%s.%s", service.Name(), method.Name())
+				if method.IsStreamingClient() {
+					assert.Contains(t, listed, "\n| `"+name+"` |", "it takes a stream")
+					continue
+				}
+				assert.True(t, proto.HasExtension(method.Options(), annotations.E_Http), "%s has no HTTP mapping", name)
+			}
+		}
+	}
+}
