@@ -128,7 +128,7 @@ func ReadToken(path string) (config.Secret, error) {
 	if info.Mode().Perm()&0o077 != 0 {
 		return config.Secret{}, fmt.Errorf("%s can be read by others; run chmod 600 on it", path)
 	}
-	b, err := os.ReadFile(path) //nolint:gosec // The operator's own file.
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return config.Secret{}, err
 	}

@@ -45,7 +45,7 @@ func TestATokenFileIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, first.Reveal(), second.Reveal())
 
-	require.NoError(t, os.Chmod(path, 0o644)) //nolint:gosec // The fault under test.
+	require.NoError(t, os.Chmod(path, 0o644))
 	_, err = auth.TokenFile(path)
 	assert.ErrorContains(t, err, "chmod 600")
 }

@@ -35,7 +35,7 @@ func Load(cfg any, file string, env func(string) (string, bool)) error {
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
 	if file != "" {
-		b, err := os.ReadFile(file) //nolint:gosec // The operator names the file.
+		b, err := os.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("read the configuration: %w", err)
 		}
@@ -154,7 +154,7 @@ func set(v reflect.Value, text string) error {
 		v.SetInt(int64(d))
 		return nil
 	}
-	switch v.Kind() { //nolint:exhaustive // The default covers the rest.
+	switch v.Kind() {
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:

@@ -76,7 +76,7 @@ func TestASecretIsNeverPrinted(t *testing.T) {
 	require.NoError(t, err)
 	asYAML, err := yaml.Marshal(s)
 	require.NoError(t, err)
-	for _, text := range []string{fmt.Sprint(s), fmt.Sprintf("%+v", s), fmt.Sprintf("%#v", s), fmt.Sprintf("%s", s.Key), string(asJSON), string(asYAML), s.Key.LogValue().String()} {
+	for _, text := range []string{fmt.Sprint(s), fmt.Sprintf("%+v", s), fmt.Sprintf("%#v", s), s.Key.String(), string(asJSON), string(asYAML), s.Key.LogValue().String()} {
 		assert.NotContains(t, text, "hunter2")
 	}
 }

@@ -124,7 +124,7 @@ func (c chain) validate(req any) error {
 	said := make([]string, 0, len(faults.Violations))
 	for _, v := range faults.Violations {
 		path := protovalidate.FieldPathString(v.Proto.GetField())
-		e.WithField(path, "%s", v.Proto.GetMessage())
+		e.Fields = append(e.Fields, rpcerr.Field{Path: path, Description: v.Proto.GetMessage()})
 		said = append(said, strings.TrimPrefix(path+": "+v.Proto.GetMessage(), ": "))
 	}
 	e.Message = strings.Join(said, "; ")

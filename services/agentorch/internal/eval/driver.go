@@ -144,7 +144,7 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, name string) (*agentv1
 		return nil, err
 	}
 	f := &agentv1.SampleFinished{
-		Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(), //nolint:gosec // Small.
+		Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
 		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
 	}
 	if run.GetStartTime() != nil && run.GetEndTime() != nil {
@@ -306,8 +306,8 @@ func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) 
 		return fmt.Errorf("%s: %w", runTitle(sample, slot), err)
 	}
 	return d.append(ctx, nil, &agentv1.Event{Id: created.GetName(), Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
-		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: created.GetName(), Attempt: int32(attempt), //nolint:gosec // Small.
-		Model: spec.GetModels()[slot.Model].GetModel(), Position: int32(slot.Sample), ModelIndex: int32(slot.Model), //nolint:gosec // Small.
+		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: created.GetName(), Attempt: int32(attempt),
+		Model: spec.GetModels()[slot.Model].GetModel(), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
 	}}})
 }
 
@@ -319,8 +319,10 @@ func (d *driver) finish(ctx context.Context) error {
 	}
 	results, err := d.plan.results(d.state, d.samples)
 	if err != nil {
-		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results cannot be computed",
-			Error: &agentv1.RunError{Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), Message: err.Error()}}
+		end = &agentv1.EvalStateChanged{
+			State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results cannot be computed",
+			Error: &agentv1.RunError{Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), Message: err.Error()},
+		}
 		return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
 	}
 	return d.append(ctx, nil,

@@ -115,7 +115,7 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	if inline := spec.GetDataset().GetInline(); inline != nil {
 		spec.Dataset.Source = nil // The samples stand in the body.
 	}
-	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(len(samples)), Dataset: ref} //nolint:gosec // Bounded by the dataset.
+	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(len(samples)), Dataset: ref}
 	name := resource.Format(project, "evals", newID())
 	event := newEvent(1, &agentv1.Event{Journal: name, Critical: true, Kind: &agentv1.Event_EvalCreated{EvalCreated: created}})
 	state := &State{}

@@ -293,7 +293,9 @@ func TestAResumedEvaluationDoesOnlyWhatIsNotDone(t *testing.T) {
 	})
 	made, err := b.engine.Create(t.Context(), "default", spec(3), "", false)
 	require.NoError(t, err)
-	b.wait(t, made.Eval.GetName(), func(e *agentv1.Eval) bool { return e.GetProgress().GetSucceeded() == 1 && e.GetProgress().GetRunning() == 2 })
+	b.wait(t, made.Eval.GetName(), func(e *agentv1.Eval) bool {
+		return e.GetProgress().GetSucceeded() == 1 && e.GetProgress().GetRunning() == 2
+	})
 	_, err = b.engine.Cancel(t.Context(), made.Eval.GetName(), "", "")
 	require.NoError(t, err)
 
@@ -370,7 +372,9 @@ func TestASuccessorGoesOnAfterACrash(t *testing.T) {
 	made, err := b.engine.Create(t.Context(), "default", spec(6), "", false)
 	require.NoError(t, err)
 	name := made.Eval.GetName()
-	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetSucceeded() == 2 && e.GetProgress().GetRunning() == 3 })
+	b.wait(t, name, func(e *agentv1.Eval) bool {
+		return e.GetProgress().GetSucceeded() == 2 && e.GetProgress().GetRunning() == 3
+	})
 	b.engine.Close()
 	close(release)
 	for _, run := range b.runs.byName { // They end while nobody looks.

@@ -108,7 +108,7 @@ func raw(text string) json.RawMessage {
 
 // results computes the results of what is done, each model by itself.
 func (p plan) results(s *State, samples []*agentv1.Sample) (*agentv1.EvalResults, error) {
-	all := &agentv1.EvalResults{TotalSamples: int32(len(s.Slots))} //nolint:gosec // Bounded by the dataset.
+	all := &agentv1.EvalResults{TotalSamples: int32(len(s.Slots))}
 	models := s.Eval.GetSpec().GetModels()
 	for model := range models {
 		in := result.Input{Scorers: p.scorers, Extra: p.extra, Reducers: p.reducers}
@@ -162,7 +162,7 @@ func epochOf(slot *Slot, sample *agentv1.Sample) (result.Epoch, bool) {
 func entry(e result.Entry, model string) *agentv1.ScoreResult {
 	m := &agentv1.ScoreResult{
 		Name: e.Name, Scorer: e.Scorer, ParamsJson: string(e.Params), Model: model,
-		ScoredSamples: int32(e.Scored), UnscoredSamples: int32(e.Unscored), //nolint:gosec // Bounded by the dataset.
+		ScoredSamples: int32(e.Scored), UnscoredSamples: int32(e.Unscored),
 	}
 	if e.Reducer != "" {
 		m.Reducer = &e.Reducer

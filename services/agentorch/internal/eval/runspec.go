@@ -36,7 +36,7 @@ func runSpec(eval string, spec *agentv1.EvalSpec, sample *agentv1.Sample, slot *
 		Choices:      sample.GetChoices(),
 		MetadataJson: sample.GetMetadataJson(),
 		Approval:     spec.GetApproval(),
-		Attribution:  &effectv1.Attribution{Eval: eval, Sample: sample.GetId(), Epoch: int32(slot.Epoch)}, //nolint:gosec // Small.
+		Attribution:  &effectv1.Attribution{Eval: eval, Sample: sample.GetId(), Epoch: int32(slot.Epoch)},
 		ScoreOnError: spec.GetScoreOnError(),
 		RecordCalls:  spec.GetRecordCalls(),
 	}, nil

@@ -85,7 +85,7 @@ func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Datase
 	if err != nil {
 		return nil, nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
 	}
-	defer body.Close() //nolint:errcheck // It was only read.
+	defer body.Close()
 	d, err := dataset.Read(body, dataset.Options{
 		Name: from.GetName(), Format: dataset.Format(f.GetFormat()), Fields: fields, AutoID: f.GetAutoId(),
 		ShuffleChoices: f.ShuffleChoicesSeed, Delimiter: f.GetDelimiter(), Columns: f.GetColumns(),
@@ -216,7 +216,7 @@ func loadSamples(ctx context.Context, blobs Blobs, project string, ref *contentv
 	if err != nil {
 		return nil, fmt.Errorf("open the samples: %w", err)
 	}
-	defer body.Close() //nolint:errcheck // It was only read.
+	defer body.Close()
 	b, err := io.ReadAll(body)
 	if err != nil {
 		return nil, fmt.Errorf("read the samples: %w", err)

@@ -166,7 +166,7 @@ func (s *State) ByRun(run string) *Slot {
 
 // count sums up the progress.
 func (s *State) count() {
-	p := &agentv1.EvalProgress{Total: int32(len(s.Slots))} //nolint:gosec // Bounded by the dataset.
+	p := &agentv1.EvalProgress{Total: int32(len(s.Slots))}
 	for i := range s.Slots {
 		slot := &s.Slots[i]
 		switch {
@@ -229,9 +229,9 @@ func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample
 	f := slot.Finished
 	r := &agentv1.EvalSample{
 		Name: s.Eval.GetName() + "/samples/" + slotID(s.Eval.GetSpec(), slot),
-		Id:   sample.GetId(), IntegerId: sample.GetIntegerId(), Epoch: int32(slot.Epoch), //nolint:gosec // Small.
+		Id:   sample.GetId(), IntegerId: sample.GetIntegerId(), Epoch: int32(slot.Epoch),
 		Model: s.Eval.GetSpec().GetModels()[slot.Model].GetModel(), Run: slot.Run, State: agentv1.RunState_RUN_STATE_PENDING,
-		Scores: f.GetContent().GetScores(), Limit: f.GetLimit(), Error: f.GetError(), Attempts: int32(slot.Attempts), //nolint:gosec // Small.
+		Scores: f.GetContent().GetScores(), Limit: f.GetLimit(), Error: f.GetError(), Attempts: int32(slot.Attempts),
 		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(),
 	}
 	switch {

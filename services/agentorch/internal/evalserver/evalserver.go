@@ -68,7 +68,7 @@ func (s *Server) live(ctx context.Context, project string, e *agentv1.Eval) (*ag
 	if err != nil {
 		return nil, err
 	}
-	e.Progress.Waiting = int32(len(waiting)) //nolint:gosec // Bounded by the limit.
+	e.Progress.Waiting = int32(len(waiting))
 	return e, nil
 }
 
