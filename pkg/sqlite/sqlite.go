@@ -1,0 +1,162 @@
+// Package sqlite runs one SQLite database for many callers in one process: a single writer goroutine that gathers the
+// writes waiting at that moment into one transaction and syncs the disk once for all of them, and a pool of read-only
+// connections beside it.
+//
+// The one idea is group commit. A caller hands [DB.Write] a function; the function is answered only when the
+// transaction that holds its changes is on disk, so a nil error means durable. The more callers wait, the more
+// functions share one sync, and the price of durability per write falls as the load rises.
+//
+//	caller ─ Write(fn) ─┐                    ┌ fn, fn, fn … ┐
+//	caller ─ Write(fn) ─┼─▶ queue ─▶ BEGIN ─▶│  one by one  │─▶ COMMIT + fsync ─▶ answer all
+//	caller ─ Write(fn) ─┘                    └──────────────┘
+//
+// What the tables mean is left to the packages that own them; each registers its schema with [DB.Migrate] under a
+// namespace of its own.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+var (
+	// ErrClosed is returned by every call on a [DB] that is closed or closing.
+	ErrClosed = errors.New("sqlite: database is closed")
+	// ErrTxDone is returned by a [View] or [Tx] that is used after its function has returned.
+	ErrTxDone = errors.New("sqlite: transaction is over")
+	// ErrNewerSchema is returned by [DB.Migrate] when the file was written by a newer program.
+	ErrNewerSchema = errors.New("sqlite: schema is newer than this program")
+)
+
+// Options sets how a database is opened. The zero value is the intended one.
+type Options struct {
+	// Readers is the number of read-only connections, and so the number of [DB.Read] calls that run at once. Zero is 4.
+	Readers int
+	// BusyTimeout bounds the wait for a lock that another process holds on the file. Zero is 5s.
+	BusyTimeout time.Duration
+	// MaxBatch bounds the functions that share one transaction. Zero is 1024.
+	MaxBatch int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 5 * time.Second
+	}
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = 1024
+	}
+	return o
+}
+
+// DB is one open database. Its methods may be called concurrently.
+type DB struct {
+	writer    *writer
+	readers   *readers
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the database at path and creates it, readable by its owner alone, when it is not there. The directory must
+// exist. The caller must Close the database.
+func Open(ctx context.Context, path string, opts Options) (*DB, error) {
+	opts = opts.withDefaults()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	if err := restrict(path); err != nil {
+		return nil, fmt.Errorf("sqlite: create %s: %w", path, err)
+	}
+	w, err := openWriter(ctx, writerDSN(path, opts), opts.MaxBatch)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
+	}
+	r, err := openReaders(ctx, readerDSN(path, opts), opts.Readers)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sqlite: open %s for reading: %w", path, err), w.close())
+	}
+	return &DB{writer: w, readers: r}, nil
+}
+
+// Close refuses new calls, lets the queued writes and the running reads finish, and closes the file. Calls after the
+// first wait for it and return its error.
+func (db *DB) Close() error {
+	db.closeOnce.Do(func() {
+		// The writer goes last: the last connection to close folds the write-ahead log into the main file, and a
+		// read-only one cannot.
+		db.writer.stop()
+		readErr := db.readers.close()
+		db.closeErr = errors.Join(readErr, db.writer.close())
+	})
+	return db.closeErr
+}
+
+// Stats counts what the writer has done since Open.
+type Stats struct {
+	Commits uint64 // transactions committed; one disk sync each, unless nothing in it changed
+	Writes  uint64 // functions answered with nil
+	Failed  uint64 // functions answered with an error
+	Reruns  uint64 // transactions run a second time because a function failed after a change
+}
+
+// Stats returns the counters so far.
+func (db *DB) Stats() Stats {
+	c := &db.writer.counters
+	return Stats{Commits: c.commits.Load(), Writes: c.writes.Load(), Failed: c.failed.Load(), Reruns: c.reruns.Load()}
+}
+
+// IsUniqueViolation reports whether err says that a row with the same unique or primary key exists.
+func IsUniqueViolation(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+}
+
+// restrict creates the file and takes it from everyone but its owner. SQLite gives the write-ahead log and the shared
+// memory file the mode of the main file.
+func restrict(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(0o600), f.Close())
+}
+
+func writerDSN(path string, o Options) string {
+	// The driver sorts the _pragma values by name and applies the keys named for a pragma after them, which is what the
+	// page size needs: it is settled when the journal mode makes the file.
+	return dsn(path, o, url.Values{
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {"FULL"},
+		"_foreign_keys": {"1"},
+		"_pragma": {
+			"page_size(8192)",
+			"cache_size(-16384)", // KiB; taken as needed
+			"temp_store(MEMORY)",
+			"wal_autocheckpoint(4000)",
+			"journal_size_limit(67108864)", // a long read may let the log outgrow the checkpoint; this shrinks it again
+		},
+	})
+}
+
+func readerDSN(path string, o Options) string {
+	return dsn(path, o, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_pragma": {"temp_store(MEMORY)"}})
+}
+
+func dsn(path string, o Options, params url.Values) string {
+	params.Set("_busy_timeout", strconv.FormatInt(o.BusyTimeout.Milliseconds(), 10))
+	params.Set("_dqs", "0") // a misspelt "column" is an error, not a string
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + params.Encode()
+}

@@ -1,0 +1,46 @@
+package dataset
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Error says what is wrong with a dataset, where, and what to do. To callers of RPCs it is an INVALID_REQUEST.
+type Error struct {
+	// File is the path or name of the dataset; empty when it has none.
+	File string
+	// Line is where the row begins, from 1; 0 when the fault is not in one row.
+	Line int
+	// Field is the sample's field; empty when the fault is in no field.
+	Field string
+	// Column is the column that the field is read from; empty when there is none.
+	Column string
+	// Problem says what is wrong and what to do.
+	Problem string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("dataset")
+	if e.File != "" {
+		b.WriteString(" " + e.File)
+	}
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ", line %d", e.Line)
+	}
+	if e.Field != "" {
+		fmt.Fprintf(&b, ", field %s", e.Field)
+	}
+	if e.Column != "" {
+		fmt.Fprintf(&b, ", column %q", e.Column)
+	}
+	return b.String() + ": " + e.Problem
+}
+
+// Unwrap gives the error its kind.
+func (e *Error) Unwrap() error { return rpcerr.InvalidRequest("%s", e.Problem) }
+
+func problem(format string, args ...any) *Error { return &Error{Problem: fmt.Sprintf(format, args...)} }

@@ -1,0 +1,265 @@
+package dataset_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+)
+
+// write makes a file in a folder of its own and returns its path.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func zipped(t *testing.T, content string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write([]byte(content))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.String()
+}
+
+func TestOpenTellsTheFormatFromTheEnding(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"a.jsonl": `{"input":"q","target":"t"}`, "a.JSON": `[{"input":"q","target":"t"}]`, "a.csv": "input,target\nq,t\n", "a.tsv": "input\ttarget\nq\tt\n",
+		"a.TAB": "target\tinput\nt\tq", "a.jsonl.gz": zipped(t, `{"input":"q","target":"t"}`), "a.csv.GZ": zipped(t, "input,target\nq,t"),
+		"a.json": "\ufeff{\"input\":\"q\",\"target\":\"t\"}",
+	} {
+		d, err := dataset.Open(write(t, name, content), dataset.Options{})
+		require.NoError(t, err, name)
+		assert.Equal(t, "a", d.Name, name)
+		require.Len(t, d.Samples, 1, name)
+		assert.Equal(t, "q", d.Samples[0].Text, name)
+		assert.Equal(t, []string{"t"}, d.Samples[0].Targets, name)
+	}
+}
+
+func TestErrorsSayWhereAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, file, content, fields, want string }{
+		{"no input", "a.jsonl", "{\"input\":\"q\"}\n{}\n", ``, `line 2, field input, column "input": there is no input`},
+		{"lacking column", "a.jsonl", `{"input":"q","answer":"x"}`, `{"target":"anser"}`, `line 1, field target, column "anser": there is no such column, its columns are input, answer: correct the mapping`},
+		{"lacking column of CSV", "a.csv", "input,answer\n", `{"target":"anser"}`, `line 1, field target, column "anser": there is no such column, its columns are input, answer`},
+		{"lacking metadata", "a.csv", "\ninput\nq\n", `{"metadata":["level"]}`, `line 2, field metadata, column "level"`},
+		{"lacking in a template", "a.jsonl", `{"q":"x"}`, `{"input":{"template":"{q} {hint}"}}`, `line 1, field input, column "hint": there is no such column`},
+		{"null in a template", "a.jsonl", `{"q":null}`, `{"input":{"template":"{q}"}}`, `line 1, field input, column "q": the value is null where text is wanted`},
+		{"pattern finds nothing", "a.jsonl", `{"input":"q","answer":"none"}`, `{"target":{"column":"answer","pattern":"#### (.+)"}}`, `line 1, field target, column "answer": the pattern "#### (.+)" finds nothing in "none"`},
+		{"pattern on a lacking column", "a.jsonl", `{"input":"q"}`, `{"target":{"column":"answer","pattern":"x"}}`, `field target, column "answer": there is no such column`},
+		{"blank line", "a.jsonl", "{\"input\":\"q\"}\n\n", ``, "line 2: the line is blank"},
+		{"no JSON", "a.jsonl", "{\"input\":\"q\"}\n{\"input\"", ``, "line 2: the line is no JSON object"},
+		{"lines named json", "a.json", "{\"input\":\"q\"}\n{\"input\":\"r\"}", ``, "for one object a line name it .jsonl"},
+		{"item of a list", "a.json", "[\n{\"input\":\"q\"},\n\n 5]", ``, "line 4: the item is no JSON object"},
+		{"list with a fault", "a.json", "[\n{\"input\":\"q\"},\n{\"input\"}]", ``, "line 3: it is no JSON"},
+		{"open list", "a.json", "[\n{\"input\":\"q\"}\n", ``, "line 3: the JSON list is not closed"},
+		{"after the list", "a.json", "[]\n[]", ``, "there is text after the JSON list"},
+		{"number input", "a.jsonl", `{"input":5}`, ``, "the input is a JSON number"},
+		{"id", "a.jsonl", `{"input":"q","id":1.5}`, ``, `field id, column "id": the id 1.5 is no integer`},
+		{"metadata", "a.jsonl", `{"input":"q","metadata":"[1]"}`, ``, `field metadata, column "metadata": the value is a JSON array`},
+		{"metadata text", "a.jsonl", `{"input":"q","metadata":"x"}`, ``, "the text is no JSON object"},
+		{"files", "a.jsonl", `{"input":"q","files":{"a":1}}`, ``, `the content of file "a" is a JSON number`},
+		{"sandbox", "a.jsonl", `{"input":"q","sandbox":"[1"}`, ``, "begins like a JSON list"},
+		{"role", "a.jsonl", `{"input":[{"role":"user","content":"x"},{"role":"robot","content":"x"}]}`, ``, "message 2: role is missing or unknown"},
+		{"ragged row", "a.csv", "input,target\nq,t\n\"a\nb\",c,d\n", ``, "line 3: the row has 3 cells where there are 2 columns (input, target)"},
+		{"quote", "a.csv", "input,target\nq,t\nq,\"x\ny\n", ``, "line 3: a quote is opened and never closed"},
+		{"twice", "a.csv", "input,x,x\n", ``, `line 1: two columns are named "x"`},
+		{"not UTF-8", "a.jsonl", "{\"input\":\"q\"}\n{\"input\":\"\xff\"}", ``, "line 2: the line is not UTF-8"},
+		{"CSV not UTF-8", "a.csv", "input\nq\n\xff\n", ``, "line 3: the line is not UTF-8"},
+		{"ending", "a.parquet", "", ``, `the ending ".parquet" tells no format: name the file .jsonl, .json, .csv or .tsv`},
+		{"cut gzip", "a.jsonl.gz", zipped(t, strings.Repeat(`{"input":"q"}`, 99))[:30], ``, "cannot be read"},
+		{"broken gzip", "a.jsonl.gz", "\x1f\x8bxx", ``, "cannot be unpacked"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			fields, err := dataset.ParseFields([]byte(c.fields))
+			require.NoError(t, err)
+			path := write(t, c.file, c.content)
+			_, err = dataset.Open(path, dataset.Options{Fields: fields})
+			require.ErrorContains(t, err, c.want)
+			require.ErrorContains(t, err, "dataset "+path)
+			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST))
+		})
+	}
+}
+
+func TestOpenNamesAFileThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	_, err := dataset.Open("nosuch.jsonl", dataset.Options{})
+	require.ErrorContains(t, err, "dataset nosuch.jsonl: cannot be opened")
+}
+
+func TestReadIsBounded(t *testing.T) {
+	t.Parallel()
+	bomb := zipped(t, strings.Repeat(" ", 1<<20)+"\n")
+	for _, format := range []dataset.Format{dataset.JSONLines, dataset.JSON, dataset.CSV} {
+		_, err := dataset.Read(strings.NewReader(bomb), dataset.Options{Format: format, MaxBytes: 1000, Name: "bomb"})
+		require.ErrorContains(t, err, "dataset bomb: it is larger than 1000 bytes after decompression")
+	}
+	exact := `{"input":"q"}`
+	_, err := dataset.Read(strings.NewReader(exact), dataset.Options{Format: dataset.JSONLines, MaxBytes: int64(len(exact))})
+	require.NoError(t, err)
+}
+
+func TestReadPassesOnFaultsOfTheStream(t *testing.T) {
+	t.Parallel()
+	for _, format := range []dataset.Format{dataset.JSONLines, dataset.JSON, dataset.CSV} {
+		_, err := dataset.Read(iotest.ErrReader(errors.New("disk gone")), dataset.Options{Format: format})
+		require.ErrorContains(t, err, "disk gone")
+	}
+	_, err := dataset.Read(strings.NewReader(""), dataset.Options{Format: "xml"})
+	require.ErrorContains(t, err, "known: jsonl, json, csv")
+	_, err = dataset.Read(strings.NewReader(""), dataset.Options{Format: dataset.CSV, Limit: new(-1)})
+	require.ErrorContains(t, err, "limit")
+	_, err = dataset.Read(strings.NewReader("a"), dataset.Options{Format: dataset.CSV, Delimiter: "||"})
+	require.ErrorContains(t, err, "is not one character")
+}
+
+func TestCSVKeepsWhatCellsHold(t *testing.T) {
+	t.Parallel()
+	text := "\ufeffinput,target,metadata,files,sandbox\r\n" +
+		"\"a, \"\"b\"\"\r\nc\",x\"y,\"{\"\"k\"\": 1.0}\",,\r\n\r\n , ,,,\r\nlast,  t  ,,,docker"
+	d, err := dataset.Read(strings.NewReader(text), dataset.Options{Format: dataset.CSV})
+	require.NoError(t, err)
+	require.Len(t, d.Samples, 2, "blank lines and rows of blanks are none")
+	assert.Equal(t, "a, \"b\"\nc", d.Samples[0].Text)
+	assert.Equal(t, []string{`x"y`}, d.Samples[0].Targets)
+	raw, err := d.Samples[0].Metadata.MarshalJSON()
+	require.NoError(t, err)
+	assert.Equal(t, `{"k":1.0}`, string(raw))
+	assert.Nil(t, d.Samples[0].Files)
+	assert.Equal(t, []string{"  t  "}, d.Samples[1].Targets)
+	assert.Nil(t, d.Samples[1].Metadata)
+	assert.Equal(t, &dataset.Sandbox{Type: "docker"}, d.Samples[1].Sandbox)
+}
+
+func TestNumbersBeyondJSON(t *testing.T) {
+	t.Parallel()
+	text := `{"input":"NaN \" Infinity","target":NaN,"id":12345678901234567890123,"choices":[NaN,-Infinity,1e3]}`
+	for format, document := range map[dataset.Format]string{dataset.JSONLines: text, dataset.JSON: "[" + text + "]"} {
+		d, err := dataset.Read(strings.NewReader(document), dataset.Options{Format: format})
+		require.NoError(t, err)
+		s := d.Samples[0]
+		assert.Equal(t, `NaN " Infinity`, s.Text, "texts stay as they are")
+		assert.Equal(t, []string{""}, s.Targets)
+		assert.Equal(t, "12345678901234567890123", s.ID.String())
+		assert.Equal(t, []string{"None", "-inf", "1000.0"}, s.Choices)
+	}
+}
+
+func TestFilesAreLookedForBelowTheDataset(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	home := filepath.Join(dir, "data")
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "sub"), 0o750))
+	for _, name := range []string{"data/setup.sh", "data/sub/x.png", "secret.txt"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
+	}
+	open := func(row string) (dataset.Sample, error) {
+		path := filepath.Join(home, "a.jsonl")
+		require.NoError(t, os.WriteFile(path, []byte(row), 0o600))
+		d, err := dataset.Open(path, dataset.Options{Fields: dataset.Fields{Metadata: &dataset.Metadata{All: true}}})
+		if err != nil {
+			return dataset.Sample{}, err
+		}
+		return d.Samples[0], nil
+	}
+	s, err := open(`{"input":[{"role":"user","content":[{"type":"image","image":"sub/x.png"}]}],"setup":"setup.sh","files":{"b":"sub","a":"none.txt","c":""},"sandbox":["docker","setup.sh"]}`)
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(home, "setup.sh"), s.Setup.HostPath)
+	assert.Equal(t, filepath.Join(home, "setup.sh"), s.Sandbox.Config.HostPath)
+	assert.Equal(t, []dataset.File{
+		{Path: "b", Content: dataset.Content{HostPath: filepath.Join(home, "sub")}},
+		{Path: "a", Content: dataset.Content{Text: "none.txt"}},
+		{Path: "c", Content: dataset.Content{}},
+	}, s.Files, "in the order of the file")
+	assert.Contains(t, string(s.Messages[0]), filepath.Join(home, "sub/x.png"))
+	raw, err := s.Metadata.MarshalJSON()
+	require.NoError(t, err)
+	assert.Contains(t, string(raw), `"image":"sub/x.png"`, "the row itself stays as it is")
+
+	require.NoError(t, os.Symlink("../secret.txt", filepath.Join(home, "link")))
+	for _, outside := range []string{"../secret.txt", filepath.Join(dir, "secret.txt"), "link", "sub/../../secret.txt"} {
+		_, err = open(`{"input":"q","files":{"a":"` + outside + `"}}`)
+		require.ErrorContains(t, err, `field files, column "files": file "a": "`+outside+`" is a file outside of the dataset's directory`)
+	}
+	for _, text := range []string{"../nosuch", "/no/such/file", "#!/bin/sh\\ntrue", "data:text/plain,x", strings.Repeat("x", 5000)} {
+		s, err = open(`{"input":"q","setup":"` + text + `"}`)
+		require.NoError(t, err)
+		assert.Empty(t, s.Setup.HostPath, "all else is content")
+	}
+}
+
+func TestReadWithoutADirectoryLooksForNoFiles(t *testing.T) {
+	t.Parallel()
+	d, err := dataset.Read(strings.NewReader(`{"input":"q","setup":"/etc/passwd"}`), dataset.Options{Format: dataset.JSONLines})
+	require.NoError(t, err)
+	assert.Equal(t, "/etc/passwd", d.Samples[0].Setup.Text)
+}
+
+func TestMessagesKeepOnlyWhatAnInputMayHave(t *testing.T) {
+	t.Parallel()
+	read := func(message string) (string, error) {
+		d, err := dataset.Read(strings.NewReader(`{"input":[`+message+`]}`), dataset.Options{Format: dataset.JSONLines})
+		if err != nil {
+			return "", err
+		}
+		return string(d.Samples[0].Messages[0]), nil
+	}
+	for message, want := range map[string]string{
+		`{"content":"x","role":"user","id":"7"}`: `{"role":"user","content":"x","source":"input"}`,
+		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f","arguments":{"b":1.0,"a":2},"x":1}]}`: `{"role":"assistant","content":"","source":"input","tool_calls":[{"id":"c","function":"f","arguments":{"b":1.0,"a":2},"type":"function"}]}`,
+		`{"role":"tool","content":"x","function":"f","error":{"type":"timeout","message":"m"}}`:                        `{"role":"tool","content":"x","source":"input","function":"f","error":{"type":"timeout","message":"m"}}`,
+	} {
+		got, err := read(message)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for _, message := range []string{
+		`5`, `{"role":"user"}`, `{"role":"user","content":5}`, `{"role":"user","content":["x"]}`, `{"role":"user","content":[{"type":"zzz"}]}`,
+		`{"role":"user","content":[{"type":"text"}]}`, `{"role":"assistant","content":"","tool_calls":5}`, `{"role":"assistant","content":"","tool_calls":["x"]}`,
+		`{"role":"assistant","content":"","tool_calls":[{"id":"c","function":"f"}]}`, `{"role":"tool","content":"x","function":5}`,
+		`{"role":"tool","content":"x","error":"bad"}`, `{"role":"tool","content":"x","error":{"type":"t"}}`,
+	} {
+		_, err := read(message)
+		require.ErrorContains(t, err, "message 1: ", message)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{
+		"{\"input\":\"q\",\"target\":[NaN,1],\"files\":{\"a\":\"b\"}}\n", "[{\"input\":[{\"role\":\"user\",\"content\":\"x\"}]}]", "input,target\n\"a\"\"b\",c\r\n",
+		"\ufeffinput\n\"", "\x1f\x8b\x08\x00",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, format := range []dataset.Format{dataset.JSONLines, dataset.JSON, dataset.CSV} {
+			d, err := dataset.Read(bytes.NewReader(content), dataset.Options{Format: format, MaxBytes: 1 << 16})
+			if err != nil {
+				_, known := errors.AsType[*dataset.Error](err)
+				require.True(t, known, "%T: %v", err, err)
+				continue
+			}
+			for _, s := range d.Samples {
+				require.True(t, s.Text != "" || len(s.Messages) > 0, "every sample has an input")
+			}
+		}
+	})
+}

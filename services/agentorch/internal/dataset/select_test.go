@@ -1,0 +1,132 @@
+package dataset_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+)
+
+func withIDs(ids ...dataset.ID) *dataset.Dataset {
+	d := &dataset.Dataset{Name: "d"}
+	for _, id := range ids {
+		d.Samples = append(d.Samples, dataset.Sample{ID: id})
+	}
+	return d
+}
+
+func TestIDJSONKeepsTheType(t *testing.T) {
+	t.Parallel()
+	var all []dataset.ID
+	document := `[7,"7",null,"",-12345678901234567890123,"é"]`
+	require.NoError(t, json.Unmarshal([]byte(document), &all))
+	raw, err := json.Marshal(all)
+	require.NoError(t, err)
+	assert.Equal(t, document, string(raw))
+	assert.NotEqual(t, all[0], all[1])
+	assert.Equal(t, dataset.IntegerID(7), all[0])
+	assert.False(t, all[2].IsSet())
+	assert.True(t, all[3].IsSet())
+	for _, other := range []string{`1.5`, `true`, `[]`} {
+		assert.Error(t, json.Unmarshal([]byte(other), new(dataset.ID)), other)
+	}
+	_, err = dataset.ParseID("7x", true)
+	require.Error(t, err)
+	same, err := dataset.ParseID("007", true)
+	require.NoError(t, err)
+	assert.Equal(t, dataset.IntegerID(7), same)
+}
+
+func TestAssignIDs(t *testing.T) {
+	t.Parallel()
+	d := withIDs(dataset.ID{}, dataset.TextID("x"), dataset.ID{})
+	require.NoError(t, d.AssignIDs())
+	assert.Equal(t, []any{dataset.IntegerID(1), dataset.TextID("x"), dataset.IntegerID(3)}, ids(d.Samples))
+	for _, twice := range []*dataset.Dataset{withIDs(dataset.TextID("a"), dataset.TextID("a")), withIDs(dataset.IntegerID(1), dataset.TextID("1")), withIDs(dataset.IntegerID(2), dataset.ID{})} {
+		require.ErrorContains(t, twice.AssignIDs(), `dataset d, field id: samples 1 and 2 both have the id`)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	t.Parallel()
+	d := withIDs(dataset.TextID("a1"), dataset.IntegerID(7), dataset.TextID("010"), dataset.TextID("b"))
+	selected, unmatched, err := d.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("007"), dataset.TextID("a*"), dataset.TextID("z"), dataset.IntegerID(10)}})
+	require.NoError(t, err)
+	assert.Equal(t, []any{dataset.TextID("a1"), dataset.IntegerID(7), dataset.TextID("010")}, ids(selected.Samples), "in the dataset's order")
+	assert.Equal(t, []dataset.ID{dataset.TextID("z")}, unmatched)
+	assert.Len(t, d.Samples, 4, "the dataset itself stays whole")
+
+	_, _, err = d.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("z")}})
+	require.ErrorContains(t, err, "no sample has the id z; there are a1, 7, 010, b")
+	_, _, err = d.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("b")}, Range: &dataset.Range{}})
+	require.ErrorContains(t, err, "use one of the two")
+	_, _, err = d.Select(dataset.Selection{Range: &dataset.Range{Start: -1, End: 2}})
+	require.ErrorContains(t, err, "positions begin at 0")
+	for span, want := range map[dataset.Range]int{{Start: 1, End: 3}: 2, {Start: 3, End: 1}: 0, {Start: 9, End: 99}: 0, {}: 0} {
+		selected, _, err = d.Select(dataset.Selection{Range: &span})
+		require.NoError(t, err)
+		assert.Len(t, selected.Samples, want, "%v", span)
+	}
+	selected, _, err = d.Select(dataset.Selection{})
+	require.NoError(t, err)
+	assert.Len(t, selected.Samples, 4)
+
+	many := &dataset.Dataset{}
+	for i := range 100 {
+		many.Samples = append(many.Samples, dataset.Sample{ID: dataset.IntegerID(i)})
+	}
+	_, _, err = many.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("x")}})
+	require.ErrorContains(t, err, "0, 1, 2, 3, 4, 5, 6, 7 and 92 more")
+}
+
+func TestLogOrder(t *testing.T) {
+	t.Parallel()
+	d := withIDs(dataset.TextID("b"), dataset.IntegerID(10), dataset.IntegerID(9), dataset.IntegerID(-1), dataset.TextID("a"))
+	dataset.LogOrder(d.Samples)
+	assert.Equal(t, []any{dataset.IntegerID(-1), dataset.IntegerID(9), dataset.IntegerID(10), dataset.TextID("a"), dataset.TextID("b")}, ids(d.Samples))
+	assert.Equal(t, "00000000000000000007", dataset.IntegerID(7).SortKey())
+}
+
+func TestShuffleDependsOnTheSeedAlone(t *testing.T) {
+	t.Parallel()
+	order := func(seed int64) string {
+		d := &dataset.Dataset{}
+		for i := range 6 {
+			d.Samples = append(d.Samples, dataset.Sample{ID: dataset.IntegerID(i)})
+		}
+		d.Shuffle(seed)
+		assert.True(t, d.Shuffled)
+		return fmt.Sprint(ids(d.Samples))
+	}
+	assert.Equal(t, "[2 4 3 1 0 5]", order(1), "an order once given is kept by every version: evaluations are resumed by it")
+	assert.NotEqual(t, order(1), order(2))
+}
+
+func TestShuffleChoicesTwiceKeepsTheOriginalOrder(t *testing.T) {
+	t.Parallel()
+	values := []string{"zero", "one", "two", "three", "four"}
+	d := &dataset.Dataset{Samples: []dataset.Sample{{Choices: values, Targets: []string{"B", "e"}, TargetIsList: true}, {Text: "without choices"}}}
+	require.NoError(t, d.ShuffleChoices(3))
+	require.NoError(t, d.ShuffleChoices(4))
+	s := d.Samples[0]
+	assert.NotEqual(t, values, s.Choices)
+	for position, original := range s.ChoiceOrder {
+		assert.Equal(t, values[original], s.Choices[position])
+	}
+	assert.Equal(t, "one", s.Choices[s.Targets[0][0]-'A'])
+	assert.Equal(t, "four", s.Choices[s.Targets[1][0]-'A'])
+	assert.Nil(t, d.Samples[1].ChoiceOrder)
+}
+
+func TestShuffleChoicesFailsWhole(t *testing.T) {
+	t.Parallel()
+	d := &dataset.Dataset{Name: "d", Samples: []dataset.Sample{
+		{Choices: []string{"x", "y"}, Targets: []string{"A"}}, {ID: dataset.TextID("s2"), Choices: []string{"x", "y"}, Targets: []string{"free text"}},
+	}}
+	require.ErrorContains(t, d.ShuffleChoices(1), `dataset d, field target: sample s2 (number 2): choices cannot be shuffled, since the target "free text"`)
+	assert.Nil(t, d.Samples[0].ChoiceOrder)
+}

@@ -1,0 +1,81 @@
+package dataset
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
+)
+
+// permutation returns a random order of n things that depends on the seed alone and will not change between versions.
+func permutation(random *rand.PCG, n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	// Fisher and Yates. The remainder favours small numbers by less than one in 2^40 for any list that fits in memory.
+	for i := n - 1; i > 0; i-- {
+		j := int(random.Uint64() % uint64(i+1))
+		order[i], order[j] = order[j], order[i]
+	}
+	return order
+}
+
+func generator(seed int64) *rand.PCG {
+	return rand.NewPCG(uint64(seed), 0x65766c6674)
+}
+
+// Shuffle brings the samples into a random order. The same seed gives the same order.
+func (d *Dataset) Shuffle(seed int64) {
+	shuffled := make([]Sample, len(d.Samples))
+	for i, from := range permutation(generator(seed), len(d.Samples)) {
+		shuffled[i] = d.Samples[from]
+	}
+	d.Samples, d.Shuffled = shuffled, true
+}
+
+// ShuffleChoices brings the choices of each sample into a random order and changes its targets to the new letters. The same seed gives the same
+// order. Samples without choices stay as they are. It fails when a target is not one letter of one choice; no sample is changed then.
+func (d *Dataset) ShuffleChoices(seed int64) error {
+	random := generator(seed)
+	shuffled := make([]Sample, len(d.Samples))
+	for i, s := range d.Samples {
+		changed, err := s.withChoiceOrder(permutation(random, len(s.Choices)))
+		if err != nil {
+			return &Error{File: d.Name, Field: "target", Problem: fmt.Sprintf("sample %s (number %d): %v", s.ID, i+1, err)}
+		}
+		shuffled[i] = changed
+	}
+	d.Samples = shuffled
+	return nil
+}
+
+// withChoiceOrder returns the sample with choices in a new order: at each position the choice that stood at order[position].
+func (s Sample) withChoiceOrder(order []int) (Sample, error) {
+	if len(s.Choices) == 0 {
+		return s, nil
+	}
+	letters := make(map[int]string, len(order))
+	choices := make([]string, len(order))
+	original := make([]int, len(order))
+	for position, from := range order {
+		letters[from] = choice.Letter(position)
+		choices[position] = s.Choices[from]
+		original[position] = from
+		if s.ChoiceOrder != nil {
+			original[position] = s.ChoiceOrder[from]
+		}
+	}
+	targets := make([]string, len(s.Targets))
+	for i, target := range s.Targets {
+		from, err := choice.Index(target)
+		letter, known := letters[from]
+		if err != nil || !known {
+			return Sample{}, fmt.Errorf("choices cannot be shuffled, since the target %q is not the letter of one of %d choices: "+
+				"give one letter, or a list with one letter each", target, len(choices))
+		}
+		targets[i] = letter
+	}
+	s.Choices, s.ChoiceOrder, s.Targets = choices, original, targets
+	return s, nil
+}

@@ -1,0 +1,96 @@
+package builtin
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
+)
+
+func answerDefinition() score.Definition {
+	params := param.List{{
+		Name: "pattern", Type: param.String, Required: true, Enum: []string{`"letter"`, `"word"`, `"line"`},
+		Description: "What to take: one letter, one word that ends its line, or all of the last line.",
+	}}
+	return score.Definition{
+		Name:        "answer",
+		Description: "Compares what follows `ANSWER:` in the output with the target.",
+		Params:      params,
+		Metrics:     gradeMetrics,
+		New: func(given json.RawMessage) (score.Scorer, error) {
+			var p struct {
+				Pattern string `json:"pattern"`
+			}
+			if err := params.Decode(given, &p); err != nil {
+				return nil, err
+			}
+			extract := map[string]func(string) string{"letter": answerLetter, "word": answerWord, "line": answerLine}[p.Pattern]
+			return score.Func(func(in score.Input) (score.Score, error) {
+				answer := extract(in.Completion)
+				if answer == "" {
+					return notFound(in.Completion), nil
+				}
+				return graded(equalsAny(answer, in.Targets, true), &answer, in.Completion), nil
+			}), nil
+		},
+	}
+}
+
+var answerLabel = regexp.MustCompile(`(?i)answer[\s\v\x1c-\x1f\x85\p{Z}]*:`)
+
+// afterLastLabel returns the text behind the last `ANSWER:` without leading white space, or nothing.
+func afterLastLabel(completion string) string {
+	labels := answerLabel.FindAllStringIndex(completion, -1)
+	if labels == nil {
+		return ""
+	}
+	return strings.TrimLeftFunc(completion[labels[len(labels)-1][1]:], pytext.IsSpace)
+}
+
+// answerLetter returns the letter after the last label when no word goes on behind it.
+func answerLetter(completion string) string {
+	text := afterLastLabel(completion)
+	if text == "" {
+		return ""
+	}
+	letter, rest := text[:1], text[1:]
+	next, _ := utf8.DecodeRuneInString(rest)
+	if c := letter[0] | 0x20; c < 'a' || 'z' < c || rest != "" && pytext.IsWord(next) {
+		return ""
+	}
+	return letter
+}
+
+// answerWord returns the word after the last label when nothing else stands on its line, without one mark of punctuation at its end.
+func answerWord(completion string) string {
+	text := afterLastLabel(completion)
+	end := strings.IndexFunc(text, pytext.IsSpace)
+	if end < 0 {
+		end = len(text)
+	}
+	word, rest := text[:end], text[end:]
+	blanks := rest[:len(rest)-len(strings.TrimLeftFunc(rest, pytext.IsSpace))]
+	if !strings.Contains(blanks, "\n") && blanks != rest {
+		return ""
+	}
+	if last := len(word) - 1; last > 0 && strings.IndexByte(".,;:!?", word[last]) >= 0 {
+		word = word[:last]
+	}
+	return word
+}
+
+// answerLine returns the rest of the line after a label when only white space follows that line.
+func answerLine(completion string) string {
+	for _, label := range answerLabel.FindAllStringIndex(completion, -1) {
+		text := strings.TrimLeftFunc(completion[label[1]:], pytext.IsSpace)
+		line, rest, _ := strings.Cut(text, "\n")
+		if line != "" && pytext.Trim(rest) == "" {
+			return line
+		}
+	}
+	return ""
+}

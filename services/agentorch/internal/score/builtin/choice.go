@@ -1,0 +1,64 @@
+package builtin
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+)
+
+func choiceDefinition() score.Definition {
+	return score.Definition{
+		Name:        "choice",
+		Description: "Compares the options that the model selected with the letters of the target; goes with the multiple_choice solver.",
+		Metrics:     gradeMetrics,
+		New: func(given json.RawMessage) (score.Scorer, error) {
+			if err := noParams.Decode(given, nil); err != nil {
+				return nil, err
+			}
+			return score.Func(choose), nil
+		},
+	}
+}
+
+func choose(in score.Input) (score.Score, error) {
+	if len(in.Choices) == 0 {
+		return score.Score{}, errors.New("scorer choice needs samples with choices: map the dataset's choices, or use another scorer")
+	}
+	explanation := in.Completion
+	if in.Choices.Shuffled() {
+		explanation = shuffledExplanation(in.Choices)
+	}
+	options := in.Choices.Unshuffled()
+	targets, err := options.TargetPositions(in.Targets)
+	if err != nil {
+		return score.Score{}, err
+	}
+	slices.Sort(targets)
+	selected := options.Selected()
+	answer := letters(selected)
+	s := score.Score{Value: grade(slices.Equal(selected, targets)), Answer: &answer, Explanation: &explanation}
+	if len(selected) == 0 && len(targets) > 0 {
+		s.Reason = score.ReasonInvalidFormat
+		if isBlank(in.Completion) {
+			s.Value, s.Reason = score.Text(score.NoAnswer), score.ReasonNoResponse
+		}
+	}
+	return s, nil
+}
+
+func letters(positions []int) string {
+	names := make([]string, len(positions))
+	for i, position := range positions {
+		names[i] = choice.Letter(position)
+	}
+	return strings.Join(names, ", ")
+}
+
+// shuffledExplanation shows what the model saw, since its letters are not those of the sample.
+func shuffledExplanation(shuffled choice.Choices) string {
+	return "The model saw the choices in this order:\n\n" + shuffled.List() + "\n\nIts answer, in those letters: " + letters(shuffled.Selected())
+}

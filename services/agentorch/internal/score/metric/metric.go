@@ -1,0 +1,162 @@
+// Package metric computes numbers over the scores of all samples: accuracy, standard errors, intervals, frequencies.
+//
+// A metric is a pure function from scored samples to a value: a number, or a map or list of numbers that becomes several entries of the results.
+// Unscored samples are left out before a metric sees them. Metrics that resample draw from a generator with a fixed seed, so that the same scores
+// always give the same numbers.
+package metric
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
+)
+
+// Sample is the score of one sample, or of one of its epochs, as a metric sees it.
+type Sample struct {
+	// ID is the sample's id as text, for messages.
+	ID string
+	// Value is the scored value.
+	Value score.Value
+	// Metadata is the sample's metadata, by which metrics group; nil for none.
+	Metadata *orderedjson.Object
+}
+
+// Func computes a metric. It must not change samples. No samples give the metric's value for nothing, or an error.
+type Func func(samples []Sample) (score.Value, error)
+
+// View tells which scores a metric needs.
+type View uint8
+
+// The views. Reduced scores are one a sample, unreduced ones one an epoch.
+const (
+	Auto      View = iota // reduced ones, or unreduced where an evaluation reduces none
+	Reduced               // reduced ones only
+	Unreduced             // unreduced ones always
+)
+
+// Metric is a configured metric.
+type Metric struct {
+	Name    string
+	Params  json.RawMessage // as given; nil for none
+	View    View
+	Compute Func
+}
+
+// Spec names a metric and its parameters. In JSON it is the name alone, or an object with `name` and `params`.
+type Spec struct {
+	Name   string          `json:"name"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// UnmarshalJSON reads a name or an object.
+func (s *Spec) UnmarshalJSON(raw []byte) error {
+	var name string
+	if json.Unmarshal(raw, &name) == nil {
+		*s = Spec{Name: name}
+		return nil
+	}
+	type plain Spec
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.DisallowUnknownFields()
+	var p plain
+	if err := dec.Decode(&p); err != nil {
+		return fmt.Errorf("want a metric's name or an object with name and params: %w", err)
+	}
+	*s = Spec(p)
+	return nil
+}
+
+// Definition describes a metric that task files may name.
+type Definition struct {
+	// Name is what task files write.
+	Name string
+	// Description is one sentence for lists of metrics.
+	Description string
+	// Params are the parameters that New takes.
+	Params param.List
+	// View tells which scores the metric needs.
+	View View
+	// New makes the function from the JSON object of its parameters, which may be nil. Its errors name the parameter.
+	New func(params json.RawMessage) (Func, error)
+}
+
+// Registry holds metrics by name. Make it with NewRegistry; it may be read concurrently.
+type Registry struct {
+	definitions map[string]Definition
+}
+
+// NewRegistry makes a registry of all metrics of this package.
+func NewRegistry() *Registry {
+	r := &Registry{definitions: map[string]Definition{}}
+	for _, d := range slices.Concat(meanDefinitions(), spreadDefinitions(), intervalDefinitions(), agreementDefinitions(), groupDefinitions(r)) {
+		r.definitions[d.Name] = d
+	}
+	// The name under which scorers of categories know frequency.
+	categorical := r.definitions["frequency"]
+	categorical.Name = "categorical"
+	r.definitions["categorical"] = categorical
+	return r
+}
+
+// Definitions returns all metrics, sorted by name.
+func (r *Registry) Definitions() []Definition {
+	return slices.SortedFunc(maps.Values(r.definitions), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// New makes a configured metric. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the metric and the parameter at
+// fault.
+func (r *Registry) New(spec Spec) (Metric, error) {
+	d, ok := r.definitions[spec.Name]
+	if !ok {
+		return Metric{}, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "metric", spec.Name, slices.Sorted(maps.Keys(r.definitions)))
+	}
+	compute, err := d.New(spec.Params)
+	if err != nil {
+		return Metric{}, fmt.Errorf("metric %s: %w", spec.Name, err)
+	}
+	name := d.Name
+	if name == "categorical" {
+		name = "frequency"
+	}
+	return Metric{Name: name, Params: spec.Params, View: d.View, Compute: compute}, nil
+}
+
+// metadata returns a value of the sample's metadata, and whether there is one.
+func (s Sample) metadata(key string) (any, bool) {
+	if s.Metadata == nil {
+		return nil, false
+	}
+	return s.Metadata.Get(key)
+}
+
+// floats returns the values as numbers; what is no number counts 0.
+func floats(samples []Sample) []float64 {
+	numbers := make([]float64, len(samples))
+	for i, s := range samples {
+		numbers[i], _ = s.Value.Float()
+	}
+	return numbers
+}
+
+// ofFloats makes a metric without parameters from a function over numbers.
+func ofFloats(name, description string, compute func([]float64) float64) Definition {
+	return Definition{
+		Name:        name,
+		Description: description,
+		New: func(given json.RawMessage) (Func, error) {
+			var none param.List
+			if err := none.Decode(given, nil); err != nil {
+				return nil, err
+			}
+			return func(samples []Sample) (score.Value, error) { return score.Number(compute(floats(samples))), nil }, nil
+		},
+	}
+}

@@ -1,0 +1,71 @@
+package score
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
+)
+
+// Definition describes a scorer that task files may name.
+type Definition struct {
+	// Name is what task files write.
+	Name string
+	// Description is one sentence for lists of scorers.
+	Description string
+	// Params are the parameters that New takes.
+	Params param.List
+	// Metrics name the metrics that are computed where a task names none.
+	Metrics []string
+	// New makes a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
+	New func(params json.RawMessage) (Scorer, error)
+}
+
+// Registry holds scorers by name. Fill it while the program starts; after that it may be read concurrently.
+type Registry struct {
+	definitions map[string]Definition
+}
+
+// NewRegistry makes a registry of the given scorers. It panics where two have one name, which is a fault of the program.
+func NewRegistry(definitions ...Definition) *Registry {
+	r := &Registry{definitions: make(map[string]Definition, len(definitions))}
+	for _, d := range definitions {
+		if _, taken := r.definitions[d.Name]; taken {
+			panic("score: two scorers are named " + d.Name)
+		}
+		r.definitions[d.Name] = d
+	}
+	return r
+}
+
+// Definitions returns all scorers, sorted by name.
+func (r *Registry) Definitions() []Definition {
+	return slices.SortedFunc(maps.Values(r.definitions), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Definition returns the scorer of a name. It fails with NOT_FOUND SCORER_NOT_FOUND, which names those that are known.
+func (r *Registry) Definition(name string) (Definition, error) {
+	d, ok := r.definitions[name]
+	if !ok {
+		return Definition{}, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "scorer", name, slices.Sorted(maps.Keys(r.definitions)))
+	}
+	return d, nil
+}
+
+// New makes a configured scorer. It fails with NOT_FOUND SCORER_NOT_FOUND, or with INVALID_REQUEST, which names the scorer and the parameter at fault.
+func (r *Registry) New(name string, params json.RawMessage) (Scorer, error) {
+	d, err := r.Definition(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.New(params)
+	if err != nil {
+		return nil, fmt.Errorf("scorer %s: %w", name, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,195 @@
+package result
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
+)
+
+// addEntries computes metrics over samples: one entry for the plain ones, then one for each key of map values.
+func (r *Results) addEntries(scorer Scorer, metrics Metrics, samples []Reduced, reducer string) error {
+	if len(metrics.Plain) > 0 {
+		entry := Entry{Name: scorer.Name, Scorer: scorer.Name, Reducer: reducer, Params: scorer.Params}
+		if err := entry.compute(metrics.Plain, scoredSamples(samples), expand); err != nil {
+			return err
+		}
+		entry.Unscored = len(samples) - entry.Scored
+		r.Entries = append(r.Entries, entry)
+	}
+	values := make([]score.Value, len(samples))
+	for i, s := range samples {
+		values[i] = s.Score.Value
+	}
+	for _, k := range resolve(metrics.ByKey, values) {
+		picked, err := pick(k.Glob, samples)
+		if err != nil {
+			return err
+		}
+		entry := Entry{Name: k.Glob, Scorer: scorer.Name, Reducer: reducer, Params: scorer.Params}
+		if err := entry.compute(k.Metrics, picked, expandByKey); err != nil {
+			return fmt.Errorf("key %s: %w", k.Glob, err)
+		}
+		entry.Unscored = len(samples) - entry.Scored
+		r.Entries = append(r.Entries, entry)
+	}
+	return nil
+}
+
+// scoredSamples leaves out the unscored ones.
+func scoredSamples(samples []Reduced) []metric.Sample {
+	scored := make([]metric.Sample, 0, len(samples))
+	for _, s := range samples {
+		if !s.Score.Value.IsUnscored() {
+			scored = append(scored, metric.Sample{ID: s.ID.String(), Value: s.Score.Value, Metadata: s.Metadata})
+		}
+	}
+	return scored
+}
+
+// pick takes one key out of the map values of all scored samples.
+func pick(key string, samples []Reduced) ([]metric.Sample, error) {
+	var picked []metric.Sample
+	for _, s := range scoredSamples(samples) {
+		if s.Value.Kind() != score.KindMap {
+			return nil, fmt.Errorf("metrics by key need map values, but sample %s has %.100q", s.ID, s.Value.Text())
+		}
+		value, ok := s.Value.Lookup(key)
+		if !ok {
+			return nil, fmt.Errorf("the value of sample %s has no key %q", s.ID, key)
+		}
+		if !value.IsUnscored() {
+			s.Value = value
+			picked = append(picked, s)
+		}
+	}
+	return picked, nil
+}
+
+// expansion turns the value of a metric into the numbers of the results. Taken are those that the entry has already.
+type expansion func(m metric.Metric, value score.Value, taken []Metric) ([]Metric, error)
+
+// compute fills the entry with metrics over the scored samples.
+func (e *Entry) compute(metrics []metric.Metric, scored []metric.Sample, expand expansion) error {
+	e.Scored = len(scored)
+	for _, m := range metrics {
+		value, err := m.Compute(scored)
+		if len(scored) == 0 {
+			value, err = ofNothing(value, err), nil
+		}
+		if err != nil {
+			return err
+		}
+		numbers, err := expand(m, value, e.Metrics)
+		if err != nil {
+			return fmt.Errorf("metric %s: %w", m.Name, err)
+		}
+		e.Metrics = append(e.Metrics, numbers...)
+	}
+	return nil
+}
+
+// ofNothing is the value of a metric where nothing was scored: NaN, unless the metric has parts, whose names stay.
+func ofNothing(value score.Value, err error) score.Value {
+	if err == nil && value.Kind() == score.KindMap && len(value.Entries()) > 0 {
+		return value
+	}
+	return score.Unscored()
+}
+
+// expand names the parts of a map by their keys and those of a list by the metric's name and their position from 1. Null parts are left out. A key
+// that is taken gets a number from 2.
+func expand(m metric.Metric, value score.Value, taken []Metric) ([]Metric, error) {
+	var numbers []Metric
+	add := func(key, name, group string, part score.Value) error {
+		if part.Kind() == score.KindNull {
+			return nil
+		}
+		f, err := number(part)
+		if err != nil {
+			return err
+		}
+		key = freeKey(key, taken)
+		one := Metric{Key: key, Name: name, Group: group, Value: f, Params: m.Params}
+		taken = append(taken, one)
+		numbers = append(numbers, one)
+		return nil
+	}
+	whole := freeKey(m.Name, taken)
+	switch value.Kind() {
+	case score.KindMap:
+		for _, entry := range value.Entries() {
+			if err := add(entry.Key, entry.Key, m.Name, entry.Value); err != nil {
+				return nil, err
+			}
+		}
+	case score.KindList:
+		for i, item := range value.Items() {
+			position := strconv.Itoa(i + 1)
+			if err := add(whole+"-"+position, position, m.Name, item); err != nil {
+				return nil, err
+			}
+		}
+	case score.KindNull, score.KindText, score.KindNumber, score.KindBool:
+		if err := add(whole, m.Name, "", value); err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
+}
+
+// expandByKey names the parts of maps and lists by the metric's name and their key, or their position from 0.
+func expandByKey(m metric.Metric, value score.Value, _ []Metric) ([]Metric, error) {
+	var numbers []Metric
+	add := func(name string, part score.Value) error {
+		f, err := number(part)
+		numbers = append(numbers, Metric{Key: m.Name + "_" + name, Name: name, Group: m.Name, Value: f, Params: m.Params})
+		return err
+	}
+	switch value.Kind() {
+	case score.KindMap:
+		for _, entry := range value.Entries() {
+			if err := add(entry.Key, entry.Value); err != nil {
+				return nil, err
+			}
+		}
+	case score.KindList:
+		for i, item := range value.Items() {
+			if err := add(strconv.Itoa(i), item); err != nil {
+				return nil, err
+			}
+		}
+	case score.KindNull, score.KindText, score.KindNumber, score.KindBool:
+		f, err := number(value)
+		return []Metric{{Key: m.Name, Name: m.Name, Value: f, Params: m.Params}}, err
+	}
+	return numbers, nil
+}
+
+// number reads one part of a metric.
+func number(part score.Value) (float64, error) {
+	if part.Kind() == score.KindNumber || part.Kind() == score.KindBool {
+		f, _ := part.Float()
+		return f, nil
+	}
+	return math.NaN(), fmt.Errorf("it gave %.100q, which is no number", part.Text())
+}
+
+// freeKey returns key, or where that is taken key with the number after the highest one in use, from 2.
+func freeKey(key string, taken []Metric) string {
+	used, next := false, 2
+	for _, t := range taken {
+		used = used || t.Key == key
+		suffix, found := strings.CutPrefix(t.Key, key)
+		if n, err := strconv.Atoi(suffix); found && err == nil && n >= next {
+			next = n + 1
+		}
+	}
+	if !used {
+		return key
+	}
+	return key + strconv.Itoa(next)
+}
