@@ -1,0 +1,106 @@
+// Package blob is the port to bodies that are too large for a message or a row: datasets, images, outputs, raw calls. A
+// body is named by its content, within a project: what two projects store under one hash are two bodies, and neither
+// sees the other's. A body is durable before the reference to it exists, so an event may name it at once.
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"regexp"
+)
+
+var (
+	// ErrNotFound is returned for a body that the project does not hold.
+	ErrNotFound = errors.New("blob: not found")
+	// ErrTooLarge is returned for a body over the store's limit.
+	ErrTooLarge = errors.New("blob: too large")
+	// ErrRange is returned for an offset or a limit below zero, and for an offset past the end.
+	ErrRange = errors.New("blob: range is outside of the body")
+	// ErrInvalid is returned for a project, hash or media type that is none.
+	ErrInvalid = errors.New("blob: invalid name")
+)
+
+// DefaultMediaType is that of a body of which none is known.
+const DefaultMediaType = "application/octet-stream"
+
+// Ref names a body.
+type Ref struct {
+	// Hash is the SHA-256 of the bytes in 64 lower-case hexadecimal digits.
+	Hash string
+	// Size is in bytes.
+	Size int64
+	// MediaType says how to read the bytes. It is no part of the body's name.
+	MediaType string
+}
+
+// Store keeps bodies. Its methods may be called concurrently, also for one body.
+type Store interface {
+	// Put reads body to its end and keeps it. It answers when the body is durable. Putting a body again is the same, save
+	// that the last media type stands. An empty mediaType is DefaultMediaType. It fails with [ErrTooLarge] when body goes
+	// over the store's limit and with body's own error when reading fails; nothing is kept then.
+	Put(ctx context.Context, project string, body io.Reader, mediaType string) (Ref, error)
+
+	// Get returns the bytes of a body from offset on, at most limit of them when that is not zero. The caller closes the
+	// reader, which goes on to work when the body is deleted. It fails with [ErrNotFound] or [ErrRange].
+	Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, Ref, error)
+
+	// Stat returns the reference to a body. It fails with [ErrNotFound].
+	Stat(ctx context.Context, project, hash string) (Ref, error)
+
+	// Delete forgets a body. Deleting what is not there is no error.
+	Delete(ctx context.Context, project, hash string) error
+}
+
+// A project's id is a path segment or a key prefix in stores, so its form is checked here once more.
+var (
+	projectForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	hashForm    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// maxMediaTypeBytes bounds a media type with its parameters.
+const maxMediaTypeBytes = 255
+
+// CheckProject returns [ErrInvalid] unless project is a project's id.
+func CheckProject(project string) error {
+	if !projectForm.MatchString(project) {
+		return fmt.Errorf("%w: %q is no project", ErrInvalid, project)
+	}
+	return nil
+}
+
+// CheckName returns [ErrInvalid] unless project and hash can name a body.
+func CheckName(project, hash string) error {
+	if err := CheckProject(project); err != nil {
+		return err
+	}
+	if !hashForm.MatchString(hash) {
+		return fmt.Errorf("%w: %q is no hash; want 64 lower-case hexadecimal digits", ErrInvalid, hash)
+	}
+	return nil
+}
+
+// CheckMediaType returns the media type to keep, or [ErrInvalid].
+func CheckMediaType(mediaType string) (string, error) {
+	if mediaType == "" {
+		return DefaultMediaType, nil
+	}
+	if _, _, err := mime.ParseMediaType(mediaType); err != nil || len(mediaType) > maxMediaTypeBytes {
+		return "", fmt.Errorf("%w: %q is no media type", ErrInvalid, mediaType)
+	}
+	return mediaType, nil
+}
+
+// CheckRange returns the number of bytes that a read of limit bytes (zero: all) from offset gives of a body of size
+// bytes, or [ErrRange].
+func CheckRange(size, offset, limit int64) (int64, error) {
+	if offset < 0 || limit < 0 || offset > size {
+		return 0, fmt.Errorf("%w: %d bytes from %d of %d", ErrRange, limit, offset, size)
+	}
+	if rest := size - offset; limit == 0 || limit > rest {
+		return rest, nil
+	}
+	return limit, nil
+}

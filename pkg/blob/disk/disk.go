@@ -1,0 +1,299 @@
+// Package disk keeps blobs as files of one directory.
+//
+//	<project>/<first two digits of the hash>/<hash>         the body
+//	<project>/<first two digits of the hash>/<hash>.type    its media type, unless that is the default
+//	.incoming/                                              bodies being received
+//
+// A body is received into a file of its own, synced, renamed into place, and the directory synced; so a body that can be
+// seen is whole, and one that was answered for is on disk.
+package disk
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/blob"
+)
+
+// DefaultMaxBytes is the limit of a body when none is set.
+const DefaultMaxBytes = 1 << 30
+
+const (
+	incoming   = ".incoming" // no project's id begins with a point
+	typeSuffix = ".type"
+	// staleAfter is the age from which a file in incoming belongs to a process that died.
+	staleAfter = 24 * time.Hour
+)
+
+// Config sets how bodies are kept.
+type Config struct {
+	// Dir holds the bodies. It is made, with its parents, when it is not there. Required.
+	Dir string
+	// MaxBytes bounds one body. Zero is DefaultMaxBytes.
+	MaxBytes int64
+}
+
+// Store is a [blob.Store] in one directory. Several processes may share the directory.
+type Store struct {
+	root     *os.Root // confines every path, links included
+	maxBytes int64
+	onDisk   sync.Map // directories that this store has made and synced
+}
+
+var _ blob.Store = (*Store)(nil)
+
+// Open returns the store in a directory and removes what processes that died have left half received. The caller must
+// Close it.
+func Open(cfg Config) (*Store, error) {
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("blob: %w", err)
+	}
+	root, err := os.OpenRoot(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("blob: %w", err)
+	}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes}
+	if err := s.sweep(); err != nil {
+		return nil, errors.Join(fmt.Errorf("blob: %w", err), root.Close())
+	}
+	return s, nil
+}
+
+// Close releases the directory. Readers that Get returned go on to work.
+func (s *Store) Close() error { return s.root.Close() }
+
+// Put implements [blob.Store].
+func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaType string) (ref blob.Ref, err error) {
+	if err := blob.CheckProject(project); err != nil {
+		return blob.Ref{}, err
+	}
+	if mediaType, err = blob.CheckMediaType(mediaType); err != nil {
+		return blob.Ref{}, err
+	}
+	temp, err := s.temp()
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("blob: %w", err)
+	}
+	defer func() {
+		err = errors.Join(err, s.discard(temp))
+	}()
+	hash := sha256.New()
+	// One byte more than allowed tells a body at the limit from one over it.
+	limited := io.LimitReader(&contextReader{ctx: ctx, r: body}, s.maxBytes+1)
+	size, err := io.Copy(io.MultiWriter(temp, hash), limited)
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("blob: receive: %w", err)
+	}
+	if size > s.maxBytes {
+		return blob.Ref{}, fmt.Errorf("%w: the limit is %d bytes", blob.ErrTooLarge, s.maxBytes)
+	}
+	ref = blob.Ref{Hash: hex.EncodeToString(hash.Sum(nil)), Size: size, MediaType: mediaType}
+	if err := s.place(temp, project, ref); err != nil {
+		return blob.Ref{}, fmt.Errorf("blob: keep: %w", err)
+	}
+	return ref, nil
+}
+
+// Get implements [blob.Store].
+func (s *Store) Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, blob.Ref, error) {
+	ref, err := s.Stat(ctx, project, hash)
+	if err != nil {
+		return nil, blob.Ref{}, err
+	}
+	n, err := blob.CheckRange(ref.Size, offset, limit)
+	if err != nil {
+		return nil, blob.Ref{}, err
+	}
+	f, err := s.root.Open(bodyPath(project, hash))
+	if err != nil {
+		return nil, blob.Ref{}, notFound(err, project, hash)
+	}
+	return section{io.NewSectionReader(f, offset, n), f}, ref, nil
+}
+
+// Stat implements [blob.Store].
+func (s *Store) Stat(ctx context.Context, project, hash string) (blob.Ref, error) {
+	if err := blob.CheckName(project, hash); err != nil {
+		return blob.Ref{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return blob.Ref{}, err
+	}
+	name := bodyPath(project, hash)
+	info, err := s.root.Stat(name)
+	if err != nil {
+		return blob.Ref{}, notFound(err, project, hash)
+	}
+	mediaType, err := s.root.ReadFile(name + typeSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		mediaType, err = []byte(blob.DefaultMediaType), nil
+	}
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("blob: %w", err)
+	}
+	return blob.Ref{Hash: hash, Size: info.Size(), MediaType: string(mediaType)}, nil
+}
+
+// Delete implements [blob.Store].
+func (s *Store) Delete(ctx context.Context, project, hash string) error {
+	if err := blob.CheckName(project, hash); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	name := bodyPath(project, hash)
+	// The body first: a type without a body is nothing, a body without its type would be another.
+	for _, name := range []string{name, name + typeSuffix} {
+		if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("blob: %w", err)
+		}
+	}
+	return nil
+}
+
+// place moves a received body, and its media type, to where they are found.
+func (s *Store) place(temp *os.File, project string, ref blob.Ref) error {
+	name := bodyPath(project, ref.Hash)
+	if err := s.makeDir(project, path.Dir(name)); err != nil {
+		return err
+	}
+	if err := temp.Sync(); err != nil {
+		return err
+	}
+	if err := s.placeType(name+typeSuffix, ref.MediaType); err != nil {
+		return err
+	}
+	if err := s.root.Rename(tempPath(temp), name); err != nil {
+		return err
+	}
+	return s.syncDir(path.Dir(name))
+}
+
+// placeType keeps a media type. Its directory is synced together with the body.
+func (s *Store) placeType(name, mediaType string) (err error) {
+	if mediaType == blob.DefaultMediaType {
+		if err := s.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	temp, err := s.temp()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.discard(temp)) }()
+	if _, err := temp.WriteString(mediaType); err != nil {
+		return err
+	}
+	if err := temp.Sync(); err != nil {
+		return err
+	}
+	return s.root.Rename(tempPath(temp), name)
+}
+
+// makeDir makes each of the nested directories that is not there and syncs the one above it, so that what is put into
+// it later cannot be lost with it.
+func (s *Store) makeDir(dirs ...string) error {
+	for _, dir := range dirs {
+		if _, ok := s.onDisk.Load(dir); ok {
+			continue
+		}
+		err := s.root.Mkdir(dir, 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		// Also when it is there: who made it may not have come to syncing it.
+		if err := s.syncDir(path.Dir(dir)); err != nil {
+			return err
+		}
+		s.onDisk.Store(dir, nil)
+	}
+	return nil
+}
+
+func (s *Store) syncDir(name string) error {
+	d, err := s.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// temp creates a file to receive into.
+func (s *Store) temp() (*os.File, error) {
+	return s.root.OpenFile(path.Join(incoming, rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// discard closes a temporary file and removes it unless it has been renamed.
+func (s *Store) discard(temp *os.File) error {
+	err := s.root.Remove(tempPath(temp))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, temp.Close())
+}
+
+// sweep prepares the directory for temporary files.
+func (s *Store) sweep() error {
+	if err := s.root.Mkdir(incoming, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	left, err := fs.ReadDir(s.root.FS(), incoming)
+	if err != nil {
+		return err
+	}
+	for _, entry := range left {
+		info, err := entry.Info()
+		if err != nil || time.Since(info.ModTime()) < staleAfter {
+			continue
+		}
+		if err := s.root.Remove(path.Join(incoming, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func bodyPath(project, hash string) string { return path.Join(project, hash[:2], hash) }
+
+func tempPath(temp *os.File) string { return path.Join(incoming, path.Base(temp.Name())) }
+
+func notFound(err error, project, hash string) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s in project %s", blob.ErrNotFound, hash, project)
+	}
+	return fmt.Errorf("blob: %w", err)
+}
+
+// section is a part of an open file.
+type section struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// contextReader fails with the context's error once that has ended.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

@@ -1,0 +1,214 @@
+package effect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// execution is one effect under way in this process, from before its claim until its outcome is in the ledger.
+type execution struct {
+	hash   Hash
+	work   context.Context // of the work; the ledger's calls go on when it ends
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when result and err are final
+	result Result
+	err    error
+}
+
+// wait returns the outcome, or ctx's error when that ends first.
+func (e *execution) wait(ctx context.Context) (Result, error) {
+	select {
+	case <-e.done:
+		return e.result, e.err
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
+}
+
+// join returns the execution of a request and begins it when there is none.
+func (r *Runner) join(ctx context.Context, req Request, fn Func) (e *execution, begun bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.running[req.Key]; e != nil {
+		if e.hash != req.Hash {
+			return nil, false, fmt.Errorf("%w: %v", ErrContentMismatch, req.Key)
+		}
+		return e, false, nil
+	}
+	if r.draining {
+		return nil, false, ErrDraining
+	}
+	ctx = context.WithoutCancel(ctx)
+	e = &execution{hash: req.Hash, done: make(chan struct{})}
+	e.work, e.cancel = context.WithCancelCause(ctx)
+	r.running[req.Key] = e
+	r.working.Go(func() {
+		defer e.cancel(nil)
+		res, err := r.execute(ctx, e, req, fn)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.settle(req.Key, e, res, err)
+	})
+	return e, true, nil
+}
+
+func (r *Runner) find(key Key) *execution {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[key]
+}
+
+// settle makes an outcome final and known to all who wait, unless one is already. r.mu is held.
+func (r *Runner) settle(key Key, e *execution, res Result, err error) {
+	select {
+	case <-e.done:
+		return
+	default:
+	}
+	e.result, e.err = res, err
+	close(e.done)
+	delete(r.running, key)
+}
+
+// execute claims the key and does the work, or finds the outcome that is there.
+func (r *Runner) execute(ctx context.Context, e *execution, req Request, fn Func) (Result, error) {
+	for {
+		rec, started, err := r.cfg.Ledger.Claim(ctx, req.Key, req.Hash, r.cfg.Owner)
+		if err != nil {
+			return Result{}, err
+		}
+		if !started && rec.State != Running {
+			return r.kept(rec)
+		}
+		if !started {
+			rec, err = r.takeOver(ctx, req, rec)
+		}
+		switch {
+		case errors.Is(err, ErrNotOwner):
+			continue // another process was faster; see what it made of the claim
+		case err != nil:
+			return Result{Reissued: rec.Reissues}, err
+		}
+		return r.perform(ctx, e, req, rec, fn)
+	}
+}
+
+// takeOver gets the claim of an owner that died, or settles the effect when its work may not be repeated.
+func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record, error) {
+	if r.alive(rec.Owner) {
+		return rec, &ElsewhereError{Owner: rec.Owner}
+	}
+	if req.Reissue && rec.Reissues < r.cfg.MaxReissues {
+		return r.cfg.Ledger.Reclaim(ctx, req.Key, rec.Owner, r.cfg.Owner)
+	}
+	if err := r.cfg.Ledger.Finish(ctx, req.Key, rec.Owner, Outcome{State: Indeterminate}); err != nil {
+		return rec, err
+	}
+	return rec, fmt.Errorf("%w: %v", ErrIndeterminate, req.Key)
+}
+
+// alive reports whether another process runs the effects of owner. One of this process that is not in r.running is lost
+// like that of a dead one.
+func (r *Runner) alive(owner string) bool {
+	return owner != r.cfg.Owner && r.cfg.Alive(owner)
+}
+
+// perform does the work under a claim and keeps its outcome.
+//
+//nolint:contextcheck // the work's context is ctx with an end of its own, made in join
+func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Record, fn Func) (Result, error) {
+	work, cancel := bound(e.work, req.Timeout)
+	defer cancel()
+	body, err := []byte(nil), context.Cause(work) // Cancel may have come during the claim
+	if err == nil {
+		body, err = r.call(work, fn, Attempt{Key: req.Key, Reissued: rec.Reissues})
+	}
+	result := Result{Reissued: rec.Reissues}
+	switch {
+	case err == nil:
+		rec.State, rec.Body = Done, body
+	case errors.Is(context.Cause(e.work), ErrDraining):
+		return result, err // cut short; the claim stays for a successor
+	case r.cfg.Retryable(err):
+		return result, errors.Join(err, r.cfg.Ledger.Drop(ctx, req.Key, r.cfg.Owner))
+	default:
+		rec.State, rec.Body = Failed, r.cfg.EncodeError(err)
+	}
+	if err := r.keep(ctx, req.Key, Outcome{State: rec.State, Body: rec.Body}); err != nil {
+		return result, err
+	}
+	result, err = r.kept(rec)
+	result.Joined = false
+	return result, err
+}
+
+// keep brings an outcome into the ledger. The work is done and perhaps paid for, so a ledger that fails is asked again
+// for a while.
+func (r *Runner) keep(ctx context.Context, key Key, outcome Outcome) error {
+	deadline := time.Now().Add(r.cfg.KeepTimeout)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := r.cfg.Ledger.Finish(ctx, key, r.cfg.Owner, outcome)
+		if err == nil || errors.Is(err, ErrCancelled) {
+			return err
+		}
+		r.cfg.Logger.ErrorContext(ctx, "effect outcome not kept", "key", key, "error", err)
+		if errors.Is(err, ErrNotOwner) || errors.Is(err, ErrUnknown) || time.Now().Add(pause).After(deadline) {
+			return fmt.Errorf("effect: outcome of %v not kept: %w", key, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-r.cut:
+			return fmt.Errorf("effect: outcome of %v not kept: %w", key, err)
+		}
+	}
+}
+
+// kept turns a record that is not running into an outcome.
+func (r *Runner) kept(rec Record) (Result, error) {
+	res := Result{Reissued: rec.Reissues, Joined: true}
+	switch rec.State {
+	case Done:
+		res.Body = rec.Body
+		return res, nil
+	case Failed:
+		return res, r.cfg.DecodeError(rec.Body)
+	case Indeterminate:
+		return res, fmt.Errorf("%w: %v", ErrIndeterminate, rec.Key)
+	case Cancelled:
+		return res, fmt.Errorf("%w: %v", ErrCancelled, rec.Key)
+	case Released:
+		return res, fmt.Errorf("%w: %v", ErrReleased, rec.Key)
+	default: // dropped: as if it had never been
+		return res, fmt.Errorf("%w: %v", ErrUnknown, rec.Key)
+	}
+}
+
+// PanicError is the error of work that panicked.
+type PanicError struct {
+	Value any
+}
+
+// Error implements error. It tells no more than that: the value and the stack are in the log.
+func (e *PanicError) Error() string { return "effect: internal error" }
+
+// call runs fn and turns a panic into an error.
+func (r *Runner) call(ctx context.Context, fn Func, attempt Attempt) (body []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.cfg.Logger.ErrorContext(ctx, "effect panicked", "key", attempt.Key, "panic", p, "stack", string(debug.Stack()))
+			body, err = nil, &PanicError{Value: p}
+		}
+	}()
+	return fn(ctx, attempt)
+}
+
+// bound is context.WithTimeout, with none for zero.
+func bound(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, timeout)
+}

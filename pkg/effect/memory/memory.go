@@ -1,0 +1,209 @@
+// Package memory is an effect ledger for unit tests. It survives nothing, so it is never the ledger of a service.
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+)
+
+// Ledger keeps claims and results in a map. The zero value is an empty ledger.
+type Ledger struct {
+	mu   sync.Mutex
+	rows map[effect.Key]*row
+	last int
+}
+
+type row struct {
+	effect.Record
+	order int // of the first claim
+}
+
+var _ effect.Ledger = (*Ledger)(nil)
+
+// Claim implements [effect.Ledger].
+func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, owner string) (effect.Record, bool, error) {
+	if err := check(ctx, key); err != nil {
+		return effect.Record{}, false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.rows[key]
+	switch {
+	case !ok:
+		r = l.add(effect.Record{Key: key, Hash: hash})
+	case r.State == effect.Cancelled:
+		return r.Record, false, nil
+	case r.Hash != hash:
+		return effect.Record{}, false, fmt.Errorf("%w: %v", effect.ErrContentMismatch, key)
+	case r.State != effect.Dropped:
+		return r.Record, false, nil
+	}
+	r.Owner = owner
+	r.enter(effect.Running)
+	return r.Record, true, nil
+}
+
+// Finish implements [effect.Ledger].
+func (l *Ledger) Finish(ctx context.Context, key effect.Key, owner string, outcome effect.Outcome) error {
+	return l.held(ctx, key, owner, func(r *row) {
+		r.Body = bytes.Clone(outcome.Body)
+		r.enter(outcome.State)
+	})
+}
+
+// Drop implements [effect.Ledger].
+func (l *Ledger) Drop(ctx context.Context, key effect.Key, owner string) error {
+	return l.held(ctx, key, owner, func(r *row) { r.enter(effect.Dropped) })
+}
+
+// Reclaim implements [effect.Ledger].
+func (l *Ledger) Reclaim(ctx context.Context, key effect.Key, from, to string) (rec effect.Record, err error) {
+	err = l.held(ctx, key, from, func(r *row) {
+		r.Owner = to
+		r.Reissues++
+		r.enter(effect.Running)
+		rec = r.Record
+	})
+	return rec, err
+}
+
+// Cancel implements [effect.Ledger].
+func (l *Ledger) Cancel(ctx context.Context, key effect.Key) (effect.Record, error) {
+	if err := check(ctx, key); err != nil {
+		return effect.Record{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := effect.Record{Key: key}
+	r, ok := l.rows[key]
+	if ok {
+		before = r.Record
+	} else {
+		r = l.add(before)
+	}
+	if !ok || r.State == effect.Running || r.State == effect.Dropped {
+		r.enter(effect.Cancelled)
+	}
+	return before, nil
+}
+
+// Lookup implements [effect.Ledger].
+func (l *Ledger) Lookup(ctx context.Context, key effect.Key) (effect.Record, error) {
+	if err := check(ctx, key); err != nil {
+		return effect.Record{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.rows[key]; ok {
+		return r.Record, nil
+	}
+	return effect.Record{}, fmt.Errorf("%w: %v", effect.ErrUnknown, key)
+}
+
+// Release implements [effect.Ledger].
+func (l *Ledger) Release(ctx context.Context, keys ...effect.Key) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if r, ok := l.rows[key]; ok && r.State.Finished() {
+			r.Body = nil
+			r.enter(effect.Released)
+		}
+	}
+	return nil
+}
+
+// Open implements [effect.Ledger].
+func (l *Ledger) Open(ctx context.Context, owner string) ([]effect.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var open []*row
+	for _, r := range l.rows {
+		if r.State == effect.Running && (owner == "" || r.Owner == owner) {
+			open = append(open, r)
+		}
+	}
+	slices.SortFunc(open, func(a, b *row) int { return cmp.Compare(a.order, b.order) })
+	var recs []effect.Record
+	for _, r := range open {
+		recs = append(recs, r.Record)
+	}
+	return recs, nil
+}
+
+// Expire implements [effect.Ledger].
+func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for key, r := range l.rows {
+		before := finished
+		if r.State == effect.Released {
+			before = released
+		}
+		if r.State != effect.Running && r.Changed.Before(before) {
+			delete(l.rows, key)
+			n++
+		}
+	}
+	return n, nil
+}
+
+// held changes the row of a claim that owner holds.
+func (l *Ledger) held(ctx context.Context, key effect.Key, owner string, change func(*row)) error {
+	if err := check(ctx, key); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.rows[key]
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: %v", effect.ErrUnknown, key)
+	case r.State == effect.Cancelled:
+		return fmt.Errorf("%w: %v", effect.ErrCancelled, key)
+	case r.State != effect.Running || r.Owner != owner:
+		return fmt.Errorf("%w: %v", effect.ErrNotOwner, key)
+	}
+	change(r)
+	return nil
+}
+
+func (l *Ledger) add(rec effect.Record) *row {
+	if l.rows == nil {
+		l.rows = make(map[effect.Key]*row)
+	}
+	l.last++
+	rec.Claimed = time.Now()
+	r := &row{Record: rec, order: l.last}
+	l.rows[rec.Key] = r
+	return r
+}
+
+func (r *row) enter(s effect.State) {
+	r.State = s
+	r.Changed = time.Now()
+}
+
+func check(ctx context.Context, key effect.Key) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return key.Validate()
+}

@@ -1,0 +1,233 @@
+package effect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrIndeterminate is the outcome of an effect whose owner died while it ran and which may not be repeated.
+	ErrIndeterminate = errors.New("effect: owner died while the effect ran; whether it happened is unknown")
+	// ErrLost is returned by [Runner.Attach] for an effect whose owner died while it ran. [Runner.Do] settles it.
+	ErrLost = errors.New("effect: owner died while the effect ran")
+	// ErrDraining is returned for work that would start while the runner is stopping, and for work it had to cut short;
+	// that work's claim stays open for a successor.
+	ErrDraining = errors.New("effect: stopping")
+)
+
+// ElsewhereError is returned for an effect that another live owner runs. The call belongs there.
+type ElsewhereError struct {
+	Owner string
+}
+
+// Error implements error.
+func (e *ElsewhereError) Error() string { return "effect: runs at " + e.Owner }
+
+// Config makes a [Runner].
+type Config struct {
+	// Ledger keeps claims and results. Required.
+	Ledger Ledger
+	// Owner names this process from its start to its end; no earlier or later process may have had the name. Required.
+	Owner string
+	// Alive reports whether another owner still runs. Nil: none does, which holds where one process has the ledger to
+	// itself.
+	Alive func(owner string) bool
+	// MaxReissues bounds how often an effect that allows it is done again after its owner died. Zero is 1.
+	MaxReissues int
+	// Retryable reports that an error of the work means that nothing has happened, such as a full queue: the claim is
+	// given back instead of the error kept. Nil: no error does.
+	Retryable func(error) bool
+	// EncodeError and DecodeError turn the work's error into its kept form and back; every caller gets the decoded
+	// form, the first one too. Nil for both keeps the text.
+	EncodeError func(error) []byte
+	DecodeError func([]byte) error
+	// KeepTimeout bounds how long a finished result is offered to a ledger that fails before it is given up and the
+	// claim left as lost. Zero is 30s.
+	KeepTimeout time.Duration
+	// Logger gets panics and failures of the ledger. Nil discards them.
+	Logger *slog.Logger
+}
+
+// Func does the work of one effect. With a key ctx is not the caller's: it ends by the request's timeout, by Cancel and
+// by Drain. attempt tells whether the work may have been done, in part, before.
+type Func func(ctx context.Context, attempt Attempt) ([]byte, error)
+
+// Attempt describes one execution of an effect.
+type Attempt struct {
+	// Key is the zero key for work without one.
+	Key Key
+	// Reissued counts the earlier executions that were lost with their owners.
+	Reissued int
+}
+
+// Request names one effect.
+type Request struct {
+	// Key may be zero: the work then runs under the caller's context and leaves no trace.
+	Key Key
+	// Hash is that of the content. A key is good for one content.
+	Hash Hash
+	// Timeout bounds the work, not the wait for it. Zero: none.
+	Timeout time.Duration
+	// Reissue allows to do the work again, up to Config.MaxReissues times, when its owner died while it ran. Without it
+	// such an effect ends as indeterminate.
+	Reissue bool
+}
+
+// Result is the outcome of an effect.
+type Result struct {
+	// Body is what the work returned. Callers share it and must not change it.
+	Body []byte
+	// Reissued counts the executions that were lost. It is also set beside an outcome that is an error.
+	Reissued int
+	// Joined reports that this call did not begin the execution: another had, or its result was kept already.
+	Joined bool
+}
+
+// Runner executes the effects of one process over a ledger. Its methods may be called concurrently.
+type Runner struct {
+	cfg     Config
+	working sync.WaitGroup
+
+	mu       sync.Mutex
+	running  map[Key]*execution
+	draining bool
+
+	cut     chan struct{} // closed when Drain has lost patience
+	cutOnce sync.Once
+}
+
+// New returns a runner. It starts nothing; each effect runs on a goroutine of its own, which [Runner.Drain] waits for.
+func New(cfg Config) (*Runner, error) {
+	if cfg.Ledger == nil || cfg.Owner == "" {
+		return nil, errors.New("effect: a runner needs a ledger and an owner")
+	}
+	if (cfg.EncodeError == nil) != (cfg.DecodeError == nil) {
+		return nil, errors.New("effect: a runner needs both of EncodeError and DecodeError, or neither")
+	}
+	if cfg.EncodeError == nil {
+		cfg.EncodeError = func(err error) []byte { return []byte(err.Error()) }
+		cfg.DecodeError = func(text []byte) error { return errors.New(string(text)) }
+	}
+	if cfg.Alive == nil {
+		cfg.Alive = func(string) bool { return false }
+	}
+	if cfg.Retryable == nil {
+		cfg.Retryable = func(error) bool { return false }
+	}
+	if cfg.MaxReissues == 0 {
+		cfg.MaxReissues = 1
+	}
+	if cfg.KeepTimeout == 0 {
+		cfg.KeepTimeout = 30 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Runner{cfg: cfg, running: make(map[Key]*execution), cut: make(chan struct{})}, nil
+}
+
+// Do returns the outcome of an effect and lets fn bring it about unless it exists or is on its way. The execution goes on
+// when ctx ends; Do then returns ctx's error, and a later call with the key attaches. The result is in the ledger before
+// anyone sees it.
+//
+// An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled], [ErrReleased],
+// [ErrIndeterminate], [ErrDraining], an [*ElsewhereError], or the ledger's, in which case the outcome may be lost.
+func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
+	if req.Key.IsZero() {
+		ctx, cancel := bound(ctx, req.Timeout)
+		defer cancel()
+		body, err := r.call(ctx, fn, Attempt{})
+		return Result{Body: body}, err
+	}
+	if err := req.Key.Validate(); err != nil {
+		return Result{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	e, begun, err := r.join(ctx, req, fn)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := e.wait(ctx)
+	res.Joined = res.Joined || !begun
+	return res, err
+}
+
+// Attach waits for an effect that runs in this process, or returns the outcome that is kept. It starts nothing. Beside
+// the errors of Do it returns [ErrUnknown] for a key never seen and [ErrLost] for an effect that nobody runs any more.
+func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
+	if err := key.Validate(); err != nil {
+		return Result{}, err
+	}
+	for again := false; ; again = true {
+		if e := r.find(key); e != nil {
+			res, err := e.wait(ctx)
+			res.Joined = true
+			return res, err
+		}
+		rec, err := r.cfg.Ledger.Lookup(ctx, key)
+		switch {
+		case err != nil:
+			return Result{}, err
+		case rec.State != Running:
+			return r.kept(rec)
+		case r.alive(rec.Owner):
+			return Result{}, &ElsewhereError{Owner: rec.Owner}
+		case again || rec.Owner != r.cfg.Owner:
+			return Result{}, fmt.Errorf("%w: %v", ErrLost, key)
+		}
+		// This process claimed it, and it was not running here a moment ago: it has begun or ended in between.
+	}
+}
+
+// Cancel stores a tombstone for an effect that is not finished and ends its execution in this process. When it returns
+// nil, no work under the key will start any more. The record tells what was there before: of an effect that runs
+// elsewhere the owner, who needs to hear of it too; of a finished one the result, which stands.
+func (r *Runner) Cancel(ctx context.Context, key Key) (Record, error) {
+	before, err := r.cfg.Ledger.Cancel(ctx, key)
+	if err != nil || before.State.Finished() || before.State == Released {
+		return before, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.running[key]; e != nil {
+		e.cancel(ErrCancelled)
+		r.settle(key, e, Result{}, fmt.Errorf("%w: %v", ErrCancelled, key))
+	}
+	return before, nil
+}
+
+// Drain refuses new work and waits for what runs. When ctx ends first it cuts the rest short, leaves their claims open
+// for a successor, and returns ctx's error with their number.
+func (r *Runner) Drain(ctx context.Context) error {
+	r.mu.Lock()
+	r.draining = true
+	r.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.working.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.running)
+	if n == 0 {
+		return nil
+	}
+	r.cutOnce.Do(func() { close(r.cut) })
+	for key, e := range r.running {
+		e.cancel(ErrDraining)
+		r.settle(key, e, Result{}, fmt.Errorf("%w: %v was cut short", ErrDraining, key))
+	}
+	return fmt.Errorf("effect: %d effects cut short: %w", n, ctx.Err())
+}

@@ -1,0 +1,60 @@
+package sqlite
+
+// schema is the first step; "effects" stands for the ledger's table in it and in all queries. Times are in nanoseconds
+// since 1970; states are the numbers of effect.State.
+const schema = `
+CREATE TABLE effects (
+	seq        INTEGER PRIMARY KEY,
+	project    TEXT    NOT NULL,
+	id         TEXT    NOT NULL,
+	hash       BLOB,             -- NULL: cancelled before it was claimed
+	state      INTEGER NOT NULL,
+	owner      TEXT    NOT NULL,
+	reissues   INTEGER NOT NULL DEFAULT 0,
+	claimed_at INTEGER NOT NULL,
+	changed_at INTEGER NOT NULL,
+	UNIQUE (project, id)
+);
+CREATE TABLE effects_body (
+	seq  INTEGER PRIMARY KEY,    -- of the effect
+	body BLOB    NOT NULL
+);`
+
+// queries are the statements of one ledger.
+type queries struct {
+	insert, own, leave, enter, insertBody, find string
+	release, deleteBody, open                   string
+	page, expire, expireBodies                  string
+}
+
+func queriesIn(table func(string) string) queries {
+	const columns = "SELECT project, id, hash, state, owner, reissues, claimed_at, changed_at"
+	return queries{
+		insert: table(`INSERT INTO effects (project, id, hash, state, owner, claimed_at, changed_at)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO NOTHING`),
+		own: table(`UPDATE effects SET state = 1, owner = ?3, reissues = ?4, changed_at = ?5
+			WHERE project = ?1 AND id = ?2`),
+		leave: table(`UPDATE effects SET state = ?4, changed_at = ?5
+			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
+		enter: table(`UPDATE effects SET state = ?3, changed_at = ?4
+			WHERE project = ?1 AND id = ?2`),
+		insertBody: table(`INSERT INTO effects_body (seq, body)
+			SELECT seq, ?3 FROM effects WHERE project = ?1 AND id = ?2`),
+		find: table(columns + `, body FROM effects LEFT JOIN effects_body USING (seq)
+			WHERE project = ?1 AND id = ?2`),
+
+		release: table(`UPDATE effects SET state = 7, changed_at = ?3
+			WHERE project = ?1 AND id = ?2 AND state IN (3, 4, 5)`),
+		deleteBody: table(`DELETE FROM effects_body
+			WHERE seq = (SELECT seq FROM effects WHERE project = ?1 AND id = ?2)`),
+		open: table(columns + `, NULL FROM effects
+			WHERE state = 1 AND (?1 = '' OR owner = ?1) ORDER BY seq`),
+
+		page: table(`SELECT coalesce(max(seq), 0), count(*) FROM
+			(SELECT seq, claimed_at FROM effects WHERE seq > ?1 ORDER BY seq LIMIT ?2) WHERE claimed_at < ?3`),
+		expire: table(`DELETE FROM effects WHERE seq > ?1 AND seq <= ?2
+			AND (state IN (2, 3, 4, 5, 6) AND changed_at < ?3 OR state = 7 AND changed_at < ?4)`),
+		expireBodies: table(`DELETE FROM effects_body WHERE seq > ?1 AND seq <= ?2
+			AND seq NOT IN (SELECT seq FROM effects WHERE seq > ?1 AND seq <= ?2)`),
+	}
+}

@@ -1,0 +1,299 @@
+// Package sqlite is the effect ledger in a SQLite database that it may share with others. A claim and a result are one
+// group-committed write each, on disk when they are answered.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	store "github.com/evalfleet/evalfleet/pkg/sqlite"
+)
+
+// Ledger keeps claims in one table and results in a second, so that a claim's row stays small: it is rewritten at every
+// step, and a restart reads them all.
+type Ledger struct {
+	db *store.DB
+	q  queries
+}
+
+var _ effect.Ledger = (*Ledger)(nil)
+
+var tableName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
+
+// New returns the ledger of one service in db, in a table named table (lower-case letters, digits and underscores), and
+// makes or migrates it. Two services sharing a database use two names. db stays the caller's to close.
+func New(ctx context.Context, db *store.DB, table string) (*Ledger, error) {
+	if !tableName.MatchString(table) {
+		return nil, fmt.Errorf("effect: invalid table name %q", table)
+	}
+	in := func(text string) string { return strings.ReplaceAll(text, "effects", table) }
+	if err := db.Migrate(ctx, "effect/"+table, []string{in(schema)}); err != nil {
+		return nil, err
+	}
+	return &Ledger{db: db, q: queriesIn(in)}, nil
+}
+
+// Claim implements [effect.Ledger].
+func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, owner string) (rec effect.Record, started bool, err error) {
+	if err := key.Validate(); err != nil {
+		return rec, false, err
+	}
+	now := time.Now()
+	err = l.db.Write(ctx, func(tx *store.Tx) error {
+		n, err := affected(tx.Exec(l.q.insert, key.Project, key.ID, hash[:], effect.Running, owner, now.UnixNano()))
+		if err != nil {
+			return err
+		}
+		if started = n > 0; started {
+			rec = effect.Record{Key: key, Hash: hash, State: effect.Running, Owner: owner, Claimed: now, Changed: now}
+			return nil
+		}
+		if rec, err = l.find(&tx.View, key); err != nil {
+			return err
+		}
+		switch {
+		case rec.State == effect.Cancelled:
+			return nil
+		case rec.Hash != hash:
+			return fmt.Errorf("%w: %v", effect.ErrContentMismatch, key)
+		case rec.State != effect.Dropped:
+			return nil
+		}
+		started = true
+		rec.State, rec.Owner, rec.Changed = effect.Running, owner, now
+		_, err = tx.Exec(l.q.own, key.Project, key.ID, owner, rec.Reissues, now.UnixNano())
+		return err
+	})
+	if err != nil {
+		return effect.Record{}, false, err
+	}
+	return rec, started, nil
+}
+
+// Finish implements [effect.Ledger].
+func (l *Ledger) Finish(ctx context.Context, key effect.Key, owner string, outcome effect.Outcome) error {
+	return l.write(ctx, key, func(tx *store.Tx) error {
+		if err := l.leave(tx, key, owner, outcome.State); err != nil || len(outcome.Body) == 0 {
+			return err
+		}
+		_, err := tx.Exec(l.q.insertBody, key.Project, key.ID, outcome.Body)
+		return err
+	})
+}
+
+// Drop implements [effect.Ledger].
+func (l *Ledger) Drop(ctx context.Context, key effect.Key, owner string) error {
+	return l.write(ctx, key, func(tx *store.Tx) error {
+		return l.leave(tx, key, owner, effect.Dropped)
+	})
+}
+
+// Reclaim implements [effect.Ledger].
+func (l *Ledger) Reclaim(ctx context.Context, key effect.Key, from, to string) (rec effect.Record, err error) {
+	err = l.write(ctx, key, func(tx *store.Tx) error {
+		if rec, err = l.held(tx, key, from); err != nil {
+			return err
+		}
+		now := time.Now()
+		rec.Owner, rec.Changed = to, now
+		rec.Reissues++
+		_, err := tx.Exec(l.q.own, key.Project, key.ID, to, rec.Reissues, now.UnixNano())
+		return err
+	})
+	return rec, err
+}
+
+// Cancel implements [effect.Ledger].
+func (l *Ledger) Cancel(ctx context.Context, key effect.Key) (before effect.Record, err error) {
+	now := time.Now().UnixNano()
+	err = l.write(ctx, key, func(tx *store.Tx) error {
+		before, err = l.find(&tx.View, key)
+		switch {
+		case errors.Is(err, effect.ErrUnknown):
+			before = effect.Record{Key: key}
+			_, err = tx.Exec(l.q.insert, key.Project, key.ID, nil, effect.Cancelled, "", now)
+		case err == nil && (before.State == effect.Running || before.State == effect.Dropped):
+			_, err = tx.Exec(l.q.enter, key.Project, key.ID, effect.Cancelled, now)
+		}
+		return err
+	})
+	return before, err
+}
+
+// Lookup implements [effect.Ledger].
+func (l *Ledger) Lookup(ctx context.Context, key effect.Key) (rec effect.Record, err error) {
+	if err := key.Validate(); err != nil {
+		return rec, err
+	}
+	err = l.db.Read(ctx, func(v *store.View) error {
+		rec, err = l.find(v, key)
+		return err
+	})
+	return rec, err
+}
+
+// Release implements [effect.Ledger].
+func (l *Ledger) Release(ctx context.Context, keys ...effect.Key) error {
+	now := time.Now().UnixNano()
+	return l.db.Write(ctx, func(tx *store.Tx) error {
+		for _, key := range keys {
+			n, err := affected(tx.Exec(l.q.release, key.Project, key.ID, now))
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				continue
+			}
+			if _, err := tx.Exec(l.q.deleteBody, key.Project, key.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Open implements [effect.Ledger].
+func (l *Ledger) Open(ctx context.Context, owner string) (open []effect.Record, err error) {
+	err = l.db.Read(ctx, func(v *store.View) error {
+		for row, err := range v.Query(l.q.open, owner) {
+			if err != nil {
+				return err
+			}
+			rec, err := scan(row)
+			if err != nil {
+				return err
+			}
+			open = append(open, rec)
+		}
+		return nil
+	})
+	return open, err
+}
+
+// expirePage is the number of rows that one write of Expire goes through: the writer's other users wait no longer than
+// that takes.
+const expirePage = 1000
+
+// Expire implements [effect.Ledger]. It goes through the rows in the order of their first claim and ends at the first
+// that was claimed too late to be over in time, so it reads little more than it forgets.
+func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (total int, err error) {
+	latest := finished
+	if released.After(latest) {
+		latest = released
+	}
+	for after, more := int64(0), true; more; {
+		var end int64
+		var rows int
+		err := l.db.Read(ctx, func(v *store.View) error {
+			return v.QueryRow(l.q.page, after, expirePage, nanos(latest)).Scan(&end, &rows)
+		})
+		if err != nil {
+			return total, err
+		}
+		if more = rows == expirePage; rows == 0 {
+			break
+		}
+		n, err := l.expire(ctx, after, end, finished, released)
+		if err != nil {
+			return total, err
+		}
+		total += n
+		after = end
+	}
+	return total, nil
+}
+
+// expire forgets what is over among the rows after one and up to another.
+func (l *Ledger) expire(ctx context.Context, after, end int64, finished, released time.Time) (forgotten int, err error) {
+	err = l.db.Write(ctx, func(tx *store.Tx) error {
+		n, err := affected(tx.Exec(l.q.expire, after, end, nanos(finished), nanos(released)))
+		if err != nil {
+			return err
+		}
+		forgotten = int(n)
+		_, err = tx.Exec(l.q.expireBodies, after, end)
+		return err
+	})
+	return forgotten, err
+}
+
+func (l *Ledger) write(ctx context.Context, key effect.Key, fn func(*store.Tx) error) error {
+	if err := key.Validate(); err != nil {
+		return err
+	}
+	return l.db.Write(ctx, fn)
+}
+
+// leave moves a claim that owner holds out of Running.
+func (l *Ledger) leave(tx *store.Tx, key effect.Key, owner string, to effect.State) error {
+	n, err := affected(tx.Exec(l.q.leave, key.Project, key.ID, owner, to, time.Now().UnixNano()))
+	if err != nil || n > 0 {
+		return err
+	}
+	rec, err := l.find(&tx.View, key)
+	if err != nil {
+		return err
+	}
+	return notHeld(rec)
+}
+
+// held returns the record of a claim that owner holds, or says why it does not.
+func (l *Ledger) held(tx *store.Tx, key effect.Key, owner string) (effect.Record, error) {
+	rec, err := l.find(&tx.View, key)
+	if err != nil {
+		return effect.Record{}, err
+	}
+	if rec.State != effect.Running || rec.Owner != owner {
+		return effect.Record{}, notHeld(rec)
+	}
+	return rec, nil
+}
+
+func notHeld(rec effect.Record) error {
+	if rec.State == effect.Cancelled {
+		return fmt.Errorf("%w: %v", effect.ErrCancelled, rec.Key)
+	}
+	return fmt.Errorf("%w: %v", effect.ErrNotOwner, rec.Key)
+}
+
+func (l *Ledger) find(v *store.View, key effect.Key) (effect.Record, error) {
+	rec, err := scan(v.QueryRow(l.q.find, key.Project, key.ID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return effect.Record{}, fmt.Errorf("%w: %v", effect.ErrUnknown, key)
+	}
+	return rec, err
+}
+
+func scan(row store.Row) (rec effect.Record, err error) {
+	var hash []byte
+	var claimed, changed int64
+	err = row.Scan(&rec.Key.Project, &rec.Key.ID, &hash, &rec.State, &rec.Owner, &rec.Reissues, &claimed, &changed, &rec.Body)
+	if err != nil {
+		return effect.Record{}, err
+	}
+	copy(rec.Hash[:], hash)
+	rec.Claimed, rec.Changed = time.Unix(0, claimed), time.Unix(0, changed)
+	return rec, nil
+}
+
+// nanos is UnixNano for the times that it is defined for, and the zero time as one before all.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return math.MinInt64
+	}
+	return t.UnixNano()
+}
+
+func affected(res sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}

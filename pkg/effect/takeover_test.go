@@ -1,0 +1,258 @@
+package effect_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+)
+
+// die leaves the claim of an owner that will never finish it.
+func die(t *testing.T, ledger effect.Ledger, owner string) {
+	t.Helper()
+	_, started, err := ledger.Claim(t.Context(), request.Key, request.Hash, owner)
+	require.NoError(t, err)
+	require.True(t, started)
+}
+
+func TestLostWorkIsDoneAgainOnce(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	die(t, ledger, "dead/1")
+	again := request
+	again.Reissue = true
+
+	heir := runner(t, ledger, func(c *effect.Config) { c.Owner = "heir/1" })
+	_, err := heir.Attach(t.Context(), request.Key)
+	assert.ErrorIs(t, err, effect.ErrLost, "Attach starts nothing")
+	res, err := heir.Do(t.Context(), again, func(_ context.Context, a effect.Attempt) ([]byte, error) {
+		assert.Equal(t, effect.Attempt{Key: request.Key, Reissued: 1}, a)
+		return []byte("second try"), nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, effect.Result{Body: []byte("second try"), Reissued: 1}, res)
+	res, err = heir.Attach(t.Context(), request.Key)
+	require.NoError(t, err)
+	assert.Equal(t, 1, res.Reissued, "told to those who come later, too")
+}
+
+func TestWorkLostTooOftenIsIndeterminate(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	die(t, ledger, "dead/1")
+	_, err := ledger.Reclaim(t.Context(), request.Key, "dead/1", "dead/2")
+	require.NoError(t, err)
+	again := request
+	again.Reissue = true
+	r := runner(t, ledger)
+	res, err := r.Do(t.Context(), again, never)
+	assert.ErrorIs(t, err, effect.ErrIndeterminate)
+	assert.Equal(t, 1, res.Reissued)
+}
+
+func TestWorkThatMayNotBeRepeatedIsIndeterminateForGood(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	die(t, ledger, "dead/1")
+	r := runner(t, ledger)
+	_, err := r.Do(t.Context(), request, never)
+	assert.ErrorIs(t, err, effect.ErrIndeterminate)
+	again := request
+	again.Reissue = true
+	_, err = r.Do(t.Context(), again, never)
+	assert.ErrorIs(t, err, effect.ErrIndeterminate, "the outcome stands")
+	_, err = r.Attach(t.Context(), request.Key)
+	assert.ErrorIs(t, err, effect.ErrIndeterminate)
+	assert.ErrorIs(t, ledger.Finish(t.Context(), request.Key, "dead/1", effect.Outcome{State: effect.Done}), effect.ErrNotOwner,
+		"the dead one may not come back with another")
+}
+
+func TestWorkOfALivingOwnerIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	die(t, ledger, "other/1")
+	r := runner(t, ledger, func(c *effect.Config) { c.Alive = func(owner string) bool { return owner == "other/1" } })
+	again := request
+	again.Reissue = true
+	var elsewhere *effect.ElsewhereError
+	_, err := r.Do(t.Context(), again, never)
+	require.ErrorAs(t, err, &elsewhere)
+	assert.Equal(t, "other/1", elsewhere.Owner)
+	_, err = r.Attach(t.Context(), request.Key)
+	require.ErrorAs(t, err, &elsewhere)
+}
+
+func TestOneHeirTakesOver(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	die(t, ledger, "dead/1")
+	again := request
+	again.Reissue = true
+	var runs, told atomic.Int32
+	var wg sync.WaitGroup
+	for _, owner := range []string{"heir/1", "heir/2", "heir/3", "heir/4"} {
+		r := runner(t, ledger, func(c *effect.Config) {
+			c.Owner = owner
+			c.Alive = func(owner string) bool { return owner != "dead/1" }
+		})
+		wg.Go(func() {
+			_, err := r.Do(t.Context(), again, func(context.Context, effect.Attempt) ([]byte, error) {
+				runs.Add(1)
+				return nil, nil
+			})
+			if elsewhere := (*effect.ElsewhereError)(nil); err != nil {
+				assert.ErrorAs(t, err, &elsewhere)
+				told.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, 1, runs.Load())
+	assert.LessOrEqual(t, told.Load(), int32(3))
+}
+
+func TestCancelBeforeTheWork(t *testing.T) {
+	t.Parallel()
+	r := runner(t, &memory.Ledger{})
+	before, err := r.Cancel(t.Context(), request.Key)
+	require.NoError(t, err)
+	assert.Zero(t, before.State)
+	_, err = r.Do(t.Context(), request, never)
+	assert.ErrorIs(t, err, effect.ErrCancelled)
+	_, err = r.Attach(t.Context(), request.Key)
+	assert.ErrorIs(t, err, effect.ErrCancelled)
+}
+
+func TestCancelDuringTheWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &memory.Ledger{}
+		r := runner(t, ledger)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := r.Do(t.Context(), request, func(ctx context.Context, _ effect.Attempt) ([]byte, error) {
+				<-ctx.Done()
+				time.Sleep(time.Hour) // slow to notice
+				return []byte("too late"), nil
+			})
+			answered <- err
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		before, err := r.Cancel(t.Context(), request.Key)
+		require.NoError(t, err)
+		assert.Equal(t, effect.Running, before.State)
+		assert.ErrorIs(t, <-answered, effect.ErrCancelled)
+		assert.Zero(t, time.Since(begin), "no one waits for the slow end")
+		require.NoError(t, r.Drain(t.Context()))
+		assert.Equal(t, time.Hour, time.Since(begin), "but Drain does")
+		rec, err := ledger.Lookup(t.Context(), request.Key)
+		require.NoError(t, err)
+		assert.Equal(t, effect.Cancelled, rec.State)
+		assert.Empty(t, rec.Body)
+	})
+}
+
+func TestCancelAfterTheWork(t *testing.T) {
+	t.Parallel()
+	r := runner(t, &memory.Ledger{})
+	_, err := r.Do(t.Context(), request, new(counted).work)
+	require.NoError(t, err)
+	before, err := r.Cancel(t.Context(), request.Key)
+	require.NoError(t, err)
+	assert.Equal(t, effect.Done, before.State)
+	assert.Equal(t, "result 1", string(before.Body))
+	_, err = r.Attach(t.Context(), request.Key)
+	assert.NoError(t, err, "the result stands")
+}
+
+func TestAttach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := runner(t, &memory.Ledger{})
+		_, err := r.Attach(t.Context(), request.Key)
+		assert.ErrorIs(t, err, effect.ErrUnknown)
+		h := newHeld()
+		go func() { _, _ = r.Do(t.Context(), request, h.work) }()
+		<-h.begun
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = r.Attach(impatient, request.Key)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.AfterFunc(time.Second, func() { close(h.leave) })
+		for range 2 { // while it runs, and when it is done
+			res, err := r.Attach(t.Context(), request.Key)
+			require.NoError(t, err)
+			assert.Equal(t, effect.Result{Body: []byte("held result"), Joined: true}, res)
+		}
+	})
+}
+
+func TestDrainWaitsForWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := runner(t, &memory.Ledger{})
+		h := newHeld()
+		answered := make(chan error, 2)
+		do := func() {
+			_, err := r.Do(t.Context(), request, h.work)
+			answered <- err
+		}
+		go do()
+		<-h.begun
+		drained := make(chan error, 1)
+		go func() { drained <- r.Drain(t.Context()) }()
+		synctest.Wait()
+		assert.Empty(t, drained)
+		other := request
+		other.Key.ID = "other"
+		_, err := r.Do(t.Context(), other, never)
+		assert.ErrorIs(t, err, effect.ErrDraining)
+		go do() // may still join what runs
+		synctest.Wait()
+		close(h.leave)
+		assert.NoError(t, <-answered)
+		assert.NoError(t, <-answered)
+		assert.NoError(t, <-drained)
+		assert.NoError(t, r.Drain(t.Context()))
+	})
+}
+
+func TestWorkCutShortIsLeftToASuccessor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &memory.Ledger{}
+		r := runner(t, ledger)
+		h := newHeld()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := r.Do(t.Context(), request, h.work)
+			answered <- err
+		}()
+		<-h.begun
+		grace, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, r.Drain(grace), context.DeadlineExceeded)
+		assert.ErrorIs(t, <-answered, effect.ErrDraining)
+		synctest.Wait()
+
+		open, err := ledger.Open(t.Context(), "here/1")
+		require.NoError(t, err)
+		require.Len(t, open, 1)
+		again := request
+		again.Reissue = true
+		heir := runner(t, ledger, func(c *effect.Config) { c.Owner = "heir/1" })
+		res, err := heir.Do(t.Context(), again, new(counted).work)
+		require.NoError(t, err)
+		assert.Equal(t, 1, res.Reissued)
+		assert.NoError(t, r.Drain(grace), "nothing is left")
+	})
+}
