@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -305,6 +306,7 @@ func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", runTitle(sample, slot), err)
 	}
+	failpoint.Hit("agentorch/after-sample-run")
 	return d.append(ctx, nil, &agentv1.Event{Id: created.GetName(), Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
 		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: created.GetName(), Attempt: int32(attempt),
 		Model: spec.GetModels()[slot.Model].GetModel(), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),

@@ -1,0 +1,87 @@
+package process_test
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/bench/internal/process"
+)
+
+// TestMain makes the test binary its own child: with a first argument of these it acts as one.
+func TestMain(m *testing.M) {
+	asked := make(chan os.Signal, 1)
+	kind := append(os.Args, "")[1]
+	switch kind {
+	case "good", "failing":
+		signal.Notify(asked, syscall.SIGTERM)
+		_ = process.Ready(os.Stdout, "here")
+		<-asked
+		if kind == "failing" {
+			fail()
+		}
+	case "careless":
+		_ = process.Ready(os.Stdout, "here")
+		<-asked
+	case "early":
+		fail()
+	case "mute":
+		fmt.Println("hello")
+		<-asked
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+func fail() {
+	fmt.Fprintln(os.Stderr, "the reason")
+	os.Exit(3)
+}
+
+func TestAChildSaysWhereItServesAndEndsWhenAsked(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"good", "careless"} {
+		c, err := process.Start(t.Context(), os.Args[0], kind)
+		require.NoError(t, err)
+		assert.Equal(t, "here", c.Address)
+		cpu, err := c.CPU()
+		require.NoError(t, err)
+		assert.Positive(t, cpu)
+		require.NoError(t, c.Stop())
+	}
+}
+
+func TestAChildThatFailsSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, err := process.Start(t.Context(), os.Args[0], "early")
+	require.ErrorContains(t, err, "the reason")
+	_, err = process.Start(t.Context(), os.Args[0], "mute")
+	require.ErrorContains(t, err, "hello")
+	c, err := process.Start(t.Context(), os.Args[0], "failing")
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Stop(), "the reason")
+}
+
+// Both clocks count the same: what the kernel charges to this process.
+func TestProcessorTimeIsThatOfTheKernel(t *testing.T) {
+	t.Parallel()
+	for begin := time.Now(); time.Since(begin) < 20*time.Millisecond; { // Nothing but that.
+	}
+	var before, after syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &before))
+	cpu, err := process.CPU(os.Getpid())
+	require.NoError(t, err)
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &after))
+	total := func(u syscall.Rusage) time.Duration { return time.Duration(u.Utime.Nano() + u.Stime.Nano()) }
+	assert.GreaterOrEqual(t, cpu, total(before)-20*time.Millisecond)
+	assert.LessOrEqual(t, cpu, total(after)+20*time.Millisecond)
+	_, err = process.CPU(1 << 22)
+	require.Error(t, err)
+}

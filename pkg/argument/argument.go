@@ -1,0 +1,104 @@
+// Package argument turns the text that a model gave as arguments of a tool call into a JSON object.
+//
+// Providers promise JSON and mostly send it. What else comes is met here once, for every provider: an object with stray quotes behind it,
+// bare text for a tool with one parameter, broken JSON.
+package argument
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/argument/yaml11"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+const (
+	// MaxDepth is how deep arguments may nest, the object itself included.
+	MaxDepth = 100
+	// maxQuoted bounds the raw text that an error repeats, in bytes.
+	maxQuoted = 16 << 10
+)
+
+// ErrTooDeep says that arguments nest deeper than MaxDepth.
+var ErrTooDeep = fmt.Errorf("the arguments are nested deeper than %d levels", MaxDepth)
+
+// Parse reads the argument text of one call. first is the name of the tool's first parameter; it is empty when the tool is unknown or
+// has no parameters.
+//
+// Text that begins with `{` is a JSON object. It is returned byte for byte, but for blanks around it; only where a name occurs twice (the last
+// value counts) or a text holds half a surrogate pair (it becomes U+FFFD) the object is written anew. Quotes and blanks behind the
+// object are dropped, since some models add them. NaN and Infinity are no JSON and are refused.
+//
+// Any other text is the value of the first parameter, read as YAML 1.1: `010` is 8 and `yes` is true. Text that is no YAML is taken as it
+// stands. Without a parameter to bind it to, the text is dropped and the arguments are empty.
+//
+// An error's text is for the model: it holds the raw text, its middle left out above 16 KiB, and the reason.
+func Parse(text, first string) (json.RawMessage, error) {
+	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "{") {
+		return parseObject(text)
+	}
+	if first == "" {
+		return json.RawMessage("{}"), nil
+	}
+	value, err := parseValue(text)
+	if err != nil {
+		return nil, err
+	}
+	var arguments orderedjson.Object
+	arguments.Set(first, value)
+	raw := json.RawMessage(orderedjson.Append(nil, &arguments))
+	if orderedjson.Depth(raw) > MaxDepth {
+		return nil, ErrTooDeep
+	}
+	return raw, nil
+}
+
+func parseObject(text string) (json.RawMessage, error) {
+	document := []byte(text)
+	if !json.Valid(document) {
+		document = withoutStrayQuotes(document)
+	}
+	object, err := orderedjson.Tidy(document)
+	if err != nil {
+		return nil, notJSON(text, err)
+	}
+	if orderedjson.Depth(object) > MaxDepth {
+		return nil, ErrTooDeep
+	}
+	return object, nil
+}
+
+// withoutStrayQuotes returns the one complete object that text begins with, when only quotes and blanks follow it, else text.
+func withoutStrayQuotes(text []byte) []byte {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	var object json.RawMessage
+	if dec.Decode(&object) != nil || len(bytes.Trim(text[dec.InputOffset():], "\" \t\r\n")) > 0 {
+		return text
+	}
+	return object
+}
+
+// parseValue reads text as YAML, or else takes it as it is.
+func parseValue(text string) (any, error) {
+	document, err := yaml11.ToJSON(text)
+	if errors.Is(err, yaml11.ErrTooDeep) {
+		return nil, ErrTooDeep
+	}
+	if err != nil {
+		return text, nil
+	}
+	return orderedjson.Decode(document)
+}
+
+func notJSON(text string, reason error) error {
+	if len(text) <= maxQuoted {
+		return fmt.Errorf("the arguments are not valid JSON (%w): %s", reason, text)
+	}
+	return fmt.Errorf("the arguments are not valid JSON (%w; of %d bytes the middle is left out here): %s",
+		reason, len(text), headtail.Cut(text, maxQuoted))
+}

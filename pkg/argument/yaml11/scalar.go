@@ -1,0 +1,115 @@
+package yaml11
+
+import (
+	"math"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Patterns of plain scalars, from https://yaml.org/type/bool.html, int.html, float.html and null.html.
+var (
+	truePattern  = regexp.MustCompile(`^(?:yes|Yes|YES|true|True|TRUE|on|On|ON)$`)
+	falsePattern = regexp.MustCompile(`^(?:no|No|NO|false|False|FALSE|off|Off|OFF)$`)
+	nullPattern  = regexp.MustCompile(`^(?:~|null|Null|NULL|)$`)
+	intPattern   = regexp.MustCompile(`^[-+]?(?:0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)$`)
+	floatPattern = regexp.MustCompile(`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*)$`)
+)
+
+// plain reports whether n is written bare, so that its text decides its type.
+func plain(n *yaml.Node) bool {
+	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	return n.Style&(quoted|yaml.TaggedStyle) == 0
+}
+
+// scalar returns the JSON value of a scalar node.
+func scalar(n *yaml.Node) ([]byte, error) {
+	if n.Style&yaml.TaggedStyle == 0 {
+		if !plain(n) {
+			return quote(n.Value), nil
+		}
+		return resolve(n.Value), nil
+	}
+	switch n.ShortTag() {
+	case "!!str", "!!timestamp", "!!binary":
+		return quote(n.Value), nil
+	case "!!bool", "!!int", "!!float", "!!null":
+		return resolve(n.Value), nil
+	default:
+		return nil, unknownTag(n)
+	}
+}
+
+// resolve returns the JSON value of plain text.
+func resolve(text string) []byte {
+	switch {
+	case nullPattern.MatchString(text):
+		return []byte("null")
+	case truePattern.MatchString(text):
+		return []byte("true")
+	case falsePattern.MatchString(text):
+		return []byte("false")
+	case intPattern.MatchString(text):
+		return integer(text)
+	case floatPattern.MatchString(text):
+		return float(text)
+	default:
+		return quote(text)
+	}
+}
+
+// integer returns the decimal form of text that matches intPattern.
+func integer(text string) []byte {
+	digits := strings.ReplaceAll(text, "_", "")
+	negative := strings.HasPrefix(digits, "-")
+	digits = strings.TrimLeft(digits, "+-")
+	base := 10
+	switch {
+	case strings.HasPrefix(digits, "0b"):
+		digits, base = digits[2:], 2
+	case strings.HasPrefix(digits, "0x"):
+		digits, base = digits[2:], 16
+	case strings.HasPrefix(digits, "0") && len(digits) > 1:
+		digits, base = digits[1:], 8
+	}
+	value := new(big.Int)
+	for part := range strings.SplitSeq(digits, ":") {
+		n, ok := new(big.Int).SetString(part, base)
+		if !ok { // only underscores after the prefix
+			return quote(text)
+		}
+		value.Mul(value, big.NewInt(60)).Add(value, n)
+	}
+	if negative {
+		value.Neg(value)
+	}
+	return value.Append(nil, 10)
+}
+
+// float returns the JSON form of text that matches floatPattern; a value beyond the range of a float stays text.
+func float(text string) []byte {
+	digits := strings.ReplaceAll(text, "_", "")
+	negative := strings.HasPrefix(digits, "-")
+	value := 0.0
+	for part := range strings.SplitSeq(strings.TrimLeft(digits, "+-"), ":") {
+		n, err := strconv.ParseFloat(part, 64)
+		if err != nil {
+			return quote(text)
+		}
+		value = value*60 + n
+	}
+	if math.IsInf(value, 0) {
+		return quote(text)
+	}
+	if negative {
+		value = -value
+	}
+	out := strconv.AppendFloat(nil, value, 'g', -1, 64)
+	if !strings.ContainsAny(string(out), ".e") {
+		out = append(out, ".0"...)
+	}
+	return out
+}

@@ -1,0 +1,245 @@
+// Package yaml11 turns a YAML document into JSON by the scalar rules of YAML 1.1: `yes` is true, `010` is 8, `12:30` is 750.
+//
+// Models now and then send bare text where a tool call wants a JSON object, and what such text means was settled by parsers of YAML 1.1.
+// Syntax is left to go.yaml.in/yaml/v3; only its node tree is used, since its own values follow YAML 1.2. What plain text means is decided
+// by the patterns of https://yaml.org/type/, in the reading that PyYAML gave them: single letters are no booleans, and an exponent needs a
+// point and a sign.
+package yaml11
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// maxDepth bounds nesting, and with it aliases that contain themselves.
+	maxDepth = 1000
+	// maxNodes bounds what aliases may unfold to.
+	maxNodes = 100_000
+)
+
+var (
+	// ErrTooDeep says that the document nests deeper than 1000 levels, or contains itself.
+	ErrTooDeep = errors.New("the YAML text is nested too deeply")
+	// ErrTooLarge says that the document unfolds to more than 100,000 values.
+	ErrTooLarge = errors.New("the YAML text unfolds to too many values")
+)
+
+// ToJSON reads one YAML document and returns it as compact JSON. Empty text is null. Keys keep their order; of equal keys the last
+// value counts, at the place of the first. Keys that are no text become the JSON form of their value. Values that JSON lacks stay text
+// as written: dates and times, binary, infinities and not-a-number.
+//
+// It fails on text that is no YAML, on more than one document, on keys that are lists or maps, on tags outside the YAML 1.1 types,
+// and with ErrTooDeep or ErrTooLarge on documents made to exhaust their reader.
+func ToJSON(text string) (json.RawMessage, error) {
+	dec := yaml.NewDecoder(strings.NewReader(text))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return json.RawMessage("null"), nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := dec.Decode(&second); err == nil {
+		return nil, errors.New("the text holds more than one YAML document")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	var w writer
+	if err := w.node(&doc, 0); err != nil {
+		return nil, err
+	}
+	return w.buf.Bytes(), nil
+}
+
+// writer writes a node tree as JSON.
+type writer struct {
+	buf   bytes.Buffer
+	nodes int
+}
+
+func (w *writer) node(n *yaml.Node, depth int) error {
+	if w.nodes++; w.nodes > maxNodes {
+		return ErrTooLarge
+	}
+	if depth > maxDepth {
+		return ErrTooDeep
+	}
+	switch n.Kind {
+	case yaml.DocumentNode:
+		return w.node(n.Content[0], depth)
+	case yaml.AliasNode:
+		return w.node(n.Alias, depth+1)
+	case yaml.SequenceNode:
+		return w.sequence(n, depth)
+	case yaml.MappingNode:
+		return w.mapping(n, depth)
+	default:
+		value, err := scalar(n)
+		if err != nil {
+			return err
+		}
+		w.buf.Write(value)
+		return nil
+	}
+}
+
+func (w *writer) sequence(n *yaml.Node, depth int) error {
+	if !tagged(n, "!!seq", "!!omap", "!!pairs") {
+		return unknownTag(n)
+	}
+	w.buf.WriteByte('[')
+	for i, item := range n.Content {
+		if i > 0 {
+			w.buf.WriteByte(',')
+		}
+		if err := w.node(item, depth+1); err != nil {
+			return err
+		}
+	}
+	w.buf.WriteByte(']')
+	return nil
+}
+
+func (w *writer) mapping(n *yaml.Node, depth int) error {
+	if !tagged(n, "!!map", "!!set") {
+		return unknownTag(n)
+	}
+	var members fields
+	if err := w.collect(&members, n, depth); err != nil {
+		return err
+	}
+	w.buf.WriteByte('{')
+	for i, name := range members.names {
+		if i > 0 {
+			w.buf.WriteByte(',')
+		}
+		w.buf.Write(quote(name))
+		w.buf.WriteByte(':')
+		if err := w.node(members.values[name], depth+1); err != nil {
+			return err
+		}
+	}
+	w.buf.WriteByte('}')
+	return nil
+}
+
+// fields are the members of a map in the order of their first appearance.
+type fields struct {
+	names  []string
+	values map[string]*yaml.Node
+}
+
+func (f *fields) set(name string, value *yaml.Node) {
+	if f.values == nil {
+		f.values = map[string]*yaml.Node{}
+	}
+	if _, known := f.values[name]; !known {
+		f.names = append(f.names, name)
+	}
+	f.values[name] = value
+}
+
+// collect adds the members of n to f. What a merge key (`<<`) brings comes first, so that n's own members win over it.
+func (w *writer) collect(f *fields, n *yaml.Node, depth int) error {
+	if w.nodes += len(n.Content); w.nodes > maxNodes {
+		return ErrTooLarge
+	}
+	if depth > maxDepth {
+		return ErrTooDeep
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if isMerge(n.Content[i]) {
+			if err := w.merge(f, n.Content[i+1], depth); err != nil {
+				return err
+			}
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if isMerge(n.Content[i]) {
+			continue
+		}
+		name, err := key(n.Content[i])
+		if err != nil {
+			return err
+		}
+		f.set(name, n.Content[i+1])
+	}
+	return nil
+}
+
+// merge adds the members of the map source, or of a list of maps of which earlier ones win.
+func (w *writer) merge(f *fields, source *yaml.Node, depth int) error {
+	source = follow(source)
+	switch source.Kind {
+	case yaml.MappingNode:
+		return w.collect(f, source, depth+1)
+	case yaml.SequenceNode:
+		for i := len(source.Content) - 1; i >= 0; i-- {
+			item := follow(source.Content[i])
+			if item.Kind != yaml.MappingNode {
+				return fmt.Errorf("line %d: a merge key takes maps", item.Line)
+			}
+			if err := w.collect(f, item, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return fmt.Errorf("line %d: a merge key takes a map or a list of maps", source.Line)
+	}
+}
+
+func isMerge(key *yaml.Node) bool {
+	return key.Kind == yaml.ScalarNode && plain(key) && key.Value == "<<"
+}
+
+func follow(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// key returns the JSON name for a map's key.
+func key(n *yaml.Node) (string, error) {
+	n = follow(n)
+	if n.Kind != yaml.ScalarNode {
+		return "", fmt.Errorf("line %d: a list or map cannot be a key", n.Line)
+	}
+	value, err := scalar(n)
+	if err != nil {
+		return "", err
+	}
+	if value[0] != '"' {
+		return string(value), nil
+	}
+	var name string
+	return name, json.Unmarshal(value, &name)
+}
+
+// tagged reports whether n has no tag written, or one of those.
+func tagged(n *yaml.Node, tags ...string) bool {
+	if n.Style&yaml.TaggedStyle == 0 {
+		return true
+	}
+	return slices.Contains(tags, n.ShortTag())
+}
+
+func unknownTag(n *yaml.Node) error {
+	return fmt.Errorf("line %d: unknown tag %s", n.Line, n.ShortTag())
+}
+
+func quote(text string) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // a string always encodes
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,40 @@
+// Package cache keeps bytes under a key until they expire or room is needed. It knows nothing of what it keeps.
+//
+// Cache is the port, Memory the implementation for one process, cachetest the suite that all pass.
+package cache
+
+import (
+	"context"
+	"time"
+)
+
+// Key names an entry: the group it is listed and cleared with, and its place in it.
+type Key struct {
+	Group string
+	ID    string
+}
+
+// Info is what is known of an entry without reading it.
+type Info struct {
+	Key Key
+	// Size is that of the value in bytes.
+	Size int64
+	// Expires is when the entry ends; zero is never. An entry may be listed after that, until it is looked up or removed.
+	Expires time.Time
+}
+
+// Expired says whether the entry has ended. An entry still counts at the very moment it expires.
+func (i Info) Expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }
+
+// Cache keeps bytes. All methods may be called concurrently. A value that was put may be gone at any time; one that is found is whole. Values must
+// not be changed after Put or by those who get them.
+type Cache interface {
+	// Get returns the value under key, and whether there is one that has not expired.
+	Get(ctx context.Context, key Key) (value []byte, ok bool, err error)
+	// Put keeps a value until it expires; the zero time is never. It replaces what was there.
+	Put(ctx context.Context, key Key, value []byte, expires time.Time) error
+	// List returns the entries whose group begins with prefix, by group and id, expired ones included.
+	List(ctx context.Context, prefix string) ([]Info, error)
+	// Delete removes entries and returns how many there were.
+	Delete(ctx context.Context, keys ...Key) (int, error)
+}

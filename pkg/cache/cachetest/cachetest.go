@@ -1,0 +1,113 @@
+// Package cachetest is the suite that every cache.Cache passes.
+package cachetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+)
+
+// Harness says how to test an implementation.
+type Harness struct {
+	// Run calls f as a subtest, in surroundings where advance lets the time of the cache pass.
+	Run func(t *testing.T, name string, f func(t *testing.T, advance func(time.Duration)))
+	// New makes an empty cache with room for all that the suite puts.
+	New func(t *testing.T) cache.Cache
+}
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	for name, f := range map[string]func(*fixture){
+		"what is put is found, and only there":       find,
+		"a value counts until just after it expires": expire,
+		"a value without an expiry stays":            stay,
+		"a value is replaced":                        replace,
+		"entries are listed by group":                listed,
+		"entries are deleted":                        deleted,
+	} {
+		h.Run(t, name, func(t *testing.T, advance func(time.Duration)) {
+			f(&fixture{T: t, Cache: h.New(t), advance: advance})
+		})
+	}
+}
+
+type fixture struct {
+	*testing.T
+	cache.Cache
+	advance func(time.Duration)
+}
+
+func (f *fixture) put(group, id, value string, life time.Duration) {
+	var expires time.Time
+	if life != 0 {
+		expires = time.Now().Add(life)
+	}
+	require.NoError(f, f.Put(f.Context(), cache.Key{Group: group, ID: id}, []byte(value), expires))
+}
+
+func (f *fixture) want(group, id, value string) {
+	f.Helper()
+	got, ok, err := f.Get(f.Context(), cache.Key{Group: group, ID: id})
+	require.NoError(f, err)
+	assert.Equal(f, value != "", ok)
+	assert.Equal(f, value, string(got))
+}
+
+func find(f *fixture) {
+	f.put("p/m", "1", "one", 0)
+	f.want("p/m", "1", "one")
+	f.want("p/m", "2", "")
+	f.want("p/n", "1", "")
+}
+
+func expire(f *fixture) {
+	f.put("p/m", "1", "one", time.Minute)
+	f.advance(time.Minute)
+	f.want("p/m", "1", "one")
+	f.advance(time.Second)
+	f.want("p/m", "1", "")
+}
+
+func stay(f *fixture) {
+	f.put("p/m", "1", "one", 0)
+	f.advance(100 * 365 * 24 * time.Hour)
+	f.want("p/m", "1", "one")
+}
+
+func replace(f *fixture) {
+	f.put("p/m", "1", "one", time.Minute)
+	f.put("p/m", "1", "two", 0)
+	f.advance(time.Hour)
+	f.want("p/m", "1", "two")
+}
+
+func listed(f *fixture) {
+	f.put("p/b", "1", "1234", 0)
+	f.put("p/a", "2", "1", time.Minute)
+	f.put("p/a", "1", "12", 0)
+	f.put("q/a", "1", "1", 0)
+	f.advance(time.Hour)
+	infos, err := f.List(f.Context(), "p/")
+	require.NoError(f, err)
+	require.Len(f, infos, 3)
+	assert.Equal(f, []cache.Key{{Group: "p/a", ID: "1"}, {Group: "p/a", ID: "2"}, {Group: "p/b", ID: "1"}},
+		[]cache.Key{infos[0].Key, infos[1].Key, infos[2].Key})
+	assert.Equal(f, []int64{2, 1, 4}, []int64{infos[0].Size, infos[1].Size, infos[2].Size})
+	assert.False(f, infos[0].Expired(time.Now()))
+	assert.True(f, infos[1].Expired(time.Now()))
+}
+
+func deleted(f *fixture) {
+	f.put("p/m", "1", "one", 0)
+	f.put("p/m", "2", "two", 0)
+	removed, err := f.Delete(f.Context(), cache.Key{Group: "p/m", ID: "1"}, cache.Key{Group: "p/m", ID: "3"})
+	require.NoError(f, err)
+	assert.Equal(f, 1, removed)
+	f.want("p/m", "1", "")
+	f.want("p/m", "2", "two")
+}

@@ -1,0 +1,57 @@
+package chat
+
+import (
+	"errors"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Adaptive returns the bounds of the adaptive limit of connections, all filled in, or nil when the limit does not adapt: it is switched off,
+// a fixed number of connections is given, or requests go in batches. The error says which bound is out of range.
+func Adaptive(c *modelv1.GenerateConfig) (*modelv1.AdaptiveConnections, error) {
+	a := c.GetAdaptiveConnections()
+	off := a != nil && a.Enabled != nil && !a.GetEnabled()
+	if off || c.GetMaxConnections() != 0 || c.GetBatch().GetEnabled() {
+		return nil, nil //nolint:nilnil // no bounds is the answer
+	}
+	bounds, problem := adaptiveBounds(a)
+	if problem != "" {
+		return nil, errors.New("adaptive_connections: " + problem)
+	}
+	return bounds, nil
+}
+
+// adaptiveBounds fills in what is not set: the lowest limit sinks to the highest one, and the first one keeps between them. It says what is
+// wrong with the result.
+func adaptiveBounds(a *modelv1.AdaptiveConnections) (filled *modelv1.AdaptiveConnections, problem string) {
+	highest := orDefault(a.GetMax(), a != nil && a.Max != nil, defaultAdaptiveMax)
+	lowest := orDefault(a.GetMin(), a != nil && a.Min != nil, min(defaultAdaptiveMin, highest))
+	start := orDefault(a.GetStart(), a != nil && a.Start != nil, max(lowest, min(defaultAdaptiveStart, highest)))
+	cooldown := orDefault(a.GetCooldownSeconds(), a != nil && a.CooldownSeconds != nil, defaultCooldownSeconds)
+	factor := orDefault(a.GetDecreaseFactor(), a != nil && a.DecreaseFactor != nil, defaultDecreaseFactor)
+	percent := orDefault(a.GetScaleUpPercent(), a != nil && a.ScaleUpPercent != nil, defaultScaleUpPercent)
+	switch {
+	case lowest < 1:
+		problem = "min must be at least 1"
+	case highest < lowest:
+		problem = "max must not be below min"
+	case start < lowest || start > highest:
+		problem = "start must be from min to max"
+	case cooldown < 0:
+		problem = "cooldown_seconds must not be negative"
+	case factor <= 0 || factor >= 1:
+		problem = "decrease_factor must be above 0 and below 1"
+	case percent <= 0 || percent > 1:
+		problem = "scale_up_percent must be above 0 and at most 1"
+	}
+	return &modelv1.AdaptiveConnections{
+		Min: &lowest, Start: &start, Max: &highest, CooldownSeconds: &cooldown, DecreaseFactor: &factor, ScaleUpPercent: &percent,
+	}, problem
+}
+
+func orDefault[T int32 | float64](value T, set bool, fallback T) T {
+	if set {
+		return value
+	}
+	return fallback
+}

@@ -1,0 +1,104 @@
+// Package chat makes and reads messages, content, configurations and outputs. The generated protocol messages are the one representation of
+// a conversation everywhere; what they do not offer by themselves is here: constructors, the text of a message, sums of usage, the layers of a
+// configuration, and the JSON form.
+//
+// The JSON form is the one of Inspect logs and task files: `{"role": "user", "content": "…"}`. It comes in two strictnesses. Parse… reads what
+// someone gives now: absent message ids are made, unknown options are faults. ParseStored… reads a record: ids stay as they are, unknown options
+// are dropped. Writing leaves absent fields out. Nothing is lost on the way but what the protocol cannot hold: an empty list of citations or of
+// a user message's tool_call_id is written as none.
+//
+// All functions are safe for concurrent use as long as nobody changes their arguments.
+package chat
+
+import (
+	"crypto/rand"
+	"math/big"
+
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+const (
+	// idAlphabet leaves out the digits and letters that people take for one another.
+	idAlphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+	idLength   = 22
+)
+
+// NewID returns an identity for a message: 128 random bits as 22 characters, the short form of a UUID.
+func NewID() string {
+	var bits [16]byte
+	_, _ = rand.Read(bits[:]) // never fails
+	bits[6] = bits[6]&0x0f | 0x40
+	bits[8] = bits[8]&0x3f | 0x80
+	rest, base, digit := new(big.Int).SetBytes(bits[:]), big.NewInt(int64(len(idAlphabet))), new(big.Int)
+	var id [idLength]byte
+	for i := idLength - 1; i >= 0; i-- {
+		rest.DivMod(rest, base, digit)
+		id[i] = idAlphabet[digit.Int64()]
+	}
+	return string(id[:])
+}
+
+// System returns a system message with a fresh id.
+func System(text string) *modelv1.ChatMessage { return message(modelv1.Role_ROLE_SYSTEM, text) }
+
+// User returns a user message with a fresh id.
+func User(text string) *modelv1.ChatMessage { return message(modelv1.Role_ROLE_USER, text) }
+
+// Assistant returns an assistant message with a fresh id.
+func Assistant(text string, calls ...*toolv1.ToolCall) *modelv1.ChatMessage {
+	m := message(modelv1.Role_ROLE_ASSISTANT, text)
+	m.ToolCalls = calls
+	return m
+}
+
+// ToolMessage returns the message with a fresh id that tells a model what a call gave. Content that is nil is an empty text.
+func ToolMessage(result *toolv1.ToolResult) *modelv1.ChatMessage {
+	content := result.GetContent()
+	if content == nil {
+		content = TextContent("")
+	}
+	return &modelv1.ChatMessage{
+		Id:          NewID(),
+		Role:        modelv1.Role_ROLE_TOOL,
+		Content:     content,
+		ToolCallIds: []string{result.GetCallId()},
+		Function:    result.GetFunction(),
+		Error:       result.GetError(),
+	}
+}
+
+// Call returns a function call. Arguments are the text of a JSON object; empty stands for `{}`.
+func Call(id, function, argumentsJSON string) *toolv1.ToolCall {
+	return &toolv1.ToolCall{Id: id, Function: function, ArgumentsJson: argumentsJSON, Type: toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION}
+}
+
+func message(role modelv1.Role, text string) *modelv1.ChatMessage {
+	return &modelv1.ChatMessage{Id: NewID(), Role: role, Content: TextContent(text)}
+}
+
+// TextContent returns content that is one plain text.
+func TextContent(text string) *contentv1.MessageContent {
+	return &contentv1.MessageContent{Form: &contentv1.MessageContent_Text{Text: text}}
+}
+
+// ListContent returns content that is a list of parts.
+func ListContent(parts ...*contentv1.Content) *contentv1.MessageContent {
+	return &contentv1.MessageContent{Form: &contentv1.MessageContent_List{List: &contentv1.ContentList{Parts: parts}}}
+}
+
+// TextPart returns a part that is a text.
+func TextPart(text string) *contentv1.Content {
+	return &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: text}}}
+}
+
+// ReasoningPart returns a part that is open reasoning.
+func ReasoningPart(reasoning string) *contentv1.Content {
+	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: reasoning}}}
+}
+
+// ImagePart returns a part that is an image at a data URI or URL.
+func ImagePart(uri string) *contentv1.Content {
+	return &contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: uriMedia(uri), Detail: "auto"}}}
+}

@@ -1,0 +1,158 @@
+package chat
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// The options whose JSON form is more than one value.
+
+func readLogitBias(o *lax.Object, c *modelv1.GenerateConfig) {
+	bias := o.Object("logit_bias")
+	c.LogitBias = &modelv1.LogitBias{Values: map[int64]float64{}}
+	for key := range bias.Members() {
+		token, ok := lax.AsInt([]byte(strconv.Quote(key)))
+		if !ok {
+			bias.Fail(key, "is no token id")
+			continue
+		}
+		c.LogitBias.Values[token] = requireFloat(bias, key)
+	}
+}
+
+func writeLogitBias(w *encode.Writer, c *modelv1.GenerateConfig) {
+	if c.GetLogitBias() == nil {
+		return
+	}
+	w.Key("logit_bias")
+	w.BeginObject()
+	for _, token := range slices.Sorted(maps.Keys(c.GetLogitBias().GetValues())) {
+		w.Key(strconv.FormatInt(token, 10))
+		w.Float(c.GetLogitBias().GetValues()[token])
+	}
+	w.EndObject()
+}
+
+func readPromptLogprobs(o *lax.Object, c *modelv1.GenerateConfig) {
+	c.PromptLogprobs = o.Int32("prompt_logprobs")
+	if n := c.PromptLogprobs; n != nil && (*n < 1 || *n > 20) {
+		o.Fail("prompt_logprobs", "must be from 1 to 20")
+	}
+}
+
+func readCachePrompt(o *lax.Object, c *modelv1.GenerateConfig) {
+	if word, ok := lax.AsText(o.Raw("cache_prompt")); ok && word == "auto" {
+		c.CachePrompt = modelv1.CachePrompt_CACHE_PROMPT_AUTO
+		return
+	}
+	switch on, ok := lax.AsBool(o.Raw("cache_prompt")); {
+	case !ok:
+		o.Fail("cache_prompt", "must be auto, true or false")
+	case on:
+		c.CachePrompt = modelv1.CachePrompt_CACHE_PROMPT_ON
+	default:
+		c.CachePrompt = modelv1.CachePrompt_CACHE_PROMPT_OFF
+	}
+}
+
+// readReasoningHistory reads a mode, or the truth value of older records.
+func readReasoningHistory(o *lax.Object, c *modelv1.GenerateConfig) {
+	switch string(o.Raw("reasoning_history")) {
+	case "true":
+		c.ReasoningHistory = new("all")
+	case "false":
+		c.ReasoningHistory = new("none")
+	default:
+		c.ReasoningHistory = o.Enum("reasoning_history", "none", "all", "last", "auto")
+	}
+}
+
+func readExtraHeaders(o *lax.Object, c *modelv1.GenerateConfig) {
+	if headers, ok := o.StringMap("extra_headers"); ok {
+		c.ExtraHeaders = &modelv1.HeaderMap{Values: headers}
+	}
+}
+
+func writeExtraHeaders(w *encode.Writer, c *modelv1.GenerateConfig) {
+	if c.GetExtraHeaders() != nil {
+		w.Key("extra_headers")
+		writeStringMap(w, c.GetExtraHeaders().GetValues())
+	}
+}
+
+func writeStringMap(w *encode.Writer, texts map[string]string) {
+	w.BeginObject()
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		w.TextMember(key, texts[key])
+	}
+	w.EndObject()
+}
+
+// readModalities reads a list of `"image"` and `{"options": {"openai": {…}}}`.
+func readModalities(o *lax.Object, c *modelv1.GenerateConfig) {
+	items, ok := o.List("modalities")
+	if !ok {
+		return
+	}
+	list := &modelv1.ModalityList{}
+	for _, item := range items {
+		modality := &modelv1.Modality{Type: "image"}
+		if word, isWord := lax.AsText(item); isWord {
+			if word != "image" {
+				o.Fail("modalities", "%q is not known; image is", word)
+			}
+		} else if object, err := lax.Parse(item); err != nil {
+			o.Fail("modalities", "an item must be image or an object with options")
+		} else {
+			modality.OptionsJson = readImageOptions(o, object)
+		}
+		list.Values = append(list.Values, modality)
+	}
+	c.Modalities = list
+}
+
+func readImageOptions(parent, o *lax.Object) string {
+	providers := o.Object("options")
+	if providers == nil {
+		return "{}"
+	}
+	for provider := range providers.Members() {
+		if provider != "openai" || providers.Object(provider) == nil {
+			parent.Fail("modalities", "options must be an object of openai")
+		}
+	}
+	return o.RawObject("options")
+}
+
+func writeModalities(w *encode.Writer, c *modelv1.GenerateConfig) {
+	if c.GetModalities() == nil {
+		return
+	}
+	w.Key("modalities")
+	w.BeginList()
+	for _, modality := range c.GetModalities().GetValues() {
+		if modality.GetOptionsJson() == "" {
+			w.Text(modality.GetType())
+			continue
+		}
+		w.BeginObject()
+		w.RawMember("options", modality.GetOptionsJson())
+		w.EndObject()
+	}
+	w.EndList()
+}
+
+// ImageOutput says whether a configuration asks for images, and with which options: those of the last item that has any, as a JSON object of
+// providers, or an empty text.
+func ImageOutput(c *modelv1.GenerateConfig) (optionsJSON string, wanted bool) {
+	for _, modality := range c.GetModalities().GetValues() {
+		wanted = wanted || modality.GetType() == "image"
+		optionsJSON = orElse(modality.GetOptionsJson(), optionsJSON)
+	}
+	return optionsJSON, wanted
+}

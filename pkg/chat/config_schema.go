@@ -1,0 +1,105 @@
+package chat
+
+import (
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// readResponseSchema checks the schema's shape and keeps it as it is written, with all its keywords.
+func readResponseSchema(o *lax.Object, c *modelv1.GenerateConfig) {
+	if schema := o.Object("response_schema"); schema != nil {
+		c.ResponseSchema = readSchema(schema)
+	}
+}
+
+func readSchema(o *lax.Object) *modelv1.ResponseSchema {
+	schema := &modelv1.ResponseSchema{
+		Name:        o.RequireText("name"),
+		Description: o.String("description"),
+		Strict:      o.Bool("strict"),
+	}
+	if o.Require("json_schema") {
+		checkSchema(o.Object("json_schema"))
+		schema.JsonSchema = o.RawObject("json_schema")
+	}
+	return schema
+}
+
+// ParseResponseSchema reads `{name, json_schema, description, strict}`.
+func ParseResponseSchema(document []byte) (*modelv1.ResponseSchema, error) {
+	o, err := lax.Parse(document)
+	if err != nil {
+		return nil, err
+	}
+	schema := readSchema(o)
+	return schema, o.Err()
+}
+
+// ResponseSchemaJSON writes a schema with its name.
+func ResponseSchemaJSON(schema *modelv1.ResponseSchema) json.RawMessage {
+	var w encode.Writer
+	writeSchema(&w, schema)
+	return w.Bytes()
+}
+
+func writeResponseSchema(w *encode.Writer, c *modelv1.GenerateConfig) {
+	if schema := c.GetResponseSchema(); schema != nil {
+		w.Key("response_schema")
+		writeSchema(w, schema)
+	}
+}
+
+func writeSchema(w *encode.Writer, schema *modelv1.ResponseSchema) {
+	w.BeginObject()
+	w.TextMember("name", schema.GetName())
+	w.RawMember("json_schema", orElse(schema.GetJsonSchema(), "{}"))
+	w.OptText("description", schema.Description)
+	w.OptBool("strict", schema.Strict)
+	w.EndObject()
+}
+
+var schemaTypes = []string{"string", "integer", "number", "boolean", "array", "object", "null"}
+
+// checkSchema finds what no provider accepts in a JSON Schema: sub-schemas that are no objects, and keywords of the wrong kind.
+func checkSchema(o *lax.Object) {
+	if _, isWord := lax.AsText(o.Raw("type")); isWord {
+		o.Enum("type", schemaTypes...)
+	} else if types, _ := o.List("type"); types != nil {
+		o.Strings("type")
+	}
+	for _, text := range []string{"format", "description", "pattern"} {
+		o.String(text)
+	}
+	for _, list := range []string{"enum", "examples"} {
+		o.List(list)
+	}
+	for _, count := range []string{"minLength", "maxLength"} {
+		o.Int64(count)
+	}
+	for _, bound := range []string{"minimum", "maximum"} {
+		o.Float(bound)
+	}
+	o.Strings("required")
+	if items := o.Object("items"); items != nil {
+		checkSchema(items)
+	}
+	if properties := o.Object("properties"); properties != nil {
+		for name := range properties.Members() {
+			if property := properties.Object(name); property != nil {
+				checkSchema(property)
+			}
+		}
+	}
+	if _, isBool := lax.AsBool(o.Raw("additionalProperties")); !isBool {
+		if rest := o.Object("additionalProperties"); rest != nil {
+			checkSchema(rest)
+		}
+	}
+	choices, _ := o.Objects("anyOf")
+	for _, choice := range choices {
+		checkSchema(choice)
+	}
+}

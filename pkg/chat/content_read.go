@@ -1,0 +1,277 @@
+package chat
+
+import (
+	"encoding/json"
+	"path"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+)
+
+// readContent reads the field `content`: a text or a list of parts.
+func readContent(o *lax.Object, field string) *contentv1.MessageContent {
+	if !o.Require(field) {
+		return nil
+	}
+	if text, ok := lax.AsText(o.Raw(field)); ok {
+		return TextContent(text)
+	}
+	objects, ok := o.Objects(field)
+	if !ok {
+		return nil
+	}
+	parts := make([]*contentv1.Content, 0, len(objects))
+	for _, object := range objects {
+		parts = append(parts, readPart(object))
+	}
+	return ListContent(parts...)
+}
+
+// partReaders reads the fields of each type of part. Their order is the one in which a part without a type is tried by its own field.
+var partReaders = []struct {
+	name  string
+	field string
+	read  func(*lax.Object, *contentv1.Content)
+}{
+	{"text", "text", readText},
+	{"reasoning", "reasoning", readReasoning},
+	{"image", "image", readImage},
+	{"audio", "audio", readAudio},
+	{"video", "video", readVideo},
+	{"data", "data", readData},
+	{"tool_use", "tool_type", readToolUse},
+	{"document", "document", readDocument},
+}
+
+func readPart(o *lax.Object) *contentv1.Content {
+	part := &contentv1.Content{InternalJson: o.Any("internal")}
+	name, typed := "", o.Has("type")
+	if typed {
+		name = o.Text("type")
+	}
+	for _, reader := range partReaders {
+		if (typed && reader.name == name) || (!typed && o.Has(reader.field)) {
+			reader.read(o, part)
+			return part
+		}
+	}
+	if typed {
+		o.Fail("type", "is no type of content: %q", name)
+	} else {
+		o.Fail("type", "is required")
+	}
+	return part
+}
+
+func readText(o *lax.Object, part *contentv1.Content) {
+	text := &contentv1.Text{
+		Text:            o.RequireText("text"),
+		Refusal:         o.Bool("refusal"),
+		CacheBreakpoint: o.Bool("cache_breakpoint"),
+	}
+	citations, _ := o.Objects("citations")
+	for _, citation := range citations {
+		text.Citations = append(text.Citations, readCitation(citation))
+	}
+	part.Part = &contentv1.Content_Text{Text: text}
+}
+
+func readCitation(o *lax.Object) *contentv1.Citation {
+	c := &contentv1.Citation{InternalJson: o.RawObject("internal"), Title: o.String("title")}
+	if raw := o.Raw("cited_text"); raw != nil {
+		readCited(o, raw, c)
+	}
+	switch kind := o.RequireText("type"); kind {
+	case "content":
+	case "url":
+		c.Source = &contentv1.Citation_Url{Url: o.RequireText("url")}
+	case "document":
+		document := &contentv1.DocumentRange{}
+		if r := o.Object("range"); r != nil {
+			r.Require("type")
+			if t := r.Enum("type", "block", "page", "char"); t != nil {
+				document.Type = *t
+			}
+			document.StartIndex, document.EndIndex = requireInt(r, "start_index"), requireInt(r, "end_index")
+		}
+		c.Source = &contentv1.Citation_Document{Document: document}
+	default:
+		o.Fail("type", "is no type of citation: %q", kind)
+	}
+	return c
+}
+
+// readCited reads `cited_text`: the cited text, or the pair of positions where it stands.
+func readCited(o *lax.Object, raw json.RawMessage, c *contentv1.Citation) {
+	if text, ok := lax.AsText(raw); ok {
+		c.Cited = &contentv1.Citation_CitedText{CitedText: text}
+		return
+	}
+	items, _ := o.List("cited_text")
+	if len(items) == 2 {
+		start, okStart := lax.AsInt(items[0])
+		end, okEnd := lax.AsInt(items[1])
+		if okStart && okEnd {
+			c.Cited = &contentv1.Citation_CitedRange{CitedRange: &contentv1.Range{Start: start, End: end}}
+			return
+		}
+	}
+	o.Fail("cited_text", "must be a text or a pair of positions")
+}
+
+func requireInt(o *lax.Object, name string) int64 {
+	o.Require(name)
+	if n := o.Int64(name); n != nil {
+		return *n
+	}
+	return 0
+}
+
+func readReasoning(o *lax.Object, part *contentv1.Content) {
+	redacted := o.Bool("redacted")
+	part.Part = &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{
+		Reasoning: o.RequireText("reasoning"),
+		Summary:   o.String("summary"),
+		Signature: o.String("signature"),
+		Redacted:  redacted != nil && *redacted,
+	}}
+}
+
+func readImage(o *lax.Object, part *contentv1.Content) {
+	image := &contentv1.Image{Media: uriMedia(o.RequireText("image")), Detail: "auto"}
+	if o.Has("detail") && o.Require("detail") {
+		if detail := o.Enum("detail", "auto", "low", "high", "original"); detail != nil {
+			image.Detail = *detail
+		}
+	}
+	part.Part = &contentv1.Content_Image{Image: image}
+}
+
+func readAudio(o *lax.Object, part *contentv1.Content) {
+	part.Part = &contentv1.Content_Audio{Audio: &contentv1.Audio{
+		Media: uriMedia(o.RequireText("audio")), Format: requireEnum(o, "format", "wav", "mp3"),
+	}}
+}
+
+func readVideo(o *lax.Object, part *contentv1.Content) {
+	part.Part = &contentv1.Content_Video{Video: &contentv1.Video{
+		Media: uriMedia(o.RequireText("video")), Format: requireEnum(o, "format", "mp4", "mpeg", "mov"),
+	}}
+}
+
+func requireEnum(o *lax.Object, name string, allowed ...string) string {
+	o.Require(name)
+	if word := o.Enum(name, allowed...); word != nil {
+		return *word
+	}
+	return ""
+}
+
+func readDocument(o *lax.Object, part *contentv1.Content) {
+	uri := o.RequireText("document")
+	filename, mimeType := describeDocument(uri)
+	if given := o.Text("filename"); given != "" {
+		filename = given
+	}
+	if given := o.Text("mime_type"); given != "" {
+		mimeType = given
+	}
+	citations := o.Bool("citations")
+	part.Part = &contentv1.Content_Document{Document: &contentv1.Document{
+		Media: uriMedia(uri), Filename: filename, MimeType: mimeType, Citations: citations != nil && *citations,
+	}}
+}
+
+// describeDocument guesses the name and the media type of a document from its data URI, or from its path.
+func describeDocument(uri string) (filename, mimeType string) {
+	if uri == "" {
+		return "", ""
+	}
+	if rest, ok := strings.CutPrefix(uri, "data:"); ok {
+		mimeType = "application/octet-stream"
+		if head, _, hasBody := strings.Cut(rest, ","); hasBody {
+			if declared, _, _ := strings.Cut(head, ";"); declared != "" {
+				mimeType = declared
+			}
+		}
+		_, subtype, _ := strings.Cut(mimeType, "/")
+		return "document." + subtype, mimeType
+	}
+	return path.Base(uri), mimeTypeOf(uri)
+}
+
+// mimeTypes are the types of documents that people give to models. A table of our own, since the one of the operating system differs
+// from machine to machine.
+var mimeTypes = map[string]string{
+	".bmp":  "image/bmp",
+	".css":  "text/css",
+	".csv":  "text/csv",
+	".doc":  "application/msword",
+	".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".epub": "application/epub+zip",
+	".gif":  "image/gif",
+	".htm":  "text/html",
+	".html": "text/html",
+	".jpeg": "image/jpeg",
+	".jpg":  "image/jpeg",
+	".js":   "text/javascript",
+	".json": "application/json",
+	".md":   "text/markdown",
+	".mp3":  "audio/mpeg",
+	".mp4":  "video/mp4",
+	".odt":  "application/vnd.oasis.opendocument.text",
+	".pdf":  "application/pdf",
+	".png":  "image/png",
+	".ppt":  "application/vnd.ms-powerpoint",
+	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+	".py":   "text/x-python",
+	".rtf":  "application/rtf",
+	".svg":  "image/svg+xml",
+	".tar":  "application/x-tar",
+	".tiff": "image/tiff",
+	".tsv":  "text/tab-separated-values",
+	".txt":  "text/plain",
+	".wav":  "audio/x-wav",
+	".webp": "image/webp",
+	".xls":  "application/vnd.ms-excel",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	".xml":  "text/xml",
+	".zip":  "application/zip",
+}
+
+// mimeTypeOf guesses a media type by the name's extension; one that only says how a file is packed is passed over.
+func mimeTypeOf(name string) string {
+	name = strings.ToLower(name)
+	if packing := path.Ext(name); packing == ".gz" || packing == ".bz2" || packing == ".xz" {
+		name = strings.TrimSuffix(name, packing)
+	}
+	return orElse(mimeTypes[path.Ext(name)], "application/octet-stream")
+}
+
+func readData(o *lax.Object, part *contentv1.Content) {
+	o.Require("data")
+	part.Part = &contentv1.Content_Data{Data: &contentv1.Data{Json: o.RawObject("data")}}
+}
+
+func readToolUse(o *lax.Object, part *contentv1.Content) {
+	part.Part = &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{
+		ToolType:  requireEnum(o, "tool_type", "web_search", "mcp_call", "code_execution"),
+		Id:        o.RequireText("id"),
+		Name:      o.RequireText("name"),
+		Context:   o.String("context"),
+		Arguments: o.RequireText("arguments"),
+		Result:    o.RequireText("result"),
+		Error:     o.String("error"),
+	}}
+}
+
+// blobScheme marks a place in the JSON form that is a stored body, by its hash.
+const blobScheme = "blob:sha256:"
+
+func uriMedia(uri string) *contentv1.Media {
+	if hash, ok := strings.CutPrefix(uri, blobScheme); ok {
+		return &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: hash}}}
+	}
+	return &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}
+}

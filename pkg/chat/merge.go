@@ -1,0 +1,40 @@
+package chat
+
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Merge lays configurations over one another, the lowest first: a member that is set in a higher one replaces it whole, lists and maps too.
+// Neither changes; nil is an empty one.
+func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
+	merged := &modelv1.GenerateConfig{}
+	m := merged.ProtoReflect()
+	for _, layer := range layers {
+		proto.CloneOf(layer).ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+			m.Set(field, value)
+			return true
+		})
+	}
+	return merged
+}
+
+// ResolveConfig returns the configuration of a call from that of the model, that of the run and that given with the call. The run's configuration
+// holds whole for the model under evaluation (active). Any other model takes from it only what belongs to connections, retries and the cache,
+// and fail_on_refusal where it has none of its own.
+func ResolveConfig(model, run, call *modelv1.GenerateConfig, active bool) *modelv1.GenerateConfig {
+	if active {
+		return Merge(model, run, call)
+	}
+	shared := &modelv1.GenerateConfig{}
+	if run != nil {
+		shared.MaxConnections, shared.AdaptiveConnections = run.MaxConnections, run.AdaptiveConnections
+		shared.MaxRetries, shared.Timeout, shared.Cache = run.MaxRetries, run.Timeout, run.Cache
+		if model == nil || model.FailOnRefusal == nil {
+			shared.FailOnRefusal = run.FailOnRefusal
+		}
+	}
+	return Merge(model, shared, call)
+}

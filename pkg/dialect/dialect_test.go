@@ -1,0 +1,154 @@
+package dialect_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// read returns the events of a stream as `type|data`.
+func read(r io.Reader) (all []string, err error) {
+	for event, failure := range dialect.Events(r) {
+		if failure != nil {
+			return all, failure
+		}
+		all = append(all, event.Type+"|"+string(event.Data))
+	}
+	return all, nil
+}
+
+func TestEventsAreReadAsTheStandardSays(t *testing.T) {
+	t.Parallel()
+	for stream, want := range map[string][]string{
+		"data: a\n\ndata: b\n\n":                 {"|a", "|b"},
+		"data: a\r\n\r\ndata: b\r\rdata: c\n\n":  {"|a", "|b", "|c"},
+		"data: one\ndata: two\n\n":               {"|one\ntwo"},
+		"event: x\ndata: a\n\ndata: b\n\n":       {"x|a", "|b"},
+		": comment\nid: 7\nretry: 5\ndata:a\n\n": {"|a"},
+		"\uFEFFdata: a\n\n":                      {"|a"},
+		"event: x\n\ndata: a\n\n":                {"|a"},
+		"data\n\n":                               {"|"},
+		"data:  two blanks\n\n":                  {"| two blanks"},
+		"data: a\n\ndata: cut off":               {"|a", "|cut off"},
+		"\n\n\n":                                 nil,
+		"":                                       nil,
+	} {
+		for name, reader := range map[string]io.Reader{
+			"whole": strings.NewReader(stream), "by byte": iotest.OneByteReader(strings.NewReader(stream)),
+		} {
+			got, err := read(reader)
+			require.NoError(t, err)
+			assert.Equal(t, want, got, "%q %s", stream, name)
+		}
+	}
+}
+
+func TestAStreamThatFailsSaysSo(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	got, err := read(io.MultiReader(strings.NewReader("data: a\n\n"), iotest.ErrReader(broken)))
+	require.ErrorIs(t, err, broken)
+	assert.Equal(t, []string{"|a"}, got)
+	_, err = read(io.LimitReader(endless{}, 40<<20))
+	require.ErrorIs(t, err, dialect.ErrEventTooLarge)
+	_, err = read(io.LimitReader(endless{line: "data: " + strings.Repeat("x", 1000) + "\n"}, 40<<20))
+	require.ErrorIs(t, err, dialect.ErrEventTooLarge, "many lines of one event are bounded too")
+}
+
+// endless gives one line again and again; without one, a line that does not end.
+type endless struct{ line string }
+
+func (e endless) Read(p []byte) (int, error) {
+	line := e.line
+	if line == "" {
+		line = "x"
+	}
+	n := 0
+	for n+len(line) <= len(p) {
+		n += copy(p[n:], line)
+	}
+	return n, nil
+}
+
+func FuzzEvents(f *testing.F) {
+	f.Add("data: a\r\n\r\nevent: x\ndata: b\n\n")
+	f.Fuzz(func(t *testing.T, stream string) {
+		whole, err := read(strings.NewReader(stream))
+		if err != nil {
+			t.Skip()
+		}
+		bytewise, err := read(iotest.OneByteReader(strings.NewReader(stream)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !assert.ObjectsAreEqual(whole, bytewise) {
+			t.Fatalf("%q by byte, %q at once", bytewise, whole)
+		}
+	})
+}
+
+func TestThinkTagsGoBothWays(t *testing.T) {
+	t.Parallel()
+	part := &contentv1.Content{InternalJson: `{"a": 1}`, Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{
+		Reasoning: "one\n<think>two</think>", Summary: new("s"), Signature: new(`a"b<c>`), Redacted: true,
+	}}}
+	text := dialect.Think(part)
+	assert.Equal(t, "<think signature=\"a&quot;b&lt;c&gt;\" redacted=\"true\" internal=\"eyJhIjogMX0=\">\n<summary>s</summary>\none\n<think>two</think>\n</think>", text)
+	reasoning, rest, ok := dialect.CutThink("before " + text + " after")
+	require.True(t, ok)
+	assert.Equal(t, "one\n<think>two</think>", reasoning)
+	assert.Equal(t, "before  after", rest)
+}
+
+func TestTextThatOnlyLooksLikeThinkingStays(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "plain", "<think>open", "</think>", "<thinking>x</thinking>", "<THINK>a</THINK>", "<think a", "<think><think></think>"} {
+		_, rest, ok := dialect.CutThink(text)
+		assert.False(t, ok, text)
+		assert.Equal(t, text, rest)
+	}
+	reasoning, rest, ok := dialect.CutThink("<think>a</think>b<think>c</think>d")
+	require.True(t, ok)
+	assert.Equal(t, "a", reasoning)
+	assert.Equal(t, "b<think>c</think>d", rest, "only the first block is cut out")
+}
+
+func FuzzCutThink(f *testing.F) {
+	f.Add("a<think x=\"1\">b<think>c</think></think>d")
+	f.Fuzz(func(t *testing.T, text string) {
+		if reasoning, rest, ok := dialect.CutThink(text); ok && len(reasoning)+len(rest) > len(text) {
+			t.Fatalf("%q and %q of %q", reasoning, rest, text)
+		}
+	})
+}
+
+func TestACallIsMadeOfWhatTheModelWrote(t *testing.T) {
+	t.Parallel()
+	tools := []*toolv1.ToolInfo{{Name: "f", ParametersJson: `{"properties": {"second": {}, "first": {}}}`}, {Name: "none"}}
+	call := dialect.ToolCall("c", "f", ` {"b": 1.0, "a": 2} `, tools)
+	assert.Equal(t, `{"b": 1.0, "a": 2}`, call.GetArgumentsJson())
+	assert.JSONEq(t, `{"second": "bare"}`, dialect.ToolCall("c", "f", "bare", tools).GetArgumentsJson(), "the first parameter as the schema lists them")
+	assert.JSONEq(t, `{}`, dialect.ToolCall("c", "none", "bare", tools).GetArgumentsJson())
+	assert.NotEmpty(t, dialect.ToolCall("c", "f", `{"a"`, tools).GetParseError())
+	assert.Equal(t, "c", dialect.ToolCall("c", "unknown", "", nil).GetId())
+}
+
+func TestDataURIs(t *testing.T) {
+	t.Parallel()
+	mediaType, data, ok := dialect.SplitDataURI("data:audio/wav;rate=8;base64,AAAA,BB")
+	assert.Equal(t, []any{"audio/wav", "AAAA,BB", true}, []any{mediaType, data, ok})
+	for _, uri := range []string{"", "data:", "data:text/plain", "http://x,y"} {
+		_, _, ok := dialect.SplitDataURI(uri)
+		assert.False(t, ok, uri)
+	}
+	assert.Equal(t, "<content-internal>e30=</content-internal>", dialect.WrapInternal("{}"))
+}

@@ -1,0 +1,262 @@
+// Package openaichat is the format of OpenAI's chat completions, in the direction of a client: requests are written, answers and streams are read.
+// Many servers speak it; what differs between them is in Request.
+//
+// Reference: https://platform.openai.com/docs/api-reference/chat. Requests are written in one order of members, model and messages first, and schemas and
+// arguments of tools go through byte for byte, so that equal prefixes of conversations are equal prefixes of bytes.
+package openaichat
+
+import (
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+// Request is what to ask, and how the server wants to be asked.
+type Request struct {
+	// Model is the name that the server knows.
+	Model    string
+	Messages []*modelv1.ChatMessage
+	Tools    []*toolv1.ToolInfo
+	Choice   *toolv1.ToolChoice
+	// Config holds the options to send; those that the format does not know are passed over.
+	Config *modelv1.GenerateConfig
+	// Stream asks for the answer in pieces.
+	Stream bool
+	// SystemRole is the role of system messages; empty is `system`.
+	SystemRole string
+	// MaxTokensMember is the name of the bound of output tokens; empty is `max_tokens`.
+	MaxTokensMember string
+	// StrictTools is said of each tool, where it is set.
+	StrictTools *bool
+	// Members are further members of the request, before those of the configuration's extra_body.
+	Members []Member
+}
+
+// Member is a member of a JSON object.
+type Member struct {
+	Name string
+	// JSON is its value.
+	JSON string
+}
+
+// Encode writes a request. It fails where content cannot be said in the format.
+func (r *Request) Encode() ([]byte, error) {
+	e := &encoder{Request: r, w: encode.NewWriter(1024 + r.size())}
+	extra, err := extraMembers(r.Config)
+	if err != nil {
+		return nil, err
+	}
+	e.replaced = extra
+	e.w.BeginObject()
+	e.member("model", func() { e.w.Text(r.Model) })
+	if err := e.messages(); err != nil {
+		return nil, err
+	}
+	e.tools()
+	e.options()
+	for _, m := range r.Members {
+		e.member(m.Name, func() { e.w.Raw(m.JSON) })
+	}
+	for name, value := range extra.All() {
+		e.w.RawMember(name, string(orderedjson.Append(nil, value)))
+	}
+	e.w.EndObject()
+	return e.w.Bytes(), nil
+}
+
+// encoder writes one request.
+type encoder struct {
+	*Request
+	w *encode.Writer
+	// replaced are members that the configuration's extra_body gives instead.
+	replaced *orderedjson.Object
+}
+
+// member writes a member, unless extra_body gives it.
+func (e *encoder) member(name string, value func()) {
+	if _, given := e.replaced.Get(name); given {
+		return
+	}
+	e.w.Key(name)
+	value()
+}
+
+// extraMembers reads extra_body. Metadata in it is about the call and not for the server.
+func extraMembers(config *modelv1.GenerateConfig) (*orderedjson.Object, error) {
+	if config.GetExtraBodyJson() == "" {
+		return &orderedjson.Object{}, nil
+	}
+	extra, err := orderedjson.DecodeObject([]byte(config.GetExtraBodyJson()))
+	if err != nil {
+		return nil, &UnsupportedError{What: "extra_body that is no JSON object"}
+	}
+	extra.Delete("metadata")
+	return extra, nil
+}
+
+// size guesses how many bytes a request takes, so that its buffer need not grow.
+func (r *Request) size() int {
+	n := 0
+	for _, m := range r.Messages {
+		n += 96 + contentSize(m.GetContent())
+		for _, call := range m.GetToolCalls() {
+			n += 96 + 2*len(call.GetArgumentsJson())
+		}
+	}
+	for _, tool := range r.Tools {
+		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
+	}
+	return n + n/16
+}
+
+// UnsupportedError says that the format has no way to say something.
+type UnsupportedError struct {
+	// What cannot be said.
+	What string
+}
+
+// Error implements error.
+func (e *UnsupportedError) Error() string { return "chat completions cannot take " + e.What }
+
+func (e *encoder) tools() {
+	if len(e.Tools) == 0 {
+		return
+	}
+	e.member("tools", func() {
+		e.w.BeginList()
+		for _, tool := range e.Tools {
+			e.tool(tool)
+		}
+		e.w.EndList()
+	})
+	e.member("tool_choice", e.choice)
+	if e.Config.ParallelToolCalls != nil {
+		e.member("parallel_tool_calls", func() { e.w.Bool(e.Config.GetParallelToolCalls()) })
+	}
+}
+
+func (e *encoder) tool(tool *toolv1.ToolInfo) {
+	e.w.BeginObject()
+	e.w.TextMember("type", "function")
+	e.w.Key("function")
+	e.w.BeginObject()
+	e.w.TextMember("name", tool.GetName())
+	e.w.TextMember("description", tool.GetDescription())
+	e.w.RawUnlessEmpty("parameters", tool.GetParametersJson())
+	e.w.OptBool("strict", e.StrictTools)
+	e.w.EndObject()
+	e.w.EndObject()
+}
+
+func (e *encoder) choice() {
+	if name := e.Choice.GetFunction(); name != "" {
+		e.w.BeginObject()
+		e.w.TextMember("type", "function")
+		e.w.Key("function")
+		e.w.BeginObject()
+		e.w.TextMember("name", name)
+		e.w.EndObject()
+		e.w.EndObject()
+		return
+	}
+	switch e.Choice.GetMode() {
+	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
+		e.w.Text("required")
+	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
+		e.w.Text("none")
+	default:
+		e.w.Text("auto")
+	}
+}
+
+// options writes the options of the configuration that are set.
+func (e *encoder) options() {
+	c := e.Config
+	if c == nil {
+		c = &modelv1.GenerateConfig{}
+	}
+	if c.MaxTokens != nil {
+		name := e.MaxTokensMember
+		if name == "" {
+			name = "max_tokens"
+		}
+		e.member(name, func() { e.w.Int(c.GetMaxTokens()) })
+	}
+	e.number("temperature", c.Temperature)
+	e.number("top_p", c.TopP)
+	e.number("frequency_penalty", c.FrequencyPenalty)
+	e.number("presence_penalty", c.PresencePenalty)
+	if c.StopSeqs != nil {
+		e.member("stop", func() { e.textList(c.GetStopSeqs().GetValues()) })
+	}
+	integer(e, "seed", c.Seed)
+	integer(e, "n", c.NumChoices)
+	if c.LogitBias != nil {
+		e.member("logit_bias", func() { e.logitBias(c.GetLogitBias().GetValues()) })
+	}
+	if c.Logprobs != nil {
+		e.member("logprobs", func() { e.w.Bool(c.GetLogprobs()) })
+	}
+	integer(e, "top_logprobs", c.TopLogprobs)
+	integer(e, "prompt_logprobs", c.PromptLogprobs)
+	if c.ReasoningEffort != nil {
+		e.member("reasoning_effort", func() { e.w.Text(c.GetReasoningEffort()) })
+	}
+	if c.ResponseSchema != nil {
+		e.member("response_format", func() { e.responseFormat(c.GetResponseSchema()) })
+	}
+	if e.Stream {
+		e.member("stream", func() { e.w.Bool(true) })
+		e.member("stream_options", func() { e.w.Raw(`{"include_usage":true}`) })
+	}
+}
+
+func (e *encoder) number(name string, f *float64) {
+	if f != nil {
+		e.member(name, func() { e.w.Float(*f) })
+	}
+}
+
+func integer[T int32 | int64](e *encoder, name string, n *T) {
+	if n != nil {
+		e.member(name, func() { e.w.Int(int64(*n)) })
+	}
+}
+
+func (e *encoder) textList(texts []string) {
+	e.w.BeginList()
+	for _, text := range texts {
+		e.w.Text(text)
+	}
+	e.w.EndList()
+}
+
+func (e *encoder) logitBias(bias map[int64]float64) {
+	tokens := make([]int64, 0, len(bias))
+	for token := range bias {
+		tokens = append(tokens, token)
+	}
+	slices.Sort(tokens)
+	e.w.BeginObject()
+	for _, token := range tokens {
+		e.w.Key(itoa(token))
+		e.w.Float(bias[token])
+	}
+	e.w.EndObject()
+}
+
+func (e *encoder) responseFormat(schema *modelv1.ResponseSchema) {
+	e.w.BeginObject()
+	e.w.TextMember("type", "json_schema")
+	e.w.Key("json_schema")
+	e.w.BeginObject()
+	e.w.TextMember("name", schema.GetName())
+	e.w.OptText("description", schema.Description)
+	e.w.RawUnlessEmpty("schema", schema.GetJsonSchema())
+	e.w.OptBool("strict", schema.Strict)
+	e.w.EndObject()
+	e.w.EndObject()
+}

@@ -1,0 +1,293 @@
+package openaichat
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// completion is an answer on the wire.
+type completion struct {
+	ID      string   `json:"id"`
+	Model   string   `json:"model"`
+	Choices []choice `json:"choices"`
+	Usage   *usage   `json:"usage"`
+	Error   *failure `json:"error"`
+}
+
+type choice struct {
+	Index         int                     `json:"index"`
+	Message       *message                `json:"message"`
+	Delta         *message                `json:"delta"`
+	FinishReason  string                  `json:"finish_reason"`
+	Logprobs      *logprobs               `json:"logprobs"`
+	FilterResults map[string]filterResult `json:"content_filter_results"`
+}
+
+type message struct {
+	Content          content           `json:"content"`
+	Refusal          string            `json:"refusal"`
+	ReasoningContent string            `json:"reasoning_content"`
+	Reasoning        string            `json:"reasoning"`
+	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
+	ToolCalls        []toolCall        `json:"tool_calls"`
+}
+
+// content is a text, null, or a list of parts that are texts.
+type content string
+
+// UnmarshalJSON joins the texts of a list.
+func (c *content) UnmarshalJSON(raw []byte) error {
+	var text *string
+	if err := json.Unmarshal(raw, &text); err == nil {
+		if text != nil {
+			*c = content(*text)
+		}
+		return nil
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return errors.New("content is neither a text nor a list of parts")
+	}
+	for _, part := range parts {
+		*c += content(part.Text)
+	}
+	return nil
+}
+
+type toolCall struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string    `json:"name"`
+		Arguments arguments `json:"arguments"`
+	} `json:"function"`
+}
+
+// arguments are the raw text of a call's arguments; some servers send the object itself.
+type arguments string
+
+// UnmarshalJSON takes a text as it is, and anything else as its JSON.
+func (a *arguments) UnmarshalJSON(raw []byte) error {
+	var text *string
+	switch err := json.Unmarshal(raw, &text); {
+	case err != nil:
+		*a = arguments(raw)
+	case text != nil:
+		*a = arguments(*text)
+	}
+	return nil
+}
+
+type filterResult struct {
+	Filtered bool   `json:"filtered"`
+	Severity string `json:"severity"`
+}
+
+type logprobs struct {
+	Content []logprob `json:"content"`
+}
+
+type logprob struct {
+	Token   string    `json:"token"`
+	Logprob float64   `json:"logprob"`
+	Bytes   []int32   `json:"bytes"`
+	Top     []logprob `json:"top_logprobs"`
+}
+
+type usage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Total      int64 `json:"total_tokens"`
+	Details    struct {
+		Cached  *int64 `json:"cached_tokens"`
+		Written *int64 `json:"cache_write_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionDetails struct {
+		Reasoning *int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// ErrNotCompletion says that a body is not an answer in this format.
+var ErrNotCompletion = errors.New("the answer is no chat completion")
+
+// Decode reads an answer. tools are those that were on offer. A body that holds an error in place of choices fails with *Error.
+func Decode(body []byte, tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
+	var c completion
+	if err := json.Unmarshal(body, &c); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotCompletion, err)
+	}
+	if c.Error != nil && c.Choices == nil {
+		return nil, c.Error.toError(body)
+	}
+	if c.Choices == nil {
+		return nil, ErrNotCompletion
+	}
+	return c.output(tools)
+}
+
+func (c *completion) output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
+	output := &modelv1.ModelOutput{Model: c.Model, Usage: c.Usage.message()}
+	if c.ID != "" {
+		output.ResponseId = &c.ID
+	}
+	slices.SortStableFunc(c.Choices, func(a, b choice) int { return cmp.Compare(a.Index, b.Index) })
+	for i := range c.Choices {
+		if c.Choices[i].Message == nil {
+			return nil, fmt.Errorf("%w: a choice has no message", ErrNotCompletion)
+		}
+		output.Choices = append(output.Choices, c.Choices[i].output(c.Model, tools))
+	}
+	chat.CompleteOutput(output)
+	return output, nil
+}
+
+func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice {
+	m := &modelv1.ChatMessage{
+		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
+		Content: c.Message.content(),
+	}
+	for _, call := range c.Message.ToolCalls {
+		if call.Function.Name != "" {
+			m.ToolCalls = append(m.ToolCalls, dialect.ToolCall(call.ID, call.Function.Name, string(call.Function.Arguments), tools))
+		}
+	}
+	return &modelv1.Choice{
+		Message: m, StopReason: chat.ProviderStopReason(c.FinishReason), StopDetails: c.stopDetails(), Logprobs: c.Logprobs.message(),
+	}
+}
+
+// content returns what the model said: a refusal, a plain text, or reasoning and text.
+func (m *message) content() *contentv1.MessageContent {
+	text := string(m.Content)
+	if m.Refusal != "" {
+		return chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: m.Refusal, Refusal: new(true)}}})
+	}
+	reasoning := m.reasoning()
+	if reasoning == nil {
+		thought, rest, ok := dialect.CutThink(text)
+		if !ok {
+			return chat.TextContent(text)
+		}
+		reasoning = chat.ReasoningPart(thought)
+		reasoning.InternalJson = `"think"`
+		if rest != "" {
+			text = rest
+		}
+	}
+	return chat.ListContent(reasoning, chat.TextPart(text))
+}
+
+// reasoning returns the reasoning that came in members of its own, or nil.
+func (m *message) reasoning() *contentv1.Content {
+	if len(m.ReasoningDetails) > 0 {
+		return detailedReasoning(m.ReasoningDetails)
+	}
+	part := func(member, text string) *contentv1.Content {
+		p := chat.ReasoningPart(text)
+		p.InternalJson = `"` + member + `"`
+		return p
+	}
+	switch {
+	case m.ReasoningContent != "":
+		return part(memberReasoningContent, m.ReasoningContent)
+	case m.Reasoning != "":
+		return part(memberReasoning, m.Reasoning)
+	default:
+		return nil
+	}
+}
+
+// detailsScheme marks a signature that holds the details of reasoning as they came, to be sent back to servers that know them.
+const detailsScheme = "reasoning-details://"
+
+// detailedReasoning reads the list of details of OpenRouter: summaries, open texts and sealed data, of which the last of each kind counts.
+func detailedReasoning(details []json.RawMessage) *contentv1.Content {
+	var summary, open, sealed *string
+	for _, raw := range details {
+		var d struct {
+			Type    string `json:"type"`
+			Text    string `json:"text"`
+			Summary string `json:"summary"`
+			Data    string `json:"data"`
+		}
+		if json.Unmarshal(raw, &d) != nil {
+			continue
+		}
+		switch d.Type {
+		case "reasoning.summary":
+			summary = &d.Summary
+		case "reasoning.text":
+			open = &d.Text
+		case "reasoning.encrypted":
+			sealed = &d.Data
+		}
+	}
+	list, _ := json.Marshal(details)
+	r := &contentv1.Reasoning{Signature: new(detailsScheme + string(list))}
+	switch {
+	case sealed != nil:
+		r.Reasoning, r.Redacted, r.Summary = *sealed, true, cmp.Or(summary, open)
+	case open != nil:
+		r.Reasoning, r.Summary = *open, summary
+	case summary != nil:
+		r.Reasoning = *summary
+	default:
+		r.Reasoning = string(list)
+	}
+	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
+}
+
+// stopDetails says why content was filtered or refused.
+func (c *choice) stopDetails() *modelv1.StopDetails {
+	if c.Message.Refusal != "" {
+		return chat.NewStopDetails(kindRefusal, "", c.Message.Refusal)
+	}
+	var categories []*modelv1.StopCategory
+	for name, result := range c.FilterResults {
+		if result.Filtered {
+			categories = append(categories, &modelv1.StopCategory{Category: name, Level: result.Severity})
+		}
+	}
+	slices.SortFunc(categories, func(a, b *modelv1.StopCategory) int { return cmp.Compare(a.GetCategory(), b.GetCategory()) })
+	return chat.NewStopDetails("content_filter", "", "", categories...)
+}
+
+func (l *logprobs) message() *modelv1.Logprobs {
+	if l == nil || l.Content == nil {
+		return nil
+	}
+	m := &modelv1.Logprobs{}
+	for _, p := range l.Content {
+		token := &modelv1.Logprob{Token: p.Token, Logprob: p.Logprob, Bytes: p.Bytes}
+		for _, top := range p.Top {
+			token.TopLogprobs = append(token.TopLogprobs, &modelv1.TopLogprob{Token: top.Token, Logprob: top.Logprob, Bytes: top.Bytes})
+		}
+		m.Content = append(m.Content, token)
+	}
+	return m
+}
+
+// message takes the cached tokens out of the input, since those are counted apart.
+func (u *usage) message() *modelv1.ModelUsage {
+	if u == nil {
+		return nil
+	}
+	m := &modelv1.ModelUsage{
+		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
+		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: u.Details.Written, ReasoningTokens: u.CompletionDetails.Reasoning,
+	}
+	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead()-m.GetInputTokensCacheWrite())
+	return m
+}

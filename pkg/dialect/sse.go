@@ -1,0 +1,94 @@
+package dialect
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"iter"
+)
+
+// Event is one server-sent event. Its data is valid until the next event is read.
+type Event struct {
+	// Type is the event's name; empty where it has none.
+	Type string
+	Data []byte
+}
+
+// maxEventBytes bounds one event.
+const maxEventBytes = 32 << 20
+
+// ErrEventTooLarge says that an event is over 32 MiB.
+var ErrEventTooLarge = errors.New("a server-sent event is larger than 32 MiB")
+
+// Events reads server-sent events as the HTML standard describes them. Comments, ids and retry times are passed over, and so is an event that the end
+// of the stream cuts off before its blank line, unless it has data: some servers leave the last blank line out. It ends with the stream, and yields
+// the error of a stream that fails.
+func Events(r io.Reader) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(make([]byte, 0, 16<<10), maxEventBytes)
+		lines.Split(splitLines)
+		var event Event
+		hasData, first := false, true
+		for lines.Scan() {
+			line := lines.Bytes()
+			if first {
+				line = bytes.TrimPrefix(line, []byte("\uFEFF"))
+				first = false
+			}
+			if len(line) == 0 {
+				if hasData && !yield(event, nil) {
+					return
+				}
+				event, hasData = Event{Data: event.Data[:0]}, false
+				continue
+			}
+			name, value, _ := bytes.Cut(line, []byte(":"))
+			value = bytes.TrimPrefix(value, []byte(" "))
+			switch string(name) {
+			case "event":
+				event.Type = string(value)
+			case "data":
+				if hasData {
+					event.Data = append(event.Data, '\n')
+				}
+				event.Data, hasData = append(event.Data, value...), true
+			}
+			if len(event.Data) > maxEventBytes {
+				yield(Event{}, ErrEventTooLarge)
+				return
+			}
+		}
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			yield(Event{}, ErrEventTooLarge)
+		case err != nil:
+			yield(Event{}, err)
+		case hasData:
+			yield(event, nil)
+		}
+	}
+}
+
+// splitLines ends lines at \n, \r\n and \r.
+func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	i := bytes.IndexAny(data, "\r\n")
+	switch {
+	case i < 0 && atEOF && len(data) > 0:
+		return len(data), data, nil
+	case i < 0:
+		return 0, nil, nil
+	case data[i] == '\n':
+		return i + 1, data[:i], nil
+	case i+1 < len(data):
+		if data[i+1] == '\n' {
+			return i + 2, data[:i], nil
+		}
+		return i + 1, data[:i], nil
+	case atEOF:
+		return i + 1, data[:i], nil
+	default:
+		return 0, nil, nil // whether \n follows is not known yet
+	}
+}

@@ -1,0 +1,136 @@
+// Package jsonschema checks JSON against JSON Schema, as tools declare it for their arguments and options.
+//
+// Schemas are kept as the text they came in, since models see them. Validation is that of github.com/santhosh-tekuri/jsonschema, draft 7 unless
+// a schema names another, with two differences: every violation is reported, also an enum beside a wrong type, since a model that sees
+// all of them mends all of them; and `format` asserts nothing. Schemas come from strangers, so nothing outside of them is ever read, and
+// size, nesting and numbers are bounded.
+package jsonschema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+const (
+	// MaxDepth is how deep schemas and checked values may nest.
+	MaxDepth = 100
+	// MaxSchemaBytes bounds the text of a schema.
+	MaxSchemaBytes = 256 << 10
+	// maxDigits bounds the text and the exponent of a number: what is larger costs seconds to compare.
+	maxDigits = 1000
+)
+
+var (
+	// ErrTooDeep says that a schema or a value nests deeper than MaxDepth.
+	ErrTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
+	// ErrNumber says that a number has too many digits to be compared.
+	ErrNumber = errors.New("a number is out of range")
+)
+
+// location is the name of every schema; none is ever loaded from it.
+const location = "schema:"
+
+// Schema is a compiled schema. It may be used concurrently.
+type Schema struct {
+	text     json.RawMessage
+	compiled *jsonschema.Schema
+}
+
+// Compile reads a schema. It fails on text that is no schema, on references that lead out of it, on patterns outside RE2, and on schemas over
+// MaxSchemaBytes or MaxDepth.
+func Compile(text json.RawMessage) (*Schema, error) {
+	if len(text) > MaxSchemaBytes {
+		return nil, fmt.Errorf("the schema is larger than %d bytes", MaxSchemaBytes)
+	}
+	document, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("the schema cannot be read: %w", err)
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft7)
+	compiler.UseLoader(jsonschema.SchemeURLLoader{}) // knows no scheme, so it loads nothing
+	if err := compiler.AddResource(location, separate(document)); err != nil {
+		return nil, fmt.Errorf("the schema cannot be read: %w", err)
+	}
+	compiled, err := compiler.Compile(location)
+	if err != nil {
+		return nil, fmt.Errorf("not a JSON Schema: %w", err)
+	}
+	return &Schema{text: slices.Clone(text), compiled: compiled}, nil
+}
+
+// Text returns the schema as it was given. The caller must not change it.
+func (s *Schema) Text() json.RawMessage { return s.text }
+
+// Check returns every violation of the schema by a JSON document, in a fixed order; none when the document is valid. It fails when the
+// document cannot be checked: it is no JSON, or ErrTooDeep, or ErrNumber.
+func (s *Schema) Check(document json.RawMessage) ([]Violation, error) {
+	value, err := decode(document)
+	if err != nil {
+		return nil, err
+	}
+	err = s.compiled.Validate(value)
+	if err == nil {
+		return nil, nil
+	}
+	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return nil, err
+	}
+	return violations(invalid), nil
+}
+
+// decode reads a document into maps, within the bounds.
+func decode(document json.RawMessage) (any, error) {
+	if orderedjson.Depth(document) > MaxDepth {
+		return nil, ErrTooDeep
+	}
+	dec := json.NewDecoder(bytes.NewReader(document))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return nil, err
+	}
+	if dec.More() {
+		return nil, errors.New("text follows the JSON value")
+	}
+	return value, checkNumbers(value)
+}
+
+func checkNumbers(value any) error {
+	switch v := value.(type) {
+	case json.Number:
+		return checkNumber(string(v))
+	case []any:
+		for _, item := range v {
+			if err := checkNumbers(item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, item := range v {
+			if err := checkNumbers(item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkNumber(number string) error {
+	if len(number) > maxDigits {
+		return fmt.Errorf("%w: %s… has %d digits", ErrNumber, number[:20], len(number))
+	}
+	_, exponent, _ := bytes.Cut(bytes.ToLower([]byte(number)), []byte("e"))
+	if exponent = bytes.TrimLeft(exponent, "+-0"); len(exponent) > 3 {
+		return fmt.Errorf("%w: %.20s", ErrNumber, number)
+	}
+	return nil
+}

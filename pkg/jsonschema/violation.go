@@ -1,0 +1,97 @@
+package jsonschema
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+var english = message.NewPrinter(language.English)
+
+// Violation is one breach of a schema.
+type Violation struct {
+	// Keyword is the schema's keyword that does not hold, such as `type` or `required`; empty where the schema is `false`.
+	Keyword string
+	// At is the JSON pointer (RFC 6901) of the value that breaks it; empty for the whole document.
+	At string
+	// Message says what is wrong there, for people and models.
+	Message string
+}
+
+// String returns place and message in one line.
+func (v Violation) String() string {
+	if v.At == "" {
+		return v.Message
+	}
+	return v.At + ": " + v.Message
+}
+
+// violations flattens the tree of a failed validation. What only groups is left out; alternatives are one violation.
+func violations(root *jsonschema.ValidationError) []Violation {
+	var all []Violation
+	collect(root, func(v Violation) { all = append(all, v) })
+	slices.SortFunc(all, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Keyword, b.Keyword), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(all)
+}
+
+func collect(err *jsonschema.ValidationError, add func(Violation)) {
+	at := pointer(err.InstanceLocation)
+	switch k := err.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
+		for _, cause := range err.Causes {
+			collect(cause, add)
+		}
+	case *kind.Required:
+		for _, name := range k.Missing {
+			add(Violation{Keyword: "required", At: at, Message: "the member '" + name + "' is missing"})
+		}
+	case *kind.AdditionalProperties:
+		slices.Sort(k.Properties)
+		add(Violation{Keyword: "additionalProperties", At: at, Message: "not expected here: '" + strings.Join(k.Properties, "', '") + "'"})
+	case *kind.AnyOf, *kind.OneOf:
+		add(Violation{Keyword: keyword(k), At: at, Message: alternatives(err)})
+	default:
+		add(Violation{Keyword: keyword(k), At: at, Message: k.LocalizedString(english)})
+	}
+}
+
+// alternatives tells why none of several schemas holds, or that more than one does.
+func alternatives(err *jsonschema.ValidationError) string {
+	var reasons []string
+	for _, cause := range err.Causes {
+		collect(cause, func(v Violation) {
+			reason := strings.TrimPrefix(v.String(), pointer(err.InstanceLocation)+": ")
+			if !slices.Contains(reasons, reason) {
+				reasons = append(reasons, reason)
+			}
+		})
+	}
+	if len(reasons) == 0 {
+		return err.ErrorKind.LocalizedString(english)
+	}
+	return "none of the alternatives fits: " + strings.Join(reasons, "; ")
+}
+
+func keyword(k jsonschema.ErrorKind) string {
+	path := k.KeywordPath()
+	if len(path) == 0 {
+		return ""
+	}
+	return path[0]
+}
+
+func pointer(location []string) string {
+	var b strings.Builder
+	for _, token := range location {
+		b.WriteByte('/')
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+	}
+	return b.String()
+}

@@ -1,0 +1,131 @@
+package limit
+
+import (
+	"math"
+	"time"
+)
+
+// Bounds are the settings of an adaptive limit.
+type Bounds struct {
+	// Min, Start and Max are the lowest, first and highest limit; 1 ≤ Min ≤ Start ≤ Max.
+	Min, Start, Max int
+	// Cooldown is how long after a decrease the limit stays.
+	Cooldown time.Duration
+	// DecreaseFactor is what a decrease multiplies the limit by, above 0 and below 1.
+	DecreaseFactor float64
+	// ScaleUp is the part of the limit that an increase adds once a rate limit was met, above 0 and at most 1.
+	ScaleUp float64
+}
+
+const (
+	// saturation is the part of the limit that must have been in use for it to grow.
+	saturation = 0.8
+	// shortestRound is the fewest successes after which the limit is looked at again.
+	shortestRound = 4
+)
+
+// Controller is the rule by which a limit adapts, without any slots. It works in rounds: a round ends after as many clean successes as the
+// limit is high. When the limit was nearly used up in a round, it doubles, or grows slowly once a rate limit was met. A rate limit lowers it at
+// once and starts a cooldown in which nothing counts.
+//
+// A Controller is not safe for concurrent use.
+type Controller struct {
+	bounds   Bounds
+	min, max int // as SetMax left them
+	limit    int
+	history  []Change
+
+	successes int
+	peak      int
+	met       bool // a rate limit was met
+	cooldown  time.Time
+}
+
+// NewController returns the rule at its first limit.
+func NewController(b Bounds) *Controller {
+	return &Controller{bounds: b, min: b.Min, max: b.Max, limit: b.Start}
+}
+
+// Limit returns the limit now.
+func (c *Controller) Limit() int { return c.limit }
+
+// Acquired notes that so many slots are in use, the one that was just taken included.
+func (c *Controller) Acquired(inUse int, now time.Time) {
+	if !now.Before(c.cooldown) {
+		c.peak = max(c.peak, inUse)
+	}
+}
+
+// Clean notes a success that needed no retry.
+func (c *Controller) Clean(now time.Time, subject string) {
+	if now.Before(c.cooldown) {
+		return
+	}
+	c.successes++
+	if c.successes < max(c.limit, shortestRound) {
+		return
+	}
+	saturated := float64(c.peak) >= saturation*float64(c.limit)
+	c.newRound()
+	switch {
+	case !saturated:
+	case !c.met:
+		c.change(min(2*c.limit, c.max), SlowStart, now, subject)
+	default:
+		step := max(1, int(math.RoundToEven(float64(c.limit)*c.bounds.ScaleUp)))
+		c.change(min(niceUp(c.limit+step), c.max), SteadyStateUp, now, subject)
+	}
+}
+
+// RateLimited notes an answer that asks to slow down. How long the other side wants to be left alone does not matter here: the request itself
+// waits for that, and the limit has its own cooldown.
+func (c *Controller) RateLimited(now time.Time, subject string) {
+	c.newRound()
+	c.met = true
+	if now.Before(c.cooldown) {
+		return
+	}
+	c.cooldown = now.Add(c.bounds.Cooldown)
+	c.change(max(niceDown(int(float64(c.limit)*c.bounds.DecreaseFactor)), c.min, 1), RateLimit, now, subject)
+}
+
+// SetMax changes the highest limit, by hand. A lower one takes effect at once, a higher one only lets the limit grow. It fails with ErrTooLow.
+func (c *Controller) SetMax(n int, now time.Time) error {
+	if n < 1 {
+		return ErrTooLow
+	}
+	c.max = n
+	c.min = min(c.bounds.Min, n)
+	if c.limit > n {
+		c.change(n, Manual, now, "")
+	}
+	return nil
+}
+
+func (c *Controller) newRound() { c.successes, c.peak = 0, 0 }
+
+func (c *Controller) change(limit int, reason Reason, now time.Time, subject string) {
+	if limit == c.limit {
+		return
+	}
+	if len(c.history) == MaxHistory {
+		c.history = append(c.history[:0], c.history[1:]...)
+	}
+	c.history = append(c.history, Change{Time: now, Old: c.limit, New: limit, Reason: reason, Subject: subject})
+	c.limit = limit
+}
+
+// niceUp and niceDown round to numbers that people like to see: below 10 any, else multiples of 5; never below 1.
+func niceUp(n int) int {
+	if n < 10 {
+		return max(n, 1)
+	}
+	return (n + 4) / 5 * 5
+}
+
+func niceDown(n int) int {
+	if n < 10 {
+		return max(n, 1)
+	}
+	return n / 5 * 5
+}

@@ -1,0 +1,102 @@
+// Package limit bounds how much goes on at once under a key: requests in flight to one account of a provider, say.
+//
+// A key names a pool. A pool has a limit, which is fixed or adapts to what the other side bears, and a queue. The queue is fair between
+// tenants: each has its own line, and lines are served in turn. Whoever must come back after a failed attempt may stand at the head of its
+// own line, never of another's.
+//
+// Limiter is the port; Memory is the implementation for one process. limittest holds the suite that every implementation passes.
+package limit
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrFull is returned where a queue may not grow further.
+var ErrFull = errors.New("too many callers wait")
+
+// ErrUnknownPool is returned for a key under which nothing was ever acquired.
+var ErrUnknownPool = errors.New("no such pool")
+
+// ErrTooLow is returned where a limit would be below 1, at which nothing could go on.
+var ErrTooLow = errors.New("a limit must be at least 1")
+
+// Limiter admits callers to pools. All methods may be called concurrently.
+type Limiter interface {
+	// Acquire waits for a slot of the pool under r.Key and returns the function that frees it, which may be called more than once. The first
+	// call for a key makes the pool with r's bounds; later bounds are not looked at. It fails with ErrFull at once when r.MaxWaiting callers
+	// wait already, and with ctx's error when ctx ends first.
+	Acquire(ctx context.Context, r Request) (release func(), err error)
+	// Report tells an adaptive pool how a request went; a fixed one does not listen. Subject is what the history of the limit names. A key
+	// without a pool is ignored.
+	Report(ctx context.Context, key string, outcome Outcome, subject string)
+	// Pools returns the state of all pools, by key.
+	Pools(ctx context.Context) ([]Pool, error)
+	// SetMax changes the limit of a fixed pool, or the highest limit of an adaptive one. Nobody who holds a slot loses it. It fails with
+	// ErrUnknownPool or ErrTooLow.
+	SetMax(ctx context.Context, key string, n int) (Pool, error)
+}
+
+// Request asks for a slot.
+type Request struct {
+	// Key names the pool.
+	Key string
+	// Tenant names the line to stand in; lines are served in turn.
+	Tenant string
+	// Front stands at the head of the line: for an attempt that follows a failed one.
+	Front bool
+	// MaxWaiting bounds the callers that wait for this pool; zero is no bound. Callers at the front are always let in.
+	MaxWaiting int
+	// Fixed is the limit of a pool that does not adapt; it must be positive unless Adaptive is set.
+	Fixed int
+	// Adaptive are the bounds of a pool that adapts; nil makes a fixed one.
+	Adaptive *Bounds
+}
+
+// Outcome is how a request went, as far as the limit is concerned.
+type Outcome int
+
+// Outcomes.
+const (
+	// Clean is a success that needed no retry.
+	Clean Outcome = iota + 1
+	// RateLimited is an answer that asks to slow down.
+	RateLimited
+)
+
+// Pool is the state of a pool.
+type Pool struct {
+	Key      string
+	Limit    int
+	InUse    int
+	Waiting  int
+	Adaptive bool
+	// Min and Max are the bounds of an adaptive pool.
+	Min, Max int
+	// History are the changes of the limit, oldest first, at most MaxHistory.
+	History []Change
+}
+
+// MaxHistory is how many changes of a limit are kept.
+const MaxHistory = 200
+
+// Change is a change of a limit.
+type Change struct {
+	Time     time.Time
+	Old, New int
+	Reason   Reason
+	// Subject is what brought the change, such as a model; empty for a manual one.
+	Subject string
+}
+
+// Reason says why a limit changed.
+type Reason string
+
+// Reasons.
+const (
+	SlowStart     Reason = "slow_start"
+	SteadyStateUp Reason = "steady_state_up"
+	RateLimit     Reason = "rate_limit"
+	Manual        Reason = "manual"
+)

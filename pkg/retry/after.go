@@ -1,0 +1,107 @@
+package retry
+
+import (
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// resetHeaders tell when a rate limit is lifted; they count where Retry-After says nothing. The names are those of OpenAI and Anthropic.
+var resetHeaders = []string{
+	"X-Ratelimit-Reset-Requests",
+	"X-Ratelimit-Reset-Tokens",
+	"Anthropic-Ratelimit-Requests-Reset",
+	"Anthropic-Ratelimit-Tokens-Reset",
+	"Anthropic-Ratelimit-Input-Tokens-Reset",
+	"Anthropic-Ratelimit-Output-Tokens-Reset",
+}
+
+// After returns how long a server's headers ask to wait, counted from now, or zero when they do not say. Retry-After comes first; where it is
+// absent, unreadable or not positive, the longest of the headers about rate limits counts. A value is a number of seconds, a duration such as
+// `1m30s` or `500ms`, an HTTP date or an ISO time; a time without a zone is UTC.
+func After(headers http.Header, now time.Time) time.Duration {
+	if wait := parseWait(headers.Get("Retry-After"), now); wait > 0 {
+		return wait
+	}
+	longest := time.Duration(0)
+	for _, name := range resetHeaders {
+		longest = max(longest, parseWait(headers.Get(name), now))
+	}
+	return longest
+}
+
+// parseWait reads one value; what cannot be read or lies in the past is zero.
+func parseWait(text string, now time.Time) time.Duration {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0
+	}
+	if f, err := strconv.ParseFloat(text, 64); err == nil {
+		return seconds(f)
+	}
+	if wait, ok := parseDuration(text); ok {
+		return wait
+	}
+	if at, ok := parseTime(text); ok {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
+
+// seconds turns a positive finite number of seconds into a duration.
+func seconds(f float64) time.Duration {
+	if !(f > 0) || math.IsInf(f, 0) {
+		return 0
+	}
+	return time.Duration(min(f*float64(time.Second), math.MaxInt64/2))
+}
+
+var (
+	durationForm = regexp.MustCompile(`^(?:\d+(?:\.\d+)?\s*(?:ms|s|m|h|d)\s*)+$`)
+	durationPart = regexp.MustCompile(`(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)`)
+	durationUnit = map[string]float64{"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+)
+
+func parseDuration(text string) (time.Duration, bool) {
+	if !durationForm.MatchString(text) {
+		return 0, false
+	}
+	total := 0.0
+	for _, part := range durationPart.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(part[1], 64)
+		if err != nil {
+			return 0, false
+		}
+		total += n * durationUnit[part[2]]
+	}
+	return seconds(total), true
+}
+
+// timeForms are the ways in which servers write times, beside the three of HTTP.
+var timeForms = []string{
+	time.RFC3339Nano,
+	"2006-01-02T15:04:05.999999999",
+	"2006-01-02T15:04",
+	"2006-01-02 15:04:05.999999999Z07:00",
+	"2006-01-02 15:04:05.999999999",
+	"2006-01-02",
+	"20060102T150405Z0700",
+	time.RFC1123Z,
+	"Mon, 02 Jan 2006 15:04:05",
+	"02 Jan 2006 15:04:05 MST",
+}
+
+func parseTime(text string) (time.Time, bool) {
+	if at, err := http.ParseTime(text); err == nil {
+		return at, true
+	}
+	for _, form := range timeForms {
+		if at, err := time.Parse(form, text); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}

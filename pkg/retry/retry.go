@@ -1,0 +1,61 @@
+// Package retry says when to try again: how long to sleep after a failed attempt, when to give up, and what a server asks for in its headers.
+// It sleeps for nobody and knows no transport.
+package retry
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is a schedule of growing waits with a random part, so that many callers do not come back together. The zero value waits for nothing;
+// Default is the schedule of model calls.
+type Backoff struct {
+	// First is the wait after the first failure, without its random part. It doubles with each further one.
+	First time.Duration
+	// Jitter bounds the random part.
+	Jitter time.Duration
+	// Max bounds a wait, its random part included. Zero is no bound.
+	Max time.Duration
+	// Random gives numbers from 0 to below 1. Nil takes the one of the process.
+	Random func() float64
+}
+
+// Default waits 3, 6, 12 … seconds and up to 3 more, at most half an hour.
+func Default() Backoff {
+	return Backoff{First: 3 * time.Second, Jitter: 3 * time.Second, Max: 30 * time.Minute}
+}
+
+// Wait returns how long to sleep after failure n, counted from 1. A positive asked is what the server asked for: it takes the place of the
+// schedule, with up to a tenth more, and Max bounds it too.
+func (b Backoff) Wait(n int, asked time.Duration) time.Duration {
+	random := b.Random
+	if random == nil {
+		random = rand.Float64
+	}
+	wait := float64(b.First)*math.Pow(2, float64(n-1)) + random()*float64(b.Jitter)
+	if asked > 0 {
+		wait = float64(asked) * (1 + random()/10)
+	}
+	if b.Max > 0 {
+		wait = min(wait, float64(b.Max))
+	}
+	return time.Duration(min(wait, math.MaxInt64/2))
+}
+
+// Policy says when to give up. The zero value never does.
+type Policy struct {
+	// MaxRetries bounds the attempts after the first; nil is no bound, and zero allows one attempt.
+	MaxRetries *int
+	// Timeout bounds the time since the first attempt began; nil is no bound, and zero allows one attempt. It is asked after a failure and
+	// never cuts an attempt.
+	Timeout *time.Duration
+}
+
+// Allows says whether another attempt may follow failure n, counted from 1, at elapsed since the first attempt began.
+func (p Policy) Allows(n int, elapsed time.Duration) bool {
+	if p.MaxRetries != nil && n > *p.MaxRetries {
+		return false
+	}
+	return p.Timeout == nil || elapsed < *p.Timeout
+}

@@ -1,0 +1,213 @@
+// Package agentorch is the orchestrator: it runs agents and evaluations, whose journals are the one record of what they did.
+//
+//	            RunService · EvalService · ApprovalService · AdminService
+//	                     │ creates, reads, sends commands
+//	   ┌─────────────────▼──────────────────┐
+//	   │ journal: fenced logs, inboxes, rows │◀── append ──┐
+//	   └─────────────────┬──────────────────┘              │
+//	                     │ fold                            │
+//	   ┌─────────────────▼─────┐  next?  ┌─────────────────┴─┐ calls with keys
+//	   │ run: state of one run │◀───────▶│ turn: the engine  │───────▶ modelgw · toolexec · sandboxd
+//	   │ agent: pure reducers  │         └───────────────────┘
+//	   └───────────────────────┘
+//
+// The packages in internal, from the floor up:
+//
+//   - journal keeps logs of events, one a run or an eval; journal/sqlite is the embedded store;
+//   - run folds a run's log into its state; limit, history, template, content are its pure helpers;
+//   - agent is the port of agents and solvers, agent/… are theirs, score and check judge;
+//   - turn drives runs: it decides, journals, and has effects done by their owners, each once;
+//   - launch checks specifications and makes runs; eval makes runs of a dataset's samples;
+//   - server and evalserver answer the RPCs; transcript reads a log as people and log files do.
+package agentorch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/blob"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/prompt"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
+)
+
+// Config sets the orchestrator up.
+type Config struct {
+	// MaxGenerates bounds the open model calls per account; the runs behind them wait without cost. Default 512.
+	MaxGenerates int `yaml:"max_generates" env:"EVALFLEET_AGENTORCH_MAX_GENERATES"`
+	// TTL is how long after its last sign of life a replica counts as dead, and others take its runs. Default 5s.
+	TTL time.Duration `yaml:"ttl" env:"EVALFLEET_AGENTORCH_TTL"`
+	// RenewLeases is how often the leases of the runs' sandboxes are renewed. Default 2m.
+	RenewLeases time.Duration `yaml:"renew_leases" env:"EVALFLEET_AGENTORCH_RENEW_LEASES"`
+	// Eval sets how evaluations run.
+	Eval eval.Config `yaml:"eval"`
+}
+
+// SetDefaults sets what is not zero by default.
+func (c *Config) SetDefaults() {
+	c.MaxGenerates, c.TTL, c.RenewLeases = 512, 5*time.Second, 2*time.Minute
+	c.Eval.SetDefaults()
+}
+
+// Validate refuses what cannot work.
+func (c *Config) Validate() error {
+	var faults []error
+	if c.MaxGenerates < 0 {
+		faults = append(faults, errors.New("max_generates: must not be negative; 0 is the default"))
+	}
+	if c.TTL < 0 || c.TTL > 0 && c.TTL < 100*time.Millisecond {
+		faults = append(faults, errors.New("ttl: want at least 100ms; 0 is the default"))
+	}
+	if c.RenewLeases < 0 {
+		faults = append(faults, errors.New("renew_leases: must not be negative; 0 is the default"))
+	}
+	return errors.Join(faults...)
+}
+
+// Deps are what the service works with.
+type Deps struct {
+	// Models, Tools and Sandboxes are connections to modelgw, toolexec and sandboxd, whose errors are those of pkg/rpcerr.
+	Models, Tools, Sandboxes grpc.ClientConnInterface
+	// DB holds the journals.
+	DB *sqlite.DB
+	// Blobs holds datasets.
+	Blobs blob.Store
+	// Logger logs. Prompts, outputs and commands are never logged.
+	Logger *slog.Logger
+	// Replica is the name under which this process owns runs. It is the same after a restart.
+	Replica string
+	// Services and DataDir are what GetServerInfo tells. No services are this one alone.
+	Services []string
+	DataDir  string
+}
+
+// Service is the orchestrator. It may be used concurrently.
+type Service struct {
+	engine    *turn.Engine
+	evals     *eval.Engine
+	runs      *server.Runs
+	evalRPCs  *evalserver.Server
+	admin     *server.Admin
+	logger    *slog.Logger
+	adoptions sync.WaitGroup
+}
+
+// New makes the service. It takes calls at once, and makes runs once Run has begun.
+func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
+	store, err := journalsqlite.Open(ctx, deps.DB, foldRow)
+	if err != nil {
+		return nil, fmt.Errorf("agentorch: %w", err)
+	}
+	var (
+		models    = modelv1.NewModelServiceClient(deps.Models)
+		tools     = toolv1.NewToolServiceClient(deps.Tools)
+		sandboxes = sandboxv1.NewSandboxServiceClient(deps.Sandboxes)
+		agents    = agent.NewRegistry(append(prompt.Definitions(), generate.Definition(), multichoice.Definition(), react.Definition())...)
+		judges    = eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()}
+	)
+	s := &Service{logger: deps.Logger}
+	s.engine = turn.New(turn.Config{Replica: deps.Replica, MaxGenerates: cfg.MaxGenerates, TTL: cfg.TTL, RenewLeases: cfg.RenewLeases}, turn.Deps{
+		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Logger: deps.Logger, AdoptEval: s.adoptEval,
+	})
+	launcher := launch.New(launch.Deps{
+		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Logger: deps.Logger,
+	})
+	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launcher, Agents: agents, Logger: deps.Logger})
+	s.evals = eval.New(cfg.Eval, eval.Deps{
+		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(),
+	})
+	s.evalRPCs = evalserver.New(s.evals, store, judges, bare)
+	services := deps.Services
+	if len(services) == 0 {
+		services = []string{"agentorch"}
+	}
+	s.admin = server.NewAdmin(server.AdminConfig{Services: services, DataDir: deps.DataDir, Replica: s.engine.Replica(), Started: time.Now()}, sandboxes, deps.Logger)
+	return s, nil
+}
+
+// Register offers the service's RPCs at a server.
+func (s *Service) Register(registrar grpc.ServiceRegistrar) {
+	agentv1.RegisterRunServiceServer(registrar, s.runs)
+	agentv1.RegisterEvalServiceServer(registrar, s.evalRPCs)
+	agentv1.RegisterApprovalServiceServer(registrar, server.Approvals{})
+	agentv1.RegisterAdminServiceServer(registrar, s.admin)
+}
+
+// Run takes over the runs and evals that this replica owned before, and drives them and new ones until ctx ends. It returns when nothing runs any more. All stays as it
+// is, for this replica or another to go on with.
+func (s *Service) Run(ctx context.Context) error {
+	engine, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- s.engine.Run(engine) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+		ended <- nil
+	}
+	s.evals.Close() // before the engine, since evals make runs
+	end()
+	err = errors.Join(err, <-ended)
+	s.adoptions.Wait()
+	return err
+}
+
+// Close ends the service, after Run has returned. The database and the connections are the caller's to close.
+func (s *Service) Close(context.Context) error {
+	s.evals.Close()
+	return nil
+}
+
+// adoptEval goes on with an eval that changed hands. It is not waited for: an eval makes runs, which have to wait until all adoption is over.
+func (s *Service) adoptEval(l journal.Listed, _ string) {
+	s.adoptions.Go(func() {
+		if err := s.evals.Adopt(l.Head); err != nil {
+			s.logger.Error("an evaluation cannot go on; it stands until the next start", "eval", l.Name, "error", err)
+		}
+	})
+}
+
+// foldRow makes the row of any journal.
+func foldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
+	if strings.Contains(head.Name, "/evals/") {
+		return eval.Row(events)
+	}
+	return run.FoldRow(head, events)
+}
+
+// bare returns an event without its content.
+func bare(e *agentv1.Event) *agentv1.Event {
+	stripped := proto.CloneOf(e)
+	content.Strip(stripped)
+	return stripped
+}

@@ -1,0 +1,112 @@
+// Package agent is the port to agents and solvers: what a step of a run can be.
+//
+// An agent is a pure reducer. Its [Machine] is a fold of the run's journal, as the run itself is, and says what to do next:
+//
+//	   ┌──────────── Apply(event), for every event of the step ◀─────────────┐
+//	   ▼                                                                      │
+//	Machine ── Next ──▶ Action{events to append, then an effect} ──▶ engine ──┘
+//	                     (messages, history …)     (generate, call tools, score, wait, done)
+//
+// Next is asked only while nothing of the step is under way: every effect that it wanted has ended in the journal. It does no I/O and draws no random numbers, so
+// that a successor that folds the same journal comes to the same action, and no goroutine waits inside an agent.
+package agent
+
+import (
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// Definition describes an agent or solver that runs can name.
+type Definition struct {
+	// Name is what a run's steps write.
+	Name string
+	// Description says in a sentence what it does.
+	Description string
+	// Parameters is the JSON Schema of its parameters, an object that allows no others.
+	Parameters string
+	// Resolve checks a step whose parameters keep to the schema, and writes into it all that a later version might read otherwise: defaults, prompts, tools of
+	// its own. What it leaves is pinned in the run. Its errors name the parameter.
+	Resolve func(step *agentv1.AgentRef) error
+	// New makes the machine of a resolved step.
+	New func(step *agentv1.AgentRef) (Machine, error)
+}
+
+// Machine is an agent at work on one step.
+type Machine interface {
+	// Apply folds an event of the step that was appended. The run has folded it already.
+	Apply(event *agentv1.Event)
+	// Next says what to do now. An error ends the run. After a model call that failed for a reason that passes it is asked again at the same place.
+	Next(run View) (Action, error)
+	// Call runs a call of one of the agent's own tools, which no one else knows. It is pure.
+	Call(run View, call *toolv1.ToolCall) *toolv1.ToolResult
+	// ToolBound returns the bound of a tool's text result in bytes that the agent sets, if it does; 0 never cuts.
+	ToolBound(function string) (maxBytes int64, set bool)
+}
+
+// View is what a machine sees of its run. Nothing in it may be changed.
+type View interface {
+	// Spec is what the run was made of, content included.
+	Spec() *agentv1.RunSpec
+	// Messages is the conversation.
+	Messages() []*modelv1.ChatMessage
+	// Output is the last output that was taken into the conversation, or nil.
+	Output() *modelv1.ModelOutput
+	// Answer is what the last model call of the step gave, whether it was taken or not; nil before the first.
+	Answer() *modelv1.ModelOutput
+	// Stored returns an entry of the run's store, as JSON.
+	Stored(key string) (valueJSON string, ok bool)
+	// Scores are what the last [Score] gave, by scorer.
+	Scores() []*agentv1.NamedScore
+}
+
+// Action is what a machine wants: first the events, then what follows. Both are journaled in one append. Nil Then asks again after the events.
+//
+// Events need neither sequence numbers, times nor ids; messages without an id get one. Messages that are added next to each other are added together or, where a
+// bound of messages forbids it, not at all.
+type Action struct {
+	Events []*agentv1.Event
+	Then   Then
+	// OwnMessageLimit says that the agent keeps a bound of messages of its own, which stands in place of the run's.
+	OwnMessageLimit bool
+}
+
+// Then is what follows an action's events: [Generate], [CallTools], [Score], [Wait], [Done] or [Stop].
+type Then interface{ then() }
+
+// Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the conversation.
+type Generate struct {
+	// Model is `provider/name`, or a role of the run; empty is the run's model.
+	Model string
+	// NoTools offers no tools; else those of the step are on offer.
+	NoTools bool
+	// ToolChoice is which tools may or must be called; nil leaves it to the model.
+	ToolChoice *toolv1.ToolChoice
+	// Config lies over the run's configuration.
+	Config *modelv1.GenerateConfig
+}
+
+// CallTools runs the tool calls of the conversation's last assistant message, and ends when their results are in the conversation.
+type CallTools struct{}
+
+// Score has the run's scorers judge it as it stands, and ends with a ScoreOutcome of each. The run must have scorers.
+type Score struct{}
+
+// Wait waits durably until an operator sends a message, which is then in the conversation.
+type Wait struct{}
+
+// Done ends the step.
+type Done struct {
+	// Completed says that the run is complete: later steps are left out.
+	Completed bool
+}
+
+// Stop ends the run by a bound of the agent's own. It is scored.
+type Stop struct{ Limit *agentv1.LimitReached }
+
+func (Generate) then()  {}
+func (CallTools) then() {}
+func (Score) then()     {}
+func (Wait) then()      {}
+func (Done) then()      {}
+func (Stop) then()      {}

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// Add is the event that appends a message to the conversation.
+func Add(message *modelv1.ChatMessage) *agentv1.Event {
+	return &agentv1.Event{Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{Role: message.GetRole(), Content: message}}}
+}
+
+// Insert is the event that puts a message before the one at index.
+func Insert(index int, message *modelv1.ChatMessage) *agentv1.Event {
+	event := Add(message)
+	event.GetMessageAdded().Index = new(int32(index))
+	return event
+}
+
+// Edit is the event that replaces messages by those of the same id and takes others out. Reason is a word for programs.
+func Edit(reason string, replaced []*modelv1.ChatMessage, removedIDs []string) *agentv1.Event {
+	change := &agentv1.HistoryChanged{Reason: reason, RemovedIds: removedIDs}
+	if len(replaced) > 0 {
+		change.Content = &agentv1.HistoryContent{Messages: replaced}
+	}
+	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: change}}
+}
+
+// Replace is the event that replaces the whole conversation.
+func Replace(reason string, messages []*modelv1.ChatMessage) *agentv1.Event {
+	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: &agentv1.HistoryChanged{
+		Reason: reason, ReplaceAll: true, Content: &agentv1.HistoryContent{Messages: messages},
+	}}}
+}
+
+// Shorten is the event that leaves of a conversation what after holds. Where that is some of the messages in their order, only the ids of the others are noted.
+func Shorten(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event {
+	var removed []string
+	rest := after
+	for _, m := range before {
+		if len(rest) > 0 && rest[0] == m {
+			rest = rest[1:]
+		} else {
+			removed = append(removed, m.GetId())
+		}
+	}
+	if len(rest) > 0 {
+		return Replace(reason, after)
+	}
+	return Edit(reason, nil, removed)
+}
+
+// Complete is the event that changes the completion of the output.
+func Complete(reason, completion string) *agentv1.Event {
+	return &agentv1.Event{Kind: &agentv1.Event_OutputSet{OutputSet: &agentv1.OutputSet{Reason: reason, Completion: &completion}}}
+}
+
+// Store is the event that sets an entry of the run's store to a JSON value.
+func Store(key string, value any) (*agentv1.Event, error) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return &agentv1.Event{Kind: &agentv1.Event_StoreChanged{StoreChanged: &agentv1.StoreChanged{
+		Keys: []string{key}, Content: &agentv1.StoreContent{Changes: []*toolv1.StoreChange{{Key: key, ValueJson: new(string(b))}}},
+	}}}, nil
+}
+
+// Note is the event that leaves a text in the transcript. Code says to programs what it is about.
+func Note(source, code, text string) *agentv1.Event {
+	b, _ := json.Marshal(text) // a text always has a JSON form
+	return &agentv1.Event{Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: code, Source: source, Content: &agentv1.InfoContent{DataJson: string(b)}}}}
+}
+
+// Says is a new message of a role. Its id is given when it is added.
+func Says(role modelv1.Role, text string) *modelv1.ChatMessage {
+	return &modelv1.ChatMessage{Role: role, Content: chat.TextContent(text)}
+}
+
+// SelectionKey is the entry of a run's store under which multiple_choice notes a [Selection], for the scorer choice.
+const SelectionKey = "multiple_choice"
+
+// Selection is which choices a model named.
+type Selection struct {
+	// Selected are their positions in the sample's choices, from 0.
+	Selected []int `json:"selected"`
+}

@@ -1,0 +1,50 @@
+package agent
+
+import (
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Place is where a machine stands: which effect ended last.
+type Place uint8
+
+// The places. Next is asked at one of them, and what it answers leads to another, or ends the step.
+const (
+	AtStart  Place = iota // nothing was done yet
+	Answered              // a model answered; the answer is not in the conversation
+	Called                // the calls of the last assistant message have their results in the conversation
+	Scored                // the scorers judged
+)
+
+// Track follows a step's effects. Machines embed it and hand it every event.
+type Track struct {
+	// At is the place.
+	At Place
+	// StopReason is that of the last answer.
+	StopReason modelv1.StopReason
+
+	asking int64
+}
+
+// Purpose of the model calls that an agent makes for itself.
+const purpose = "agent"
+
+// Apply follows an event.
+func (t *Track) Apply(e *agentv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		if k.ModelIntent.GetPurpose() == purpose {
+			t.asking = e.GetSeq()
+		}
+	case *agentv1.Event_ModelOutcome:
+		if k.ModelOutcome.GetIntent() == t.asking && k.ModelOutcome.GetError() == nil {
+			t.At, t.StopReason = Answered, k.ModelOutcome.GetStopReason()
+		}
+	case *agentv1.Event_ToolsReviewed:
+		t.At = Called
+	case *agentv1.Event_ScoreOutcome:
+		if k.ScoreOutcome.GetIntermediate() {
+			t.At = Scored
+		}
+	}
+}

@@ -1,0 +1,100 @@
+// Package prompt holds the solvers that change the conversation without asking a model: system_message, user_message, assistant_message and prompt_template. Their
+// texts are templates over the sample's metadata, the run's store and parameters of their own.
+package prompt
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
+)
+
+// Definitions describes the solvers.
+func Definitions() []agent.Definition {
+	return []agent.Definition{
+		define("system_message", "Adds a system message after those that the conversation begins with.", func(run agent.View, text string) (*agentv1.Event, error) {
+			messages := run.Messages()
+			after := slices.IndexFunc(messages, func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM })
+			if after < 0 {
+				after = len(messages)
+			}
+			return agent.Insert(after, agent.Says(modelv1.Role_ROLE_SYSTEM, text)), nil
+		}),
+		define("user_message", "Appends a user message.", func(_ agent.View, text string) (*agentv1.Event, error) {
+			return agent.Add(agent.Says(modelv1.Role_ROLE_USER, text)), nil
+		}),
+		define("assistant_message", "Appends an assistant message.", func(_ agent.View, text string) (*agentv1.Event, error) {
+			return agent.Add(agent.Says(modelv1.Role_ROLE_ASSISTANT, text)), nil
+		}),
+		define("prompt_template", "Rewrites the last user message; {prompt} is what it said.", func(run agent.View, text string) (*agentv1.Event, error) {
+			message := chat.LastUser(run.Messages())
+			if message == nil {
+				return nil, errors.New("prompt_template needs a user message in the conversation")
+			}
+			changed := proto.CloneOf(message)
+			chat.SetText(changed, text)
+			return agent.Edit("prompt_template", []*modelv1.ChatMessage{changed}, nil), nil
+		}),
+	}
+}
+
+type params struct {
+	Template string          `json:"template"`
+	Params   json.RawMessage `json:"params,omitempty"`
+}
+
+func define(name, description string, change func(agent.View, string) (*agentv1.Event, error)) agent.Definition {
+	return agent.Definition{
+		Name:        name,
+		Description: description,
+		Parameters: `{"type": "object", "properties": {
+			"template": {"type": "string", "description": "The text. {name} is a member of params, of the store or of the metadata; an unknown one stays as it is."},
+			"params": {"type": "object", "description": "Values for the template."}
+		}, "required": ["template"], "additionalProperties": false}`,
+		Resolve: func(step *agentv1.AgentRef) error {
+			if step.GetParamsJson() == "" {
+				return errRequired(name)
+			}
+			return agent.Params(step, &params{})
+		},
+		New: func(step *agentv1.AgentRef) (agent.Machine, error) {
+			m := &machine{change: change}
+			return m, agent.Params(step, &m.params)
+		},
+	}
+}
+
+type machine struct {
+	agent.NoTools
+	params params
+	change func(agent.View, string) (*agentv1.Event, error)
+}
+
+// Apply implements [agent.Machine]: the one action is the last.
+func (*machine) Apply(*agentv1.Event) {}
+
+// Next implements [agent.Machine].
+func (m *machine) Next(run agent.View) (agent.Action, error) {
+	event, err := m.change(run, template.Prompt(m.params.Template, m.values(run)))
+	if err != nil {
+		return agent.Action{}, err
+	}
+	return agent.Action{Events: []*agentv1.Event{event}, Then: agent.Done{}}, nil
+}
+
+func (m *machine) values(run agent.View) template.Values {
+	stored := func(name string) (string, bool) {
+		value, ok := run.Stored(name)
+		return template.Text(value), ok
+	}
+	metadata := template.Object(run.Spec().GetMetadataJson())
+	prompt := map[string]string{"prompt": chat.Text(chat.LastUser(run.Messages()))}
+	return template.First(template.Map(prompt), template.Object(string(m.params.Params)), stored, metadata, template.Under("metadata", metadata))
+}

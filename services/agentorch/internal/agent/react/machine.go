@@ -1,0 +1,210 @@
+package react
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/history"
+)
+
+// maxRefusals in a row end the agent.
+const maxRefusals = 3
+
+// machine is a react agent at work.
+type machine struct {
+	agent.Track
+	params   params
+	truncate func([]*modelv1.ChatMessage) ([]*modelv1.ChatMessage, error) // nil stops where the context is full
+
+	// settled says that what came of the last effect is in the conversation, so that the next turn can begin.
+	settled bool
+	// asked counts how often the present question was asked again after a refusal.
+	asked int
+	// refusals counts refusals in a row that are in the conversation.
+	refusals int
+	// submissions counts accepted submit calls.
+	submissions int
+}
+
+func newMachine(step *agentv1.AgentRef) (*machine, error) {
+	m := &machine{}
+	if err := agent.Params(step, &m.params); err != nil {
+		return nil, err
+	}
+	var err error
+	m.truncate, err = truncation(m.params.Truncation)
+	return m, err
+}
+
+func truncation(names truncationParam) (func([]*modelv1.ChatMessage) ([]*modelv1.ChatMessage, error), error) {
+	if len(names) == 0 || names[0] == truncateDisabled {
+		return nil, nil
+	}
+	if names[0] == truncateAuto {
+		return func(messages []*modelv1.ChatMessage) ([]*modelv1.ChatMessage, error) {
+			return history.Trim(messages, history.DefaultPreserve)
+		}, nil
+	}
+	var filters []history.Filter
+	for _, name := range names {
+		filter, err := history.FilterByName(name)
+		if err != nil {
+			return nil, err
+		}
+		filters = append(filters, filter)
+	}
+	return func(messages []*modelv1.ChatMessage) ([]*modelv1.ChatMessage, error) {
+		for _, filter := range filters {
+			messages = filter(messages)
+		}
+		return messages, nil
+	}, nil
+}
+
+// Apply implements [agent.Machine].
+func (m *machine) Apply(e *agentv1.Event) {
+	m.Track.Apply(e)
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		if m.At == agent.Answered && !m.settled {
+			m.asked++ // the answer was a refusal, and was not taken
+		}
+	case *agentv1.Event_ModelOutcome:
+		m.settled = m.settled && k.ModelOutcome.GetError() != nil
+	case *agentv1.Event_ToolsReviewed, *agentv1.Event_ScoreOutcome:
+		m.settled = false
+	case *agentv1.Event_HistoryChanged:
+		m.settled = true
+	case *agentv1.Event_MessageAdded:
+		switch k.MessageAdded.GetRole() { //nolint:exhaustive // results of tools settle nothing
+		case modelv1.Role_ROLE_ASSISTANT:
+			m.took()
+			m.settled = true
+		case modelv1.Role_ROLE_SYSTEM, modelv1.Role_ROLE_USER:
+			m.settled = true
+		}
+	case *agentv1.Event_OutputSet:
+		if k.OutputSet.GetReason() == reasonSubmit {
+			m.submissions++
+		}
+	}
+}
+
+// took notes that the last answer is in the conversation.
+func (m *machine) took() {
+	m.asked = 0
+	if m.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+		m.refusals++
+	} else {
+		m.refusals = 0
+	}
+}
+
+// Next implements [agent.Machine].
+func (m *machine) Next(run agent.View) (agent.Action, error) {
+	switch {
+	case m.settled:
+		return m.turn(run), nil
+	case m.At == agent.Answered:
+		return m.answered(run)
+	case m.At == agent.Called:
+		return m.called(run)
+	case m.At == agent.Scored:
+		return m.scored(run)
+	case m.params.Prompt.None:
+		return m.turn(run), nil
+	}
+	system := m.params.Prompt.system(m.submitName(), false)
+	return agent.Action{Events: []*agentv1.Event{agent.Insert(0, agent.Says(modelv1.Role_ROLE_SYSTEM, system))}}, nil
+}
+
+// turn begins a turn. Without a user message there is nothing to answer, and an operator has to say something first.
+func (m *machine) turn(run agent.View) agent.Action {
+	if chat.LastUser(run.Messages()) == nil {
+		return agent.Action{Then: agent.Wait{}}
+	}
+	return agent.Action{Then: m.ask()}
+}
+
+func (m *machine) ask() agent.Generate { return agent.Generate{Model: m.params.Model} }
+
+// answered takes the model's answer.
+func (m *machine) answered(run agent.View) (agent.Action, error) {
+	refused := m.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER
+	if refused && m.asked < m.params.RetryRefusals {
+		return agent.Action{Then: m.ask()}, nil
+	}
+	message := chat.FirstMessage(run.Answer())
+	took := agent.Add(message)
+	switch {
+	case m.StopReason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
+		return m.overflow(run, message)
+	case refused && m.refusals+1 >= maxRefusals:
+		return m.done(run, took), nil
+	case len(message.GetToolCalls()) > 0:
+		return agent.Action{Events: []*agentv1.Event{took}, Then: agent.CallTools{}}, nil
+	case m.params.OnContinue == nil:
+		return m.done(run, took), nil
+	}
+	more := agent.Says(modelv1.Role_ROLE_USER, fill(*m.params.OnContinue, m.submitName()))
+	return agent.Action{Events: []*agentv1.Event{took, agent.Add(more)}}, nil
+}
+
+// overflow makes room in a full context, or stops.
+func (m *machine) overflow(run agent.View, message *modelv1.ChatMessage) (agent.Action, error) {
+	events := []*agentv1.Event{agent.Add(message)}
+	if m.truncate != nil {
+		before := run.Messages()
+		after, err := m.truncate(before)
+		if err != nil {
+			return agent.Action{}, err
+		}
+		events = append(events, agent.Shorten("trim", append(slices.Clip(before), message), after))
+		if len(after) < len(before) {
+			events = append(events, agent.Note(source, "overflow-trim", "the model's context window was full; the history was cut, and the agent goes on"))
+			return agent.Action{Events: events}, nil
+		}
+	}
+	events = append(events, agent.Note(source, "overflow-stop", "the model's context window is full; the agent stops"))
+	return m.done(run, events...), nil
+}
+
+// called goes on after tool calls.
+func (m *machine) called(run agent.View) (agent.Action, error) {
+	answer, submitted := m.submission(run)
+	if !submitted {
+		return m.turn(run), nil
+	}
+	events := m.submit(run, answer)
+	if m.submissions+1 >= m.params.Attempts.Attempts {
+		return m.done(run, events...), nil
+	}
+	if len(run.Spec().GetScorers()) == 0 {
+		return agent.Action{}, errors.New("react with several attempts needs a scorer, which tells a wrong submission from a right one")
+	}
+	return agent.Action{Events: events, Then: agent.Score{}}, nil
+}
+
+// scored goes on after a submission was judged.
+func (m *machine) scored(run agent.View) (agent.Action, error) {
+	if scores := run.Scores(); len(scores) > 0 && m.value(scores[0].GetScore().GetValue()) == 1 {
+		return m.done(run), nil
+	}
+	wrong := agent.Says(modelv1.Role_ROLE_USER, *m.params.Attempts.Incorrect)
+	return agent.Action{Events: []*agentv1.Event{agent.Add(wrong)}}, nil
+}
+
+// done ends the step, and takes the submissions out of the conversation where they are not to stay.
+func (m *machine) done(run agent.View, events ...*agentv1.Event) agent.Action {
+	if !m.params.Submit.Off && !m.params.Submit.Keep {
+		events = append(events, m.withoutSubmit(run, events)...)
+	}
+	return agent.Action{Events: events, Then: agent.Done{}}
+}
+
+// source names the agent in its notes.
+const source = "react"

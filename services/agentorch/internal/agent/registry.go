@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Registry holds agents by name. It is filled when it is made; after that it may be used concurrently.
+type Registry struct {
+	definitions map[string]Definition
+	schemas     map[string]*jsonschema.Schema
+}
+
+// NewRegistry makes a registry of the given agents. It panics where two have one name or a schema cannot be read, which are faults of the program.
+func NewRegistry(definitions ...Definition) *Registry {
+	r := &Registry{definitions: map[string]Definition{}, schemas: map[string]*jsonschema.Schema{}}
+	for _, d := range definitions {
+		schema, err := jsonschema.Compile(json.RawMessage(d.Parameters))
+		if err != nil {
+			panic(fmt.Sprintf("agent %s: %v", d.Name, err))
+		}
+		if _, taken := r.definitions[d.Name]; taken {
+			panic("agent: two are named " + d.Name)
+		}
+		r.definitions[d.Name], r.schemas[d.Name] = d, schema
+	}
+	return r
+}
+
+// Definitions returns all agents, sorted by name.
+func (r *Registry) Definitions() []Definition {
+	return slices.SortedFunc(maps.Values(r.definitions), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Resolve returns a copy of a step as a run pins it: parameters checked, defaults written out, the agent's own tools added. It fails with AGENT_NOT_FOUND, or with
+// INVALID_REQUEST that names the parameter.
+func (r *Registry) Resolve(step *agentv1.AgentRef) (*agentv1.AgentRef, error) {
+	d, ok := r.definitions[step.GetName()]
+	if !ok {
+		return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "agent", step.GetName(), slices.Sorted(maps.Keys(r.definitions)))
+	}
+	if len(step.GetAgents()) > 0 {
+		return nil, rpcerr.NotBuiltYet("calling and handing over to other agents (agents)")
+	}
+	if step.GetParamsJson() != "" {
+		violations, err := r.schemas[d.Name].Check(json.RawMessage(step.GetParamsJson()))
+		if err != nil {
+			return nil, rpcerr.InvalidField("params_json", "want a JSON object: %v", err)
+		}
+		if len(violations) > 0 {
+			return nil, r.violated(d.Name, violations)
+		}
+	}
+	resolved := proto.CloneOf(step)
+	if err := d.Resolve(resolved); err != nil {
+		return nil, err
+	}
+	return resolved, nil
+}
+
+// violated names every parameter that breaks the schema, and those that there are.
+func (r *Registry) violated(name string, violations []jsonschema.Violation) error {
+	problems := make([]string, len(violations))
+	for i, v := range violations {
+		problems[i] = v.String()
+	}
+	err := rpcerr.InvalidRequest("parameters of %s: %s; its parameters are %s", name, strings.Join(problems, "; "), strings.Join(r.parameters(name), ", "))
+	for _, v := range violations {
+		err.WithField("params_json"+v.At, "%s", v.Message)
+	}
+	return err
+}
+
+func (r *Registry) parameters(name string) []string {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal(r.schemas[name].Text(), &schema) // it was compiled
+	if len(schema.Properties) == 0 {
+		return []string{"none"}
+	}
+	return slices.Sorted(maps.Keys(schema.Properties))
+}
+
+// New makes the machine of a resolved step. It fails where this version does not know the agent or cannot read its parameters.
+func (r *Registry) New(step *agentv1.AgentRef) (Machine, error) {
+	d, ok := r.definitions[step.GetName()]
+	if !ok {
+		return nil, fmt.Errorf("this version has no agent %q", step.GetName())
+	}
+	return d.New(step)
+}
+
+// Params reads a step's parameters into a struct that holds the defaults.
+func Params(step *agentv1.AgentRef, into any) error {
+	if step.GetParamsJson() == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(step.GetParamsJson()), into); err != nil {
+		return rpcerr.InvalidField("params_json", "parameters of %s: %v", step.GetName(), err)
+	}
+	return nil
+}
+
+// SetParams writes a step's parameters.
+func SetParams(step *agentv1.AgentRef, params any) error {
+	b, err := json.Marshal(params)
+	if err != nil {
+		return rpcerr.InvalidField("params_json", "parameters of %s: %v", step.GetName(), err)
+	}
+	step.ParamsJson = string(b)
+	return nil
+}
+
+// DisplayName is what people and transcripts call a step.
+func DisplayName(step *agentv1.AgentRef) string {
+	if step.GetDisplayName() != "" {
+		return step.GetDisplayName()
+	}
+	return step.GetName()
+}
+
+// NoTools is embedded by machines whose agent has no tools of its own.
+type NoTools struct{}
+
+// ToolBound implements [Machine]: it leaves the bound to the tool and the run.
+func (NoTools) ToolBound(string) (int64, bool) { return 0, false }
+
+// Call implements [Machine]: it fails the run, since nobody can have offered such a tool.
+func (NoTools) Call(_ View, call *toolv1.ToolCall) *toolv1.ToolResult {
+	return &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Failure: &toolv1.ToolFailure{
+		Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL), Message: "the agent has no tool " + call.GetFunction(),
+	}}
+}

@@ -1,0 +1,180 @@
+// Package check is the scorer exec: it runs a program in the sample's sandbox, and the program's exit code is the verdict.
+//
+// The program's text is a template over what the model said and what is known of the sample, such as `{completion}` and `{metadata.test}`. It decides alone: exit code 0
+// is right, everything else is wrong, a time-out too. What it printed stands in the score's explanation.
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
+)
+
+const (
+	// defaultTimeout bounds a program that names no other bound.
+	defaultTimeout = 60 * time.Second
+	// explanationBytes bounds what of a program's output a score keeps.
+	explanationBytes = 4 << 10
+)
+
+// Exec is the effect that the scorer asks for: a command in a sandbox of the run. Its result is an *[agentv1.ExecOutcome].
+type Exec struct {
+	// Environment is the sandbox's name within the run.
+	Environment string
+	// Spec is the command.
+	Spec *sandboxv1.ExecSpec
+}
+
+// Definition describes the scorer.
+func Definition() score.Definition {
+	return score.Definition{
+		Name:        "exec",
+		Description: "Runs a check program in the sandbox; exit code 0 is right.",
+		Metrics:     []string{"accuracy", "stderr"},
+		Params: param.List{
+			{Name: "program", Type: param.String, Description: "Text of the program, with {completion}, {target}, {choices} and {metadata.key}. It is the interpreter's standard input."},
+			{Name: "command", Type: param.String, Description: "In place of a program: a command for bash, with the same placeholders."},
+			{Name: "language", Type: param.String, Description: "What reads the program.", Default: json.RawMessage(`"python"`), Enum: []string{`"python"`, `"bash"`}},
+			{Name: "argv", Type: param.Strings, Description: "In place of a language: the program's reader with its arguments."},
+			{Name: "extract", Type: param.String, Description: "What {completion} is: all of it, or the last fenced block of code where there is one.", Default: json.RawMessage(`"all"`), Enum: []string{`"all"`, `"code"`}},
+			{Name: "timeout", Type: param.Number, Description: "Seconds after which the program is killed, and the answer is wrong.", Default: json.RawMessage(`60`)},
+			{Name: "sandbox", Type: param.String, Description: "Environment to run in.", Default: json.RawMessage(`"default"`)},
+			{Name: "env", Type: param.Any, Description: "Environment variables, an object of texts."},
+			{Name: "cwd", Type: param.String, Description: "Working directory; relative to the sandbox's."},
+		},
+		New: func(raw json.RawMessage) (score.Scorer, error) { return newScorer(raw) },
+	}
+}
+
+type params struct {
+	Program  string            `json:"program"`
+	Command  string            `json:"command"`
+	Language string            `json:"language"`
+	Argv     []string          `json:"argv"`
+	Extract  string            `json:"extract"`
+	Timeout  float64           `json:"timeout"`
+	Sandbox  string            `json:"sandbox"`
+	Env      map[string]string `json:"env"`
+	Cwd      string            `json:"cwd"`
+}
+
+type scorer struct{ params params }
+
+func newScorer(raw json.RawMessage) (*scorer, error) {
+	p := params{Language: "python", Extract: "all", Timeout: defaultTimeout.Seconds(), Sandbox: "default"}
+	if err := Definition().Params.Decode(raw, &p); err != nil {
+		return nil, err
+	}
+	if (p.Program == "") == (p.Command == "") {
+		return nil, param.Invalid("program", "give either program or command, a text that is not empty")
+	}
+	if !(p.Timeout > 0) {
+		return nil, param.Invalid("timeout", "is %v; want seconds above 0", p.Timeout)
+	}
+	return &scorer{params: p}, nil
+}
+
+// Next implements [score.Scorer].
+func (s *scorer) Next(in score.Input, results []score.Result) (score.Step, error) {
+	answer := s.answer(in.Completion)
+	if len(results) == 0 {
+		return score.Step{Effect: Exec{Environment: s.params.Sandbox, Spec: s.spec(in, answer)}}, nil
+	}
+	outcome, ok := results[0].(*agentv1.ExecOutcome)
+	if !ok {
+		return score.Step{}, fmt.Errorf("the check program's result is a %T", results[0])
+	}
+	if outcome.GetError() != nil {
+		return score.Step{}, errors.New("the check program could not be run: " + outcome.GetError().GetMessage())
+	}
+	return score.Step{Score: s.judge(answer, outcome.GetContent())}, nil
+}
+
+// spec fills the program or the command.
+func (s *scorer) spec(in score.Input, answer string) *sandboxv1.ExecSpec {
+	p := s.params
+	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(time.Duration(p.Timeout * float64(time.Second)))}
+	values := valuesOf(in, answer)
+	switch {
+	case p.Command != "":
+		spec.Argv = []string{"bash", "-c", template.Program(p.Command, values)}
+		return spec
+	case len(p.Argv) > 0:
+		spec.Argv = p.Argv
+	case p.Language == "bash":
+		spec.Argv = []string{"bash", "-s"}
+	default:
+		spec.Argv = []string{"python3", "-"}
+	}
+	spec.Stdin = []byte(template.Program(p.Program, values))
+	return spec
+}
+
+func valuesOf(in score.Input, answer string) template.Values {
+	texts := map[string]string{"completion": answer}
+	if len(in.Targets) > 0 {
+		texts["target"] = in.Targets[0]
+	}
+	var choices []string
+	for _, c := range in.Choices {
+		choices = append(choices, c.Value)
+	}
+	texts["choices"] = strings.Join(choices, "\n")
+	metadata := ""
+	if in.Metadata != nil {
+		metadata = string(orderedjson.Append(nil, in.Metadata))
+	}
+	return template.First(template.Map(texts), template.Under("metadata", template.Object(metadata)))
+}
+
+func (s *scorer) judge(answer string, result *sandboxv1.ExecResult) *score.Score {
+	value := score.Incorrect
+	if result.GetExitCode() == 0 && !result.GetTimedOut() && !result.GetCancelled() {
+		value = score.Correct
+	}
+	explanation := explain(s.params, result)
+	return &score.Score{
+		Value: score.Text(value), Answer: &answer, Explanation: &explanation,
+		Metadata: map[string]json.RawMessage{
+			"exit_code": fmt.Append(nil, result.GetExitCode()),
+			"timed_out": fmt.Append(nil, result.GetTimedOut()),
+		},
+	}
+}
+
+func explain(p params, result *sandboxv1.ExecResult) string {
+	verdict := fmt.Sprintf("the check program exited with %d", result.GetExitCode())
+	switch {
+	case result.GetTimedOut():
+		verdict = fmt.Sprintf("the check program did not end within %v s", p.Timeout)
+	case result.GetOom():
+		verdict += ", after the kernel killed a process of the sandbox for its memory"
+	}
+	output := strings.TrimSpace(strings.ToValidUTF8(string(result.GetStdout())+string(result.GetStderr()), "\uFFFD"))
+	if output == "" {
+		return verdict
+	}
+	return verdict + "\n\n" + headtail.Cut(output, explanationBytes)
+}
+
+// answer is what {completion} stands for.
+func (s *scorer) answer(completion string) string {
+	if s.params.Extract == "code" {
+		if code, ok := lastBlock(completion, s.params.Language); ok {
+			return code
+		}
+	}
+	return completion
+}

@@ -1,0 +1,103 @@
+package check
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+)
+
+func make(t *testing.T, params string) score.Scorer {
+	t.Helper()
+	s, err := Definition().New(json.RawMessage(params))
+	require.NoError(t, err)
+	return s
+}
+
+func ask(t *testing.T, s score.Scorer, in score.Input) Exec {
+	t.Helper()
+	step, err := s.Next(in, nil)
+	require.NoError(t, err)
+	exec, ok := step.Effect.(Exec)
+	require.True(t, ok)
+	return exec
+}
+
+func TestCommandLines(t *testing.T) {
+	t.Parallel()
+	in := score.Input{
+		Completion: "def f(): return {x}\n", Targets: []string{"42", "43"}, Choices: choice.New([]string{"a", "b"}), Metadata: &orderedjson.Object{},
+	}
+	in.Metadata.Set("test", "assert f() == {1}")
+	in.Metadata.Set("n", json.Number("7"))
+	exec := ask(t, make(t, `{"program": "{completion}{metadata.test} # {target} {metadata.n} {unknown} {choices}", "timeout": 1.5, "env": {"A": "b"}, "cwd": "w"}`), in)
+	assert.Equal(t, "default", exec.Environment)
+	assert.Equal(t, []string{"python3", "-"}, exec.Spec.GetArgv())
+	assert.Equal(t, "def f(): return {x}\nassert f() == {1} # 42 7 {unknown} a\nb", string(exec.Spec.GetStdin()), "what is put in is not read again")
+	assert.InDelta(t, 1.5, exec.Spec.GetTimeout().AsDuration().Seconds(), 0)
+	assert.Equal(t, map[string]string{"A": "b"}, exec.Spec.GetEnv())
+	assert.Equal(t, "w", exec.Spec.GetCwd())
+
+	assert.Equal(t, []string{"bash", "-c", "test 42 = 42"}, ask(t, make(t, `{"command": "test 42 = {target}", "sandbox": "box"}`), in).Spec.GetArgv())
+	assert.Equal(t, []string{"bash", "-s"}, ask(t, make(t, `{"program": "x", "language": "bash"}`), in).Spec.GetArgv())
+	assert.Equal(t, []string{"node", "-"}, ask(t, make(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
+}
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	s := make(t, `{"program": "{completion}", "timeout": 5}`)
+	for name, c := range map[string]struct {
+		result  *sandboxv1.ExecResult
+		value   string
+		explain string
+	}{
+		"right":     {&sandboxv1.ExecResult{Stdout: []byte("ok\n")}, "C", "the check program exited with 0\n\nok"},
+		"wrong":     {&sandboxv1.ExecResult{ExitCode: 1, Stderr: []byte("no\xff")}, "I", "the check program exited with 1\n\nno\uFFFD"},
+		"timed out": {&sandboxv1.ExecResult{TimedOut: true}, "I", "the check program did not end within 5 s"},
+		"killed":    {&sandboxv1.ExecResult{ExitCode: 137, Oom: true}, "I", "the check program exited with 137, after the kernel killed a process of the sandbox for its memory"},
+	} {
+		step, err := s.Next(score.Input{Completion: "said"}, []score.Result{&agentv1.ExecOutcome{Content: c.result}})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.value, step.Score.Value.Text(), name)
+		assert.Equal(t, c.explain, *step.Score.Explanation, name)
+		assert.Equal(t, "said", *step.Score.Answer, name)
+	}
+	step, err := s.Next(score.Input{}, []score.Result{&agentv1.ExecOutcome{Content: &sandboxv1.ExecResult{Stdout: []byte(strings.Repeat("x", 1<<20))}}})
+	require.NoError(t, err)
+	assert.Less(t, len(*step.Score.Explanation), explanationBytes+100)
+	_, err = s.Next(score.Input{}, []score.Result{&agentv1.ExecOutcome{Error: &agentv1.RunError{Message: "lost"}}})
+	assert.ErrorContains(t, err, "lost")
+}
+
+func TestExtract(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"no code":                             "no code",
+		"x\n```python\na = 1\n```\ny":         "a = 1\n",
+		"```\none\n```\n```\ntwo\n```":        "two\n",
+		"```py\none\n```\n```bash\ntwo\n```":  "one\n",
+		"```python\ncut off":                  "cut off",
+		"````md\n```\ninner\n```\n````\nz":    "```\ninner\n```\n",
+		"~~~\ntilde\n~~~\n":                   "tilde\n",
+		"  ```python title=\"a\"\n  b\n  ```": "  b\n",
+	} {
+		exec := ask(t, make(t, `{"program": "{completion}", "extract": "code"}`), score.Input{Completion: text})
+		assert.Equal(t, want, string(exec.Spec.GetStdin()), text)
+	}
+}
+
+func TestBadParams(t *testing.T) {
+	t.Parallel()
+	for _, params := range []string{`{}`, `{"program": "a", "command": "b"}`, `{"program": "a", "timeout": 0}`, `{"program": "a", "language": "perl"}`, `{"program": "a", "nope": 1}`, `{"program": "a", "env": [1]}`} {
+		_, err := Definition().New(json.RawMessage(params))
+		assert.Error(t, err, params)
+	}
+}

@@ -1,0 +1,138 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+// Filter changes what is seen of a conversation. It does not change the messages given.
+type Filter func([]*modelv1.ChatMessage) []*modelv1.ChatMessage
+
+// Names of the filters.
+const (
+	NameContentOnly = "content_only"
+	NameRemoveTools = "remove_tools"
+	NameLastMessage = "last_message"
+)
+
+// Filters returns the names of the filters.
+func Filters() []string { return []string{NameContentOnly, NameRemoveTools, NameLastMessage} }
+
+// FilterByName returns the filter of a name.
+func FilterByName(name string) (Filter, error) {
+	switch name {
+	case NameContentOnly:
+		return ContentOnly, nil
+	case NameRemoveTools:
+		return RemoveTools, nil
+	case NameLastMessage:
+		return LastMessage, nil
+	}
+	return nil, fmt.Errorf("unknown filter %q; known are %s", name, strings.Join(Filters(), ", "))
+}
+
+// LastMessage keeps the last message only.
+func LastMessage(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	return slices.Clone(messages[max(0, len(messages)-1):])
+}
+
+// RemoveTools drops tool results and tool calls.
+func RemoveTools(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	var kept []*modelv1.ChatMessage
+	for _, m := range messages {
+		if m.GetRole() == modelv1.Role_ROLE_TOOL {
+			continue
+		}
+		if len(m.GetToolCalls()) > 0 {
+			m = proto.CloneOf(m)
+			m.ToolCalls, m.ToolCallsRemoved = nil, false
+		}
+		kept = append(kept, m)
+	}
+	return kept
+}
+
+// ContentOnly turns a conversation into plain talk, which any model can take: no system messages, no reasoning, tool results as user messages, and tool calls and
+// tools of the provider's own as text.
+func ContentOnly(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	var kept []*modelv1.ChatMessage
+	for _, m := range messages {
+		switch m.GetRole() { //nolint:exhaustive // the others stay as they are
+		case modelv1.Role_ROLE_SYSTEM:
+			continue
+		case modelv1.Role_ROLE_TOOL:
+			m = &modelv1.ChatMessage{Id: m.GetId(), Role: modelv1.Role_ROLE_USER, Content: m.GetContent()}
+		case modelv1.Role_ROLE_ASSISTANT:
+			m = plain(m)
+		}
+		kept = append(kept, m)
+	}
+	return kept
+}
+
+// plain is an assistant message as text alone.
+func plain(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+	var parts []*contentv1.Content
+	for _, part := range chat.Parts(m.GetContent()) {
+		switch {
+		case part.GetReasoning() != nil:
+			continue
+		case part.GetToolUse() != nil:
+			use := part.GetToolUse()
+			part = chat.TextPart(use.GetName() + " " + use.GetArguments() + "\n\n" + use.GetResult())
+		case part.GetInternalJson() != "":
+			part = proto.CloneOf(part)
+			part.InternalJson = ""
+		}
+		parts = append(parts, part)
+	}
+	if len(m.GetToolCalls()) > 0 {
+		lines := make([]string, len(m.GetToolCalls()))
+		for i, call := range m.GetToolCalls() {
+			lines[i] = Render(call)
+		}
+		parts = append(parts, chat.TextPart(strings.Join(lines, "\n")))
+	}
+	changed := proto.CloneOf(m)
+	changed.Content, changed.ToolCalls, changed.ToolCallsRemoved, changed.InternalJson = chat.ListContent(parts...), nil, false, ""
+	return changed
+}
+
+// lineWidth is where the rendering of a call is broken into lines.
+const lineWidth = 120
+
+// Render writes a tool call as the call of a function: `name(text='…', n=1)`, one argument a line where it would be long.
+func Render(call *toolv1.ToolCall) string {
+	members, err := orderedjson.DecodeObject([]byte(call.GetArgumentsJson()))
+	if err != nil || members.Len() == 0 {
+		return call.GetFunction() + "()"
+	}
+	var arguments []string
+	for name, value := range members.All() {
+		arguments = append(arguments, name+"="+literal(value))
+	}
+	if line := call.GetFunction() + "(" + strings.Join(arguments, ", ") + ")"; len(line) <= lineWidth {
+		return line
+	}
+	return call.GetFunction() + "(\n    " + strings.Join(arguments, ",\n    ") + "\n)"
+}
+
+// literal writes a JSON value; a text stands in single quotes.
+func literal(value any) string {
+	text, ok := value.(string)
+	if !ok {
+		return string(orderedjson.Append(nil, value))
+	}
+	quoted := strconv.Quote(text)
+	return "'" + strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`) + "'"
+}

@@ -1,0 +1,138 @@
+// Package history changes conversations: it trims what has grown too long for a model's context, and filters what one agent sees of another's work.
+//
+// Everything here is pure. A message that is changed is a copy without an id, since a changed message is another message; whoever puts it into a conversation gives
+// it one.
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// DefaultPreserve is the part of a conversation that trimming keeps by default.
+const DefaultPreserve = 0.7
+
+// Trim shortens a conversation. System messages and the input stay; of the rest, the oldest go until the part preserve is left, and then whatever has lost its
+// counterpart: results whose call is gone, calls whose result is gone, and an answer at the very end. Citations go from the texts that stay, since what they point to
+// may be gone. It fails when preserve is outside 0 to 1.
+func Trim(messages []*modelv1.ChatMessage, preserve float64) ([]*modelv1.ChatMessage, error) {
+	if !(preserve >= 0 && preserve <= 1) {
+		return nil, fmt.Errorf("preserve is %v; want a part from 0 to 1", preserve)
+	}
+	system, input, rest := partition(messages)
+	rest = rest[int(float64(len(rest))*(1-preserve)):]
+	rest = pair(rest)
+	if n := len(rest); n > 0 && rest[n-1].GetRole() == modelv1.Role_ROLE_ASSISTANT {
+		rest = rest[:n-1]
+	}
+	trimmed := slices.Concat(system, input, rest)
+	for i, m := range trimmed {
+		trimmed[i] = withoutCitations(m)
+	}
+	return trimmed, nil
+}
+
+// partition tells the messages that always stay from the conversation proper. Where nothing is marked as input, the front of the conversation up to its first user
+// message is.
+func partition(messages []*modelv1.ChatMessage) (system, input, rest []*modelv1.ChatMessage) {
+	for _, m := range messages {
+		switch {
+		case m.GetRole() == modelv1.Role_ROLE_SYSTEM:
+			system = append(system, m)
+		case m.GetSource() == modelv1.MessageSource_MESSAGE_SOURCE_INPUT && !isSummary(m):
+			input = append(input, m)
+		default:
+			rest = append(rest, m)
+		}
+	}
+	if len(input) > 0 {
+		return system, input, rest
+	}
+	for len(rest) > 0 && !isSummary(rest[0]) {
+		first := rest[0]
+		input, rest = append(input, first), rest[1:]
+		if first.GetRole() == modelv1.Role_ROLE_USER {
+			break
+		}
+	}
+	return system, input, rest
+}
+
+// isSummary reports whether a message stands for a part of the conversation that was replaced.
+func isSummary(m *modelv1.ChatMessage) bool {
+	var metadata map[string]json.RawMessage
+	if m.GetMetadataJson() == "" || json.Unmarshal([]byte(m.GetMetadataJson()), &metadata) != nil {
+		return false
+	}
+	_, is := metadata["summary"]
+	return is
+}
+
+// pair drops results that do not follow the message that called for them, and then calls that have no result.
+func pair(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	var (
+		kept   []*modelv1.ChatMessage
+		caller = -1 // index in kept of the message whose results may follow
+		got    = map[int][]string{}
+	)
+	for _, m := range messages {
+		switch m.GetRole() { //nolint:exhaustive // the others follow nothing
+		case modelv1.Role_ROLE_ASSISTANT:
+			caller = len(kept)
+		case modelv1.Role_ROLE_USER:
+			caller = -1
+		case modelv1.Role_ROLE_TOOL:
+			if caller < 0 || len(m.GetToolCallIds()) == 0 || !calls(kept[caller], m.GetToolCallIds()[0]) {
+				continue
+			}
+			got[caller] = append(got[caller], m.GetToolCallIds()[0])
+		}
+		kept = append(kept, m)
+	}
+	for i, m := range kept {
+		if m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
+			kept[i] = withCalls(m, got[i])
+		}
+	}
+	return kept
+}
+
+func calls(m *modelv1.ChatMessage, id string) bool {
+	return slices.ContainsFunc(m.GetToolCalls(), func(c *toolv1.ToolCall) bool { return c.GetId() == id })
+}
+
+// withCalls leaves those calls whose ids are given.
+func withCalls(m *modelv1.ChatMessage, ids []string) *modelv1.ChatMessage {
+	if !slices.ContainsFunc(m.GetToolCalls(), func(c *toolv1.ToolCall) bool { return !slices.Contains(ids, c.GetId()) }) {
+		return m
+	}
+	changed := proto.CloneOf(m)
+	changed.Id = ""
+	changed.ToolCalls = slices.DeleteFunc(changed.GetToolCalls(), func(c *toolv1.ToolCall) bool { return !slices.Contains(ids, c.GetId()) })
+	return changed
+}
+
+func withoutCitations(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+	cited := false
+	for _, part := range m.GetContent().GetList().GetParts() {
+		cited = cited || len(part.GetText().GetCitations()) > 0
+	}
+	if !cited {
+		return m
+	}
+	changed := proto.CloneOf(m)
+	changed.Id = ""
+	for _, part := range chat.Parts(changed.GetContent()) {
+		if text := part.GetText(); text != nil {
+			text.Citations = nil
+		}
+	}
+	return changed
+}

@@ -1,0 +1,473 @@
+// Package journaltest is the suite that every journal store passes.
+package journaltest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// Run checks a store. Open returns an empty one each time.
+func Run(t *testing.T, open func(*testing.T) journal.Store) {
+	for name, test := range map[string]func(*testing.T, journal.Store){
+		"create":        create,
+		"create once":   createOnce,
+		"fence":         fence,
+		"one winner":    oneWinner,
+		"every kind":    everyKind,
+		"stored once":   storedOnce,
+		"ranges":        ranges,
+		"wake":          wake,
+		"adopt own":     adoptOwn,
+		"adopt dead":    adoptDead,
+		"inbox":         inbox,
+		"list":          list,
+		"list labels":   listLabels,
+		"list changes":  listChanges,
+		"row is atomic": rowIsAtomic,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
+
+func name(id string) string { return "projects/p/runs/" + id }
+
+// note is an event that says text.
+func note(seq int64, text string) journal.Entry {
+	return journal.Entry{Event: &agentv1.Event{Seq: seq, Actor: "system", Kind: &agentv1.Event_Info{Info: &agentv1.Info{
+		Code: "note", Content: &agentv1.InfoContent{DataJson: text},
+	}}}}
+}
+
+func notes(from int64, texts ...string) []journal.Entry {
+	var entries []journal.Entry
+	for i, text := range texts {
+		entries = append(entries, note(from+int64(i), text))
+	}
+	return entries
+}
+
+func row() journal.Row { return journal.Row{Kind: journal.KindRun, State: 1} }
+
+func mustCreate(t *testing.T, s journal.Store, c journal.Creation) journal.Head {
+	t.Helper()
+	if c.Owner == "" {
+		c.Owner = "r1"
+	}
+	if c.Entries == nil {
+		c.Entries = notes(1, "first")
+	}
+	if c.Row.Kind == 0 {
+		c.Row = row()
+	}
+	head, created, err := s.Create(t.Context(), c)
+	require.NoError(t, err)
+	require.True(t, created)
+	return head
+}
+
+func mustAppend(t *testing.T, s journal.Store, head journal.Head, entries ...journal.Entry) journal.Head {
+	t.Helper()
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: head, Entries: entries}))
+	head.Seq += int64(len(entries))
+	return head
+}
+
+func texts(t *testing.T, s journal.Store, ref journal.Ref, r journal.Range) []string {
+	t.Helper()
+	events, err := s.Read(t.Context(), ref, r)
+	require.NoError(t, err)
+	var all []string
+	for _, e := range events {
+		all = append(all, e.GetInfo().GetContent().GetDataJson())
+	}
+	return all
+}
+
+func create(t *testing.T, s journal.Store) {
+	head := mustCreate(t, s, journal.Creation{Name: name("a"), Owner: "r1", Entries: notes(1, "one", "two")})
+	assert.Equal(t, journal.Head{Ref: head.Ref, Name: name("a"), Seq: 2, Epoch: 1, Owner: "r1"}, head)
+	opened, err := s.Open(t.Context(), name("a"))
+	require.NoError(t, err)
+	assert.Equal(t, head, opened)
+
+	events, err := s.Read(t.Context(), head.Ref, journal.Range{})
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	for i, e := range events {
+		assert.Equal(t, int64(i+1), e.GetSeq())
+		assert.Equal(t, name("a"), e.GetJournal())
+		assert.Equal(t, int64(1), e.GetEpoch())
+	}
+	_, err = s.Open(t.Context(), name("b"))
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+	_, _, err = s.Create(t.Context(), journal.Creation{Name: name("c"), Entries: notes(2, "late"), Row: row()})
+	assert.Error(t, err, "the first event has number 1")
+}
+
+func createOnce(t *testing.T, s journal.Store) {
+	c := journal.Creation{Name: name("a"), Request: "p/CreateRun/key", Digest: []byte{1}}
+	head := mustCreate(t, s, c)
+
+	c.Name, c.Owner, c.Entries, c.Row = name("b"), "r1", notes(1, "again"), row()
+	again, created, err := s.Create(t.Context(), c)
+	require.NoError(t, err)
+	assert.False(t, created)
+	assert.Equal(t, head, again)
+	_, err = s.Open(t.Context(), name("b"))
+	require.ErrorIs(t, err, journal.ErrNotFound)
+
+	c.Digest = []byte{2}
+	_, _, err = s.Create(t.Context(), c)
+	assert.ErrorIs(t, err, journal.ErrReused)
+}
+
+func fence(t *testing.T, s journal.Store) {
+	head := mustCreate(t, s, journal.Creation{Name: name("a")})
+	head = mustAppend(t, s, head, note(2, "two"))
+
+	behind, ahead, older := head, head, head
+	behind.Seq, ahead.Seq, older.Epoch = 1, 3, 0
+	for _, stale := range []journal.Head{behind, ahead, older} {
+		err := s.Append(t.Context(), journal.Append{Head: stale, Entries: []journal.Entry{note(stale.Seq+1, "stale")}})
+		require.ErrorIs(t, err, journal.ErrFenced)
+	}
+	assert.Equal(t, []string{"first", "two"}, texts(t, s, head.Ref, journal.Range{}))
+	err := s.Append(t.Context(), journal.Append{Head: head, Entries: []journal.Entry{note(4, "gap")}})
+	assert.Error(t, err, "numbers are dense")
+}
+
+func oneWinner(t *testing.T, s journal.Store) {
+	head := mustCreate(t, s, journal.Creation{Name: name("a")})
+	var (
+		won atomic.Int32
+		wg  sync.WaitGroup
+	)
+	for i := range 16 {
+		wg.Go(func() {
+			err := s.Append(t.Context(), journal.Append{Head: head, Entries: []journal.Entry{note(2, fmt.Sprint(i))}})
+			if err == nil {
+				won.Add(1)
+			} else {
+				assert.ErrorIs(t, err, journal.ErrFenced)
+			}
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, int32(1), won.Load())
+	assert.Len(t, texts(t, s, head.Ref, journal.Range{}), 2)
+}
+
+func everyKind(t *testing.T, s journal.Store) {
+	for _, size := range []int{0, 5000} {
+		id := fmt.Sprint("size", size)
+		samples := Samples(size)
+		var entries []journal.Entry
+		for i, e := range samples {
+			e.Seq = int64(i + 1)
+			entries = append(entries, journal.Entry{Event: proto.CloneOf(e)})
+		}
+		head := mustCreate(t, s, journal.Creation{Name: name(id), Entries: entries[:1]})
+		for _, e := range entries[1:] {
+			head = mustAppend(t, s, head, e)
+		}
+		for i, e := range entries {
+			require.True(t, proto.Equal(samples[i], e.Event), "appending changes no event: %T", e.Event.GetKind())
+		}
+		i := 0
+		for got, err := range journal.All(t.Context(), s, head.Ref, 0) {
+			require.NoError(t, err)
+			want := samples[i]
+			want.Journal, want.Epoch = name(id), 1
+			assert.Empty(t, cmp.Diff(want, got, protocmp.Transform()), "%T", want.GetKind())
+			i++
+		}
+		assert.Len(t, samples, i)
+	}
+}
+
+// storedOnce adds messages that outcomes hold, in the same append and in a later one.
+func storedOnce(t *testing.T, s journal.Store) {
+	for _, size := range []int{10, 10_000} {
+		said := strings.Repeat("word ", size)
+		answer := &modelv1.ChatMessage{
+			Id: "m1", Role: modelv1.Role_ROLE_ASSISTANT, Content: text(said), ToolCalls: []*toolv1.ToolCall{{Id: "c0"}, {Id: "c1", ArgumentsJson: `{"cmd": "ls"}`}},
+		}
+		outcome := &agentv1.Event{Seq: 2, Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{
+			Intent:  1,
+			Content: &agentv1.ModelOutcomeContent{Output: &modelv1.ModelOutput{Choices: []*modelv1.Choice{{Message: answer}}}},
+		}}}
+		result := &agentv1.Event{Seq: 4, Kind: &agentv1.Event_ToolOutcome{ToolOutcome: &agentv1.ToolOutcome{
+			CallId: "c1", Function: "bash", MessageId: "m2",
+			Content: &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{CallId: "c1", Function: "bash", Content: text(said + "!")}},
+		}}}
+		added := func(seq int64, source *agentv1.Event) journal.Entry {
+			m := journal.MessageOf(source)
+			return journal.Entry{Same: source.GetSeq(), Event: &agentv1.Event{Seq: seq, Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{
+				Role: m.GetRole(), Content: m,
+			}}}}
+		}
+		head := mustCreate(t, s, journal.Creation{Name: name(fmt.Sprint("n", size))})
+		head = mustAppend(t, s, head, journal.Entry{Event: outcome}, added(3, outcome))
+		head = mustAppend(t, s, head, journal.Entry{Event: result})
+		head = mustAppend(t, s, head, added(5, result))
+		head = mustAppend(t, s, head, journal.Entry{Same: 2, Event: &agentv1.Event{Seq: 6, Kind: &agentv1.Event_ToolIntent{ToolIntent: &agentv1.ToolIntent{
+			CallId: "c1", Content: answer.GetToolCalls()[1],
+		}}}})
+
+		whole, err := s.Read(t.Context(), head.Ref, journal.Range{})
+		require.NoError(t, err)
+		tail, err := s.Read(t.Context(), head.Ref, journal.Range{After: 4})
+		require.NoError(t, err)
+		assert.Empty(t, cmp.Diff(answer, whole[2].GetMessageAdded().GetContent(), protocmp.Transform()))
+		assert.Empty(t, cmp.Diff(answer.GetToolCalls()[1], whole[5].GetToolIntent().GetContent(), protocmp.Transform()))
+		for _, e := range []*agentv1.Event{whole[4], tail[0]} {
+			m := e.GetMessageAdded().GetContent()
+			assert.Equal(t, "m2", m.GetId())
+			assert.Equal(t, said+"!", m.GetContent().GetText())
+			assert.Equal(t, []string{"c1"}, m.GetToolCallIds())
+		}
+		bare, err := s.Read(t.Context(), head.Ref, journal.Range{Bare: true})
+		require.NoError(t, err)
+		assert.Nil(t, bare[2].GetMessageAdded().GetContent())
+		assert.Equal(t, modelv1.Role_ROLE_ASSISTANT, bare[2].GetMessageAdded().GetRole())
+	}
+}
+
+func text(s string) *contentv1.MessageContent {
+	return &contentv1.MessageContent{Form: &contentv1.MessageContent_Text{Text: s}}
+}
+
+func ranges(t *testing.T, s journal.Store) {
+	head := mustCreate(t, s, journal.Creation{Name: name("a"), Entries: notes(1, "1", "2", "3", "4", "5")})
+	assert.Equal(t, []string{"3", "4"}, texts(t, s, head.Ref, journal.Range{After: 2, Limit: 2}))
+	assert.Empty(t, texts(t, s, head.Ref, journal.Range{After: 5}))
+
+	var got []string
+	for e, err := range journal.All(t.Context(), s, head.Ref, 1) {
+		require.NoError(t, err)
+		got = append(got, e.GetInfo().GetContent().GetDataJson())
+	}
+	assert.Equal(t, []string{"2", "3", "4", "5"}, got)
+	assert.Len(t, texts(t, s, head.Ref, journal.Range{Bytes: 1}), 1, "one event always fits")
+}
+
+func wake(t *testing.T, s journal.Store) {
+	eval := "projects/p/evals/e"
+	run, parent := s.Subscribe(name("a")), s.Subscribe(eval)
+	defer run.Close()
+	defer parent.Close()
+	r := row()
+	r.Parent = eval
+	head := mustCreate(t, s, journal.Creation{Name: name("a"), Row: r})
+	<-run.C
+	<-parent.C
+
+	head = mustAppend(t, s, head, note(2, "two"))
+	<-run.C
+	select {
+	case <-parent.C:
+		t.Error("the row did not change")
+	default:
+	}
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: head, Entries: notes(3, "three"), Row: &r}))
+	<-run.C
+	<-parent.C
+	run.Close()
+	head.Seq = 3
+	mustAppend(t, s, head, note(4, "four"))
+	select {
+	case <-run.C:
+		t.Error("closed")
+	default:
+	}
+}
+
+func adoptOwn(t *testing.T, s journal.Store) {
+	var heads []journal.Head
+	for i := range 5 {
+		heads = append(heads, mustCreate(t, s, journal.Creation{Name: name(fmt.Sprint("n", i))}))
+	}
+	done := row()
+	done.Done = true
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: heads[2], Entries: notes(2, "end"), Row: &done}))
+
+	var got []string
+	a := journal.Adoption{Replica: "r1", Own: true, Limit: 2}
+	for {
+		page, err := s.Adopt(t.Context(), a)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		for _, l := range page {
+			assert.Equal(t, int64(2), l.Epoch)
+			assert.Equal(t, "r1", l.Owner)
+			assert.Equal(t, int32(1), l.State)
+			got = append(got, l.Name)
+			a.After = l.Ref
+		}
+	}
+	assert.Equal(t, []string{name("n0"), name("n1"), name("n3"), name("n4")}, got, "what is done is left alone")
+
+	err := s.Append(t.Context(), journal.Append{Head: heads[0], Entries: notes(2, "zombie")})
+	require.ErrorIs(t, err, journal.ErrFenced)
+	renewed := heads[0]
+	renewed.Epoch = 2
+	mustAppend(t, s, renewed, note(2, "owner"))
+}
+
+func adoptDead(t *testing.T, s journal.Store) {
+	now := time.Now()
+	require.NoError(t, s.Beat(t.Context(), "dead", now.Add(-time.Minute)))
+	require.NoError(t, s.Beat(t.Context(), "alive", now.Add(-time.Minute)))
+	require.NoError(t, s.Beat(t.Context(), "alive", now))
+	for _, owner := range []string{"dead", "alive", "silent", "r2"} {
+		mustCreate(t, s, journal.Creation{Name: name(owner), Owner: owner})
+	}
+	got, err := s.Adopt(t.Context(), journal.Adoption{Replica: "r2", DeadSince: now.Add(-5 * time.Second), Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	assert.Equal(t, name("dead"), got[0].Name)
+	assert.Equal(t, name("silent"), got[1].Name, "one that never beat is dead")
+	again, err := s.Adopt(t.Context(), journal.Adoption{Replica: "r2", DeadSince: now.Add(-5 * time.Second), Limit: 10})
+	require.NoError(t, err)
+	assert.Empty(t, again)
+}
+
+func inbox(t *testing.T, s journal.Store) {
+	head := mustCreate(t, s, journal.Creation{Name: name("a")})
+	post := func(id, body string) error {
+		return s.Post(t.Context(), name("a"), journal.Command{ID: id, Body: []byte(body)})
+	}
+	require.NoError(t, post("k2", "two"))
+	require.NoError(t, post("k1", "one"))
+	require.NoError(t, post("k2", "two"), "the same command")
+	require.ErrorIs(t, post("k2", "other"), journal.ErrReused)
+	require.ErrorIs(t, s.Post(t.Context(), name("b"), journal.Command{ID: "k"}), journal.ErrNotFound)
+
+	pending, err := s.Pending(t.Context(), head.Ref)
+	require.NoError(t, err)
+	assert.Equal(t, []journal.Command{{ID: "k2", Body: []byte("two")}, {ID: "k1", Body: []byte("one")}}, pending, "in the order of arrival")
+
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: head, Entries: notes(2, "got k2"), Took: []string{"k2"}}))
+	pending, err = s.Pending(t.Context(), head.Ref)
+	require.NoError(t, err)
+	assert.Len(t, pending, 1)
+	require.NoError(t, post("k2", "two"), "still the same command")
+	for id, want := range map[string]int64{"k1": 0, "k2": 2} {
+		seq, err := s.Taken(t.Context(), name("a"), id)
+		require.NoError(t, err)
+		assert.Equal(t, want, seq)
+	}
+	_, err = s.Taken(t.Context(), name("a"), "k3")
+	assert.ErrorIs(t, err, journal.ErrNotFound)
+}
+
+func listed(t *testing.T, s journal.Store, q journal.Query) []string {
+	t.Helper()
+	all, err := s.List(t.Context(), q)
+	require.NoError(t, err)
+	var names []string
+	for _, l := range all {
+		names = append(names, l.Name[strings.LastIndexByte(l.Name, '/')+1:])
+	}
+	return names
+}
+
+func list(t *testing.T, s journal.Store) {
+	eval := "projects/p/evals/e"
+	refs := map[string]journal.Ref{}
+	for _, c := range []struct {
+		name string
+		row  journal.Row
+	}{
+		{name: name("a"), row: journal.Row{Kind: journal.KindRun, State: 1, Parent: eval}},
+		{name: name("b"), row: journal.Row{Kind: journal.KindRun, State: 2, Parent: eval, View: []byte("seen")}},
+		{name: eval, row: journal.Row{Kind: journal.KindEval, State: 2}},
+		{name: "projects/q/runs/c", row: journal.Row{Kind: journal.KindRun, State: 2}},
+		{name: name("d"), row: journal.Row{Kind: journal.KindRun, State: 3, Waiting: true, Wake: time.UnixMilli(5004).UTC()}},
+	} {
+		refs[c.name] = mustCreate(t, s, journal.Creation{Name: c.name, Row: c.row}).Ref
+	}
+	assert.Equal(t, []string{"d", "c", "e", "b", "a"}, listed(t, s, journal.Query{}))
+	assert.Equal(t, []string{"d", "b", "a"}, listed(t, s, journal.Query{Project: "p", Kind: journal.KindRun}))
+	assert.Equal(t, []string{"d", "b"}, listed(t, s, journal.Query{Project: "p", Kind: journal.KindRun, States: []int32{2, 3}}))
+	assert.Equal(t, []string{"b", "a"}, listed(t, s, journal.Query{Parent: eval}))
+	assert.Equal(t, []string{"d", "c"}, listed(t, s, journal.Query{Limit: 2}))
+	assert.Equal(t, []string{"b", "a"}, listed(t, s, journal.Query{Before: refs[eval]}))
+
+	all, err := s.List(t.Context(), journal.Query{Project: "p", Kind: journal.KindRun})
+	require.NoError(t, err)
+	assert.Equal(t, time.UnixMilli(5004).UTC(), all[0].Wake)
+	assert.True(t, all[0].Waiting)
+	assert.False(t, all[0].Done)
+	assert.Equal(t, []byte("seen"), all[1].View)
+	assert.Equal(t, eval, all[1].Parent)
+	assert.Equal(t, int64(1), all[1].Seq)
+}
+
+func listLabels(t *testing.T, s journal.Store) {
+	labelled := func(labels map[string]string) journal.Row {
+		r := row()
+		r.Labels = labels
+		return r
+	}
+	mustCreate(t, s, journal.Creation{Name: name("a"), Row: labelled(map[string]string{"team": "x", "kind": "1"})})
+	mustCreate(t, s, journal.Creation{Name: name("b"), Row: labelled(map[string]string{"team": "x", "kind": "2"})})
+	mustCreate(t, s, journal.Creation{Name: name("c")})
+	assert.Equal(t, []string{"b", "a"}, listed(t, s, journal.Query{Labels: map[string]string{"team": "x"}}))
+	assert.Equal(t, []string{"a"}, listed(t, s, journal.Query{Labels: map[string]string{"team": "x", "kind": "1"}}))
+	assert.Empty(t, listed(t, s, journal.Query{Labels: map[string]string{"team": "y"}}))
+}
+
+func listChanges(t *testing.T, s journal.Store) {
+	a := mustCreate(t, s, journal.Creation{Name: name("a")})
+	mustCreate(t, s, journal.Creation{Name: name("b")})
+	first, err := s.List(t.Context(), journal.Query{ChangedAfter: new(int64(0))})
+	require.NoError(t, err)
+	require.Len(t, first, 2)
+	assert.Equal(t, name("a"), first[0].Name)
+
+	seen := first[1].Changed
+	r := row()
+	r.State = 5
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: a, Entries: notes(2, "two"), Row: &r}))
+	next, err := s.List(t.Context(), journal.Query{ChangedAfter: &seen})
+	require.NoError(t, err)
+	require.Len(t, next, 1)
+	assert.Equal(t, name("a"), next[0].Name)
+	assert.Equal(t, int32(5), next[0].State)
+	assert.Greater(t, next[0].Changed, seen)
+}
+
+func rowIsAtomic(t *testing.T, s journal.Store) {
+	head := mustCreate(t, s, journal.Creation{Name: name("a")})
+	stale := head
+	stale.Epoch = 9
+	r := row()
+	r.State = 9
+	require.ErrorIs(t, s.Append(t.Context(), journal.Append{Head: stale, Entries: notes(2, "x"), Row: &r}), journal.ErrFenced)
+	all, err := s.List(t.Context(), journal.Query{})
+	require.NoError(t, err)
+	assert.Equal(t, int32(1), all[0].State)
+}

@@ -1,0 +1,188 @@
+package journal
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+const (
+	// largeContent is the size from which a content is stored apart, by its hash.
+	largeContent = 4 << 10
+	// maxUnpacked bounds what a stored content may grow to.
+	maxUnpacked = 64 << 20
+)
+
+// Packed is an event as stores keep it: without what the row's columns say, and without a content that another event holds.
+type Packed struct {
+	// Body is the event. A large content is left out of it.
+	Body []byte
+	// Hash names the content that was left out; nil when it was not.
+	Hash []byte
+	// Content is that content, compressed. Equal contents of one project have one hash.
+	Content []byte
+	// Same is [Entry].Same.
+	Same int64
+}
+
+// Pack turns an entry of a project's journal into its stored form. It does not change the event.
+func Pack(project string, e Entry) (Packed, error) {
+	event := bare(e.Event)
+	p := Packed{Same: e.Same}
+	if e.Same != 0 || proto.Size(event) > largeContent {
+		var content proto.Message
+		event, content = withoutContent(event)
+		if e.Same == 0 && content != nil {
+			if err := p.setContent(project, event, content); err != nil {
+				return Packed{}, err
+			}
+		}
+	}
+	var err error
+	if p.Body, err = proto.Marshal(event); err != nil {
+		return Packed{}, fmt.Errorf("journal: pack event %d: %w", e.Event.GetSeq(), err)
+	}
+	return p, nil
+}
+
+// setContent stores a content apart, or puts it back into the event where it is small after all.
+func (p *Packed) setContent(project string, event *agentv1.Event, content proto.Message) error {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("journal: pack content: %w", err)
+	}
+	if len(b) <= largeContent {
+		kind, field := contentField(event)
+		kind.Set(field, protoreflect.ValueOfMessage(content.ProtoReflect()))
+		return nil
+	}
+	sum := sha256.New()
+	sum.Write([]byte(project + "\n")) // contents of two projects never meet
+	sum.Write(b)
+	p.Hash, p.Content = sum.Sum(nil), compress(b)
+	return nil
+}
+
+// Unpack turns a stored body back into its event; the caller sets journal, seq and epoch.
+func Unpack(body []byte) (*agentv1.Event, error) {
+	event := &agentv1.Event{}
+	if err := proto.Unmarshal(body, event); err != nil {
+		return nil, fmt.Errorf("journal: unpack event: %w", err)
+	}
+	return event, nil
+}
+
+// PutContent gives an unpacked event the content that was stored apart.
+func PutContent(event *agentv1.Event, compressed []byte) error {
+	b, err := decompress(compressed)
+	if err != nil {
+		return fmt.Errorf("journal: unpack content: %w", err)
+	}
+	kind, field := contentField(event)
+	if field == nil {
+		return nil // a kind that this version does not know; its bytes are carried through
+	}
+	return proto.Unmarshal(b, kind.Mutable(field).Message().Interface())
+}
+
+// PutSame gives an unpacked event what the earlier event source holds: the message that it adds, or the call that it begins.
+func PutSame(event, source *agentv1.Event) {
+	switch kind := event.GetKind().(type) {
+	case *agentv1.Event_MessageAdded:
+		kind.MessageAdded.Content = MessageOf(source)
+	case *agentv1.Event_ToolIntent:
+		for _, call := range MessageOf(source).GetToolCalls() {
+			if call.GetId() == kind.ToolIntent.GetCallId() {
+				kind.ToolIntent.Content = call
+			}
+		}
+	}
+}
+
+// MessageOf returns the message that an outcome leads to: the first choice of a model's answer, or the message that tells a model what a tool gave. It is nil for
+// other events. The parts are shared with the event.
+func MessageOf(e *agentv1.Event) *modelv1.ChatMessage {
+	switch kind := e.GetKind().(type) {
+	case *agentv1.Event_ModelOutcome:
+		if choices := kind.ModelOutcome.GetContent().GetOutput().GetChoices(); len(choices) > 0 {
+			return choices[0].GetMessage()
+		}
+	case *agentv1.Event_ToolOutcome:
+		result := kind.ToolOutcome.GetContent().GetResult()
+		return &modelv1.ChatMessage{
+			Id:          kind.ToolOutcome.GetMessageId(),
+			Role:        modelv1.Role_ROLE_TOOL,
+			Content:     result.GetContent(),
+			ToolCallIds: []string{kind.ToolOutcome.GetCallId()},
+			Function:    kind.ToolOutcome.GetFunction(),
+			Error:       result.GetError(),
+		}
+	}
+	return nil
+}
+
+// bare copies an event without what stands in columns. The kind is shared.
+func bare(e *agentv1.Event) *agentv1.Event {
+	return &agentv1.Event{
+		Time:         e.GetTime(),
+		Actor:        e.GetActor(),
+		Id:           e.GetId(),
+		Span:         e.GetSpan(),
+		Critical:     e.GetCritical(),
+		WorkingStart: e.GetWorkingStart(),
+		Kind:         e.GetKind(),
+	}
+}
+
+// withoutContent returns a copy of the event without the content of its kind, and the content; it is nil where there is none.
+func withoutContent(e *agentv1.Event) (*agentv1.Event, proto.Message) {
+	kind, field := contentField(e)
+	if field == nil || !kind.Has(field) {
+		return e, nil
+	}
+	rest := kind.New()
+	kind.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Number() != field.Number() {
+			rest.Set(f, v)
+		}
+		return true
+	})
+	c := bare(e)
+	c.Kind = nil // else Set would change the wrapper that e shares
+	c.ProtoReflect().Set(kindField(e.ProtoReflect()), protoreflect.ValueOfMessage(rest))
+	return c, kind.Get(field).Message().Interface()
+}
+
+// contentField returns the message of the event's kind and its field `content`, which is nil where the kind has none or is not known.
+func contentField(e *agentv1.Event) (protoreflect.Message, protoreflect.FieldDescriptor) {
+	m := e.ProtoReflect()
+	kind := kindField(m)
+	if kind == nil {
+		return nil, nil
+	}
+	message := m.Get(kind).Message()
+	field := message.Descriptor().Fields().ByName("content")
+	if field == nil || field.Message() == nil || field.IsList() || field.IsMap() {
+		return message, nil
+	}
+	return message, field
+}
+
+func kindField(m protoreflect.Message) protoreflect.FieldDescriptor {
+	return m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
+}
+
+// The coder and decoder work on whole bodies only, which any number of goroutines may do at once.
+var (
+	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
+	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxUnpacked))
+)
+
+func compress(b []byte) []byte            { return encoder.EncodeAll(b, nil) }
+func decompress(b []byte) ([]byte, error) { return decoder.DecodeAll(b, nil) }

@@ -1,0 +1,203 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// Create implements [journal.Journals].
+func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, bool, error) {
+	packed, err := pack(c.Name, 0, c.Entries)
+	if err != nil {
+		return journal.Head{}, false, err
+	}
+	var (
+		head    journal.Head
+		created bool
+	)
+	err = s.db.Write(ctx, func(tx *sqlite.Tx) error {
+		created = false
+		if c.Request != "" {
+			known, found, err := byRequest(tx, c.Request, c.Digest)
+			if err != nil || found {
+				head = known
+				return err
+			}
+		}
+		head = journal.Head{Name: c.Name, Seq: int64(len(packed)), Epoch: 1, Owner: c.Owner}
+		result, err := tx.Exec(`INSERT INTO journal (name, head, epoch, owner, open, request, digest) VALUES (?, ?, 1, ?, ?, ?, ?)`,
+			c.Name, head.Seq, c.Owner, !c.Row.Done, sql.NullString{String: c.Request, Valid: c.Request != ""}, c.Digest)
+		if err != nil {
+			return err
+		}
+		id, err := result.LastInsertId()
+		if err != nil {
+			return err
+		}
+		head.Ref, created = journal.Ref(id), true
+		if err := insertEvents(tx, head.Ref, 0, head.Epoch, packed); err != nil {
+			return err
+		}
+		if err := insertLabels(tx, head.Ref, c.Row.Labels); err != nil {
+			return err
+		}
+		return s.setRow(tx, head.Ref, c.Name, &c.Row)
+	})
+	if err != nil {
+		return journal.Head{}, false, fmt.Errorf("journal: create %s: %w", c.Name, err)
+	}
+	if created {
+		s.Notify(c.Name)
+		s.Notify(c.Row.Parent)
+	}
+	return head, created, nil
+}
+
+// byRequest finds the journal that a request made before.
+func byRequest(tx *sqlite.Tx, request string, digest []byte) (journal.Head, bool, error) {
+	var (
+		h      journal.Head
+		before []byte
+	)
+	err := tx.QueryRow(`SELECT id, name, head, epoch, owner, digest FROM journal WHERE request = ?`, request).
+		Scan(&h.Ref, &h.Name, &h.Seq, &h.Epoch, &h.Owner, &before)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return h, false, nil
+	case err != nil:
+		return h, false, err
+	case !bytes.Equal(before, digest):
+		return h, false, journal.ErrReused
+	}
+	return h, true, nil
+}
+
+// Append implements [journal.Journals].
+func (s *Store) Append(ctx context.Context, a journal.Append) error {
+	packed, err := pack(a.Head.Name, a.Head.Seq, a.Entries)
+	if err != nil {
+		return err
+	}
+	to := a.Head.Seq + int64(len(packed))
+	err = s.db.Write(ctx, func(tx *sqlite.Tx) error {
+		result, err := tx.Exec(`UPDATE journal SET head = ? WHERE id = ? AND head = ? AND epoch = ?`, to, a.Head.Ref, a.Head.Seq, a.Head.Epoch)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return errors.Join(err, journal.ErrFenced)
+		}
+		if err := insertEvents(tx, a.Head.Ref, a.Head.Seq, a.Head.Epoch, packed); err != nil {
+			return err
+		}
+		for _, id := range a.Took {
+			if _, err := tx.Exec(`UPDATE journal_inbox SET seq = ? WHERE journal = ? AND command = ?`, to, a.Head.Ref, id); err != nil {
+				return err
+			}
+		}
+		if a.Row == nil {
+			return nil
+		}
+		if _, err := tx.Exec(`UPDATE journal SET open = ?1 WHERE id = ?2 AND open <> ?1`, !a.Row.Done, a.Head.Ref); err != nil {
+			return err
+		}
+		return s.setRow(tx, a.Head.Ref, a.Head.Name, a.Row)
+	})
+	if err != nil {
+		return fmt.Errorf("journal: append to %s: %w", a.Head.Name, err)
+	}
+	s.Notify(a.Head.Name)
+	if a.Row != nil {
+		s.Notify(a.Row.Parent)
+	}
+	return nil
+}
+
+// pack packs entries that follow after, outside of the writer.
+func pack(name string, after int64, entries []journal.Entry) ([]journal.Packed, error) {
+	project := projectOf(name)
+	packed := make([]journal.Packed, len(entries))
+	for i, e := range entries {
+		if e.Event.GetSeq() != after+int64(i)+1 {
+			return nil, fmt.Errorf("journal: %s: event %d does not follow %d", name, e.Event.GetSeq(), after+int64(i))
+		}
+		var err error
+		if packed[i], err = journal.Pack(project, e); err != nil {
+			return nil, err
+		}
+	}
+	return packed, nil
+}
+
+// maxRows bounds the rows of one insert; each number of rows is a statement of its own that is prepared once.
+const maxRows = 16
+
+func insertEvents(tx *sqlite.Tx, ref journal.Ref, after, epoch int64, packed []journal.Packed) error {
+	for _, p := range packed {
+		if p.Hash == nil {
+			continue
+		}
+		if _, err := tx.Exec(`INSERT INTO journal_blob (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING`, p.Hash, p.Content); err != nil {
+			return err
+		}
+	}
+	for len(packed) > 0 {
+		n := min(len(packed), maxRows)
+		args := make([]any, 0, 6*n)
+		for i, p := range packed[:n] {
+			args = append(args, ref, after+int64(i)+1, epoch, p.Same, p.Hash, p.Body)
+		}
+		if _, err := tx.Exec(insertRows[n], args...); err != nil {
+			return err
+		}
+		packed, after = packed[n:], after+int64(n)
+	}
+	return nil
+}
+
+// insertRows are the statements that insert n events.
+var insertRows = func() (texts [maxRows + 1]string) {
+	for n := 1; n <= maxRows; n++ {
+		texts[n] = `INSERT INTO journal_event (journal, seq, epoch, same, hash, body) VALUES (?, ?, ?, ?, ?, ?)` + strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, n-1)
+	}
+	return texts
+}()
+
+func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) error {
+	for key, value := range labels {
+		if _, err := tx.Exec(`INSERT INTO view_label (id, key, value) VALUES (?, ?, ?)`, ref, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setRow writes a journal's row and numbers the change.
+func (s *Store) setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) error {
+	s.changed++
+	_, err := tx.Exec(`INSERT INTO view_journal (id, project, kind, state, parent, waiting, wake, changed, view) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET state = excluded.state, waiting = excluded.waiting, wake = excluded.wake, changed = excluded.changed, view = excluded.view`,
+		ref, projectOf(name), row.Kind, row.State, row.Parent, row.Waiting, millis(row.Wake), s.changed, nonNil(row.View))
+	return err
+}
+
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// labelsJSON writes labels for a query.
+func labelsJSON(labels map[string]string) string {
+	b, _ := json.Marshal(labels) // a map of strings always has a JSON form
+	return string(b)
+}

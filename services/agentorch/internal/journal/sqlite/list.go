@@ -1,0 +1,159 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.changed, v.view
+	FROM journal j JOIN view_journal v ON v.id = j.id`
+
+func scan(row sqlite.Row) (l journal.Listed, err error) {
+	var (
+		open bool
+		wake int64
+	)
+	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.Changed, &l.View)
+	l.Done, l.Wake = !open, fromMillis(wake)
+	return l, err
+}
+
+func one(tx *sqlite.Tx, ref journal.Ref) (journal.Listed, error) {
+	return scan(tx.QueryRow(columns+` WHERE j.id = ?`, ref))
+}
+
+// List implements [journal.Index].
+func (s *Store) List(ctx context.Context, q journal.Query) ([]journal.Listed, error) {
+	text, args := selection(q)
+	var listed []journal.Listed
+	err := s.db.Read(ctx, func(v *sqlite.View) error {
+		listed = nil
+		for row, err := range v.Query(text, args...) {
+			if err != nil {
+				return err
+			}
+			l, err := scan(row)
+			if err != nil {
+				return err
+			}
+			listed = append(listed, l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("journal: list: %w", err)
+	}
+	return listed, nil
+}
+
+// selection writes the query. Values are arguments, so that the number of texts stays small.
+func selection(q journal.Query) (string, []any) {
+	var (
+		where []string
+		args  []any
+	)
+	narrow := func(condition string, values ...any) {
+		where = append(where, condition)
+		args = append(args, values...)
+	}
+	if q.Project != "" {
+		narrow(`v.project = ?`, q.Project)
+	}
+	if q.Kind != 0 {
+		narrow(`v.kind = ?`, q.Kind)
+	}
+	if len(q.States) > 0 {
+		narrow(`v.state IN (SELECT value FROM json_each(?))`, strings.ReplaceAll(fmt.Sprint(q.States), " ", ","))
+	}
+	if q.Parent != "" {
+		narrow(`v.parent = ?`, q.Parent)
+	}
+	if len(q.Labels) > 0 {
+		narrow(`NOT EXISTS (SELECT 1 FROM json_each(?) l WHERE NOT EXISTS (SELECT 1 FROM view_label x WHERE x.key = l.key AND x.value = l.value AND x.id = v.id))`,
+			labelsJSON(q.Labels))
+	}
+	if q.Before != 0 {
+		narrow(`v.id < ?`, q.Before)
+	}
+	order := ` ORDER BY v.id DESC`
+	if q.ChangedAfter != nil {
+		narrow(`v.changed > ?`, *q.ChangedAfter)
+		order = ` ORDER BY v.changed`
+	}
+	if q.Limit <= 0 {
+		q.Limit = 100
+	}
+	text := columns
+	if len(where) > 0 {
+		text += ` WHERE ` + strings.Join(where, ` AND `)
+	}
+	return text + order + ` LIMIT ?`, append(args, q.Limit)
+}
+
+// rebuildPage is how many journals are folded between two writes.
+const rebuildPage = 64
+
+// Rebuild implements [journal.Index]. Nobody else should write meanwhile.
+func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*agentv1.Event, error]) (journal.Row, error)) error {
+	if err := s.db.Write(ctx, remake); err != nil {
+		return err
+	}
+	for after := journal.Ref(0); ; {
+		heads, err := s.heads(ctx, after)
+		if err != nil || len(heads) == 0 {
+			return err
+		}
+		rows := make([]journal.Row, len(heads))
+		for i, head := range heads {
+			if rows[i], err = fold(head, s.events(ctx, head)); err != nil {
+				return fmt.Errorf("journal: rebuild %s: %w", head.Name, err)
+			}
+		}
+		err = s.db.Write(ctx, func(tx *sqlite.Tx) error {
+			for i, head := range heads {
+				if err := insertLabels(tx, head.Ref, rows[i].Labels); err != nil {
+					return err
+				}
+				if _, err := tx.Exec(`UPDATE journal SET open = ? WHERE id = ?`, !rows[i].Done, head.Ref); err != nil {
+					return err
+				}
+				if err := s.setRow(tx, head.Ref, head.Name, &rows[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("journal: rebuild: %w", err)
+		}
+		after = heads[len(heads)-1].Ref
+	}
+}
+
+func (s *Store) heads(ctx context.Context, after journal.Ref) (heads []journal.Head, err error) {
+	err = s.db.Read(ctx, func(v *sqlite.View) error {
+		for row, err := range v.Query(`SELECT id, name, head, epoch, owner FROM journal WHERE id > ? ORDER BY id LIMIT ?`, after, rebuildPage) {
+			var h journal.Head
+			if err == nil {
+				err = row.Scan(&h.Ref, &h.Name, &h.Seq, &h.Epoch, &h.Owner)
+			}
+			if err != nil {
+				return err
+			}
+			heads = append(heads, h)
+		}
+		return nil
+	})
+	return heads, err
+}
+
+// events reads a journal page by page.
+func (s *Store) events(ctx context.Context, head journal.Head) iter.Seq2[*agentv1.Event, error] {
+	return journal.All(ctx, s, head.Ref, 0)
+}

@@ -1,0 +1,113 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+const (
+	defaultEvents = 1000
+	defaultBytes  = 3 << 20
+)
+
+// stored is a row of journal_event.
+type stored struct {
+	seq, epoch, same int64
+	hash, body       []byte
+}
+
+// Read implements [journal.Journals].
+func (s *Store) Read(ctx context.Context, ref journal.Ref, r journal.Range) ([]*agentv1.Event, error) {
+	if r.Limit <= 0 {
+		r.Limit = defaultEvents
+	}
+	if r.Bytes <= 0 {
+		r.Bytes = defaultBytes
+	}
+	var events []*agentv1.Event
+	err := s.db.Read(ctx, func(v *sqlite.View) (err error) {
+		events, err = read(v, ref, r)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("journal: read: %w", err)
+	}
+	return events, nil
+}
+
+func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, error) {
+	var name string
+	if err := v.QueryRow(`SELECT name FROM journal WHERE id = ?`, ref).Scan(&name); err != nil {
+		return nil, err
+	}
+	var (
+		events []*agentv1.Event
+		size   int
+	)
+	for row, err := range v.Query(`SELECT seq, epoch, same, hash, body FROM journal_event WHERE journal = ? AND seq > ? ORDER BY seq LIMIT ?`, ref, r.After, r.Limit) {
+		if err != nil {
+			return nil, err
+		}
+		var e stored
+		if err := row.Scan(&e.seq, &e.epoch, &e.same, &e.hash, &e.body); err != nil {
+			return nil, err
+		}
+		event, bytes, err := e.event(v, ref, r.Bare, events)
+		if err != nil {
+			return nil, err
+		}
+		if size += bytes; size > r.Bytes && len(events) > 0 {
+			break
+		}
+		event.Journal = name
+		events = append(events, event)
+	}
+	return events, nil
+}
+
+// event turns a row into its event. The events before it in the page are at hand. Bytes is about what it weighs.
+func (e stored) event(v *sqlite.View, ref journal.Ref, bare bool, before []*agentv1.Event) (event *agentv1.Event, bytes int, err error) {
+	if event, err = journal.Unpack(e.body); err != nil {
+		return nil, 0, err
+	}
+	event.Seq, event.Epoch = e.seq, e.epoch
+	bytes = len(e.body)
+	if bare {
+		return event, bytes, nil
+	}
+	if e.hash != nil {
+		var content []byte
+		if err := v.QueryRow(`SELECT body FROM journal_blob WHERE hash = ?`, e.hash).Scan(&content); err != nil {
+			return nil, 0, fmt.Errorf("content of event %d: %w", e.seq, err)
+		}
+		bytes += 4 * len(content) // what it grows to is known only when it is there
+		if err := journal.PutContent(event, content); err != nil {
+			return nil, 0, err
+		}
+	}
+	if e.same != 0 {
+		source, more, err := e.source(v, ref, before)
+		if err != nil {
+			return nil, 0, fmt.Errorf("source of event %d: %w", e.seq, err)
+		}
+		bytes += more
+		journal.PutSame(event, source)
+	}
+	return event, bytes, nil
+}
+
+// source returns the event that holds the same message.
+func (e stored) source(v *sqlite.View, ref journal.Ref, before []*agentv1.Event) (*agentv1.Event, int, error) {
+	if len(before) > 0 && e.same >= before[0].GetSeq() {
+		return before[e.same-before[0].GetSeq()], 0, nil
+	}
+	src := stored{seq: e.same}
+	if err := v.QueryRow(`SELECT epoch, hash, body FROM journal_event WHERE journal = ? AND seq = ?`, ref, e.same).Scan(&src.epoch, &src.hash, &src.body); err != nil {
+		return nil, 0, err
+	}
+	return src.event(v, ref, false, nil)
+}

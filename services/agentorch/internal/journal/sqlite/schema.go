@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+)
+
+// steps are the tables that hold what cannot be made again. Steps are only ever appended.
+//
+// An event's row is appended at the end of the table, whatever its journal, so that a commit of many journals writes few pages; the index beside it is small.
+var steps = []string{`
+CREATE TABLE journal (
+	id      INTEGER PRIMARY KEY,
+	name    TEXT NOT NULL UNIQUE,
+	head    INTEGER NOT NULL,
+	epoch   INTEGER NOT NULL,
+	owner   TEXT NOT NULL,
+	open    INTEGER NOT NULL,
+	request TEXT UNIQUE,
+	digest  BLOB
+);
+CREATE INDEX journal_open ON journal (id, owner) WHERE open = 1;
+CREATE TABLE journal_event (
+	off     INTEGER PRIMARY KEY,
+	journal INTEGER NOT NULL,
+	seq     INTEGER NOT NULL,
+	epoch   INTEGER NOT NULL,
+	same    INTEGER NOT NULL,
+	hash    BLOB,
+	body    BLOB NOT NULL,
+	UNIQUE (journal, seq)
+);
+CREATE TABLE journal_blob (
+	hash BLOB NOT NULL UNIQUE,
+	body BLOB NOT NULL
+);
+CREATE TABLE journal_inbox (
+	id      INTEGER PRIMARY KEY,
+	journal INTEGER NOT NULL,
+	command TEXT NOT NULL,
+	body    BLOB NOT NULL,
+	seq     INTEGER NOT NULL DEFAULT 0,
+	UNIQUE (journal, command)
+);
+CREATE INDEX journal_inbox_pending ON journal_inbox (journal, id) WHERE seq = 0;
+CREATE TABLE journal_replica (
+	name TEXT PRIMARY KEY,
+	beat INTEGER NOT NULL
+) WITHOUT ROWID;
+`}
+
+// Projections names the tables that can be dropped at any time: they are made again from the journals when the store is opened.
+func Projections() []string { return []string{"view_journal", "view_label"} }
+
+// projection is the form of those tables. Tables of another form are made again.
+const projection = `
+CREATE TABLE view_journal (
+	id      INTEGER PRIMARY KEY,
+	project TEXT NOT NULL,
+	kind    INTEGER NOT NULL,
+	state   INTEGER NOT NULL,
+	parent  TEXT NOT NULL,
+	waiting INTEGER NOT NULL,
+	wake    INTEGER NOT NULL,
+	changed INTEGER NOT NULL UNIQUE,
+	view    BLOB NOT NULL
+);
+CREATE INDEX view_journal_list ON view_journal (project, kind, id);
+CREATE INDEX view_journal_parent ON view_journal (parent, changed) WHERE parent <> '';
+CREATE TABLE view_label (
+	id    INTEGER NOT NULL,
+	key   TEXT NOT NULL,
+	value TEXT NOT NULL,
+	PRIMARY KEY (key, value, id)
+) WITHOUT ROWID;
+`
+
+// hasProjections reports whether the projections are there in their present form, with a row for every journal.
+func (s *Store) hasProjections(ctx context.Context) (bool, error) {
+	complete := true
+	err := s.db.Read(ctx, func(v *sqlite.View) error {
+		for statement := range statements(projection) {
+			var n int
+			if err := v.QueryRow(`SELECT count(*) FROM sqlite_master WHERE sql = ?`, statement).Scan(&n); err != nil {
+				return err
+			}
+			if complete = complete && n == 1; !complete {
+				return nil
+			}
+		}
+		var missing bool
+		err := v.QueryRow(`SELECT EXISTS (SELECT 1 FROM journal j LEFT JOIN view_journal v ON v.id = j.id WHERE v.id IS NULL)`).Scan(&missing)
+		complete = !missing
+		return err
+	})
+	return complete, err
+}
+
+// remake drops the projections and makes them empty.
+func remake(tx *sqlite.Tx) error {
+	var errs []error
+	for _, table := range Projections() {
+		_, err := tx.Exec(`DROP TABLE IF EXISTS ` + table) //nolint:gosec // names of our own
+		errs = append(errs, err)
+	}
+	for statement := range statements(projection) {
+		_, err := tx.Exec(statement)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("journal: make projections: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"iter"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal/journaltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openDB(t testing.TB) *sqlite.DB {
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	return db
+}
+
+// countFold makes a row that says how many events there are.
+func countFold(_ journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
+	row := journal.Row{Kind: journal.KindRun, Labels: map[string]string{"made": "again"}}
+	for _, err := range events {
+		if err != nil {
+			return row, err
+		}
+		row.State++
+	}
+	row.Done = row.State > 1
+	return row, nil
+}
+
+func openStore(t testing.TB, db *sqlite.DB) *Store {
+	s, err := Open(t.Context(), db, countFold)
+	require.NoError(t, err)
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	journaltest.Run(t, func(t *testing.T) journal.Store { return openStore(t, openDB(t)) })
+}
+
+// TestProjectionsAreMadeAgain drops what can be dropped.
+func TestProjectionsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	for _, damage := range []string{"DROP TABLE view_journal", "DROP TABLE view_label", "DELETE FROM view_journal", "ALTER TABLE view_journal ADD COLUMN x TEXT"} {
+		db := openDB(t)
+		s := openStore(t, db)
+		create := func(id string, n int) {
+			var entries []journal.Entry
+			for i := range n {
+				entries = append(entries, journal.Entry{Event: &agentv1.Event{Seq: int64(i + 1)}})
+			}
+			_, _, err := s.Create(t.Context(), journal.Creation{Name: "projects/p/runs/" + id, Entries: entries, Row: journal.Row{Kind: journal.KindRun}})
+			require.NoError(t, err)
+		}
+		create("a", 1)
+		create("b", 3)
+		require.NoError(t, db.Write(t.Context(), func(tx *sqlite.Tx) error { _, err := tx.Exec(damage); return err }))
+
+		s = openStore(t, db)
+		all, err := s.List(t.Context(), journal.Query{Labels: map[string]string{"made": "again"}})
+		require.NoError(t, err)
+		require.Len(t, all, 2, damage)
+		assert.Equal(t, int32(3), all[0].State)
+		assert.True(t, all[0].Done)
+		assert.Equal(t, int32(1), all[1].State)
+		assert.False(t, all[1].Done)
+		create("c", 1)
+		again := openStore(t, db)
+		all, err = again.List(t.Context(), journal.Query{})
+		require.NoError(t, err)
+		assert.Equal(t, int32(0), all[0].State, "what is whole is left alone")
+	}
+}
+
+// BenchmarkAppend appends three events (2 KiB in all) to one of 256 journals.
+func BenchmarkAppend(b *testing.B) {
+	db := openDB(b)
+	s := openStore(b, db)
+	const journals = 256
+	text := string(make([]byte, 1900))
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range journals {
+		wg.Go(func() {
+			event := func(seq int64, text string) journal.Entry {
+				return journal.Entry{Event: &agentv1.Event{Seq: seq, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Content: &agentv1.InfoContent{DataJson: text}}}}}
+			}
+			head, _, err := s.Create(b.Context(), journal.Creation{Name: "projects/p/runs/" + strconv.Itoa(i), Entries: []journal.Entry{event(1, "")}, Row: journal.Row{Kind: 1}})
+			for err == nil && left.Add(-1) >= 0 {
+				err = s.Append(b.Context(), journal.Append{Head: head, Entries: []journal.Entry{event(head.Seq+1, text), event(head.Seq+2, "x"), event(head.Seq+3, "y")}})
+				head.Seq += 3
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+}

@@ -1,0 +1,250 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// Check checks a specification and resolves every name in it. Its errors name the field, and what would do.
+func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunSpec) (*Plan, error) {
+	if err := checkForm(spec); err != nil {
+		return nil, err
+	}
+	resolved := proto.CloneOf(spec)
+	p := &Plan{project: project, spec: resolved}
+	for i, step := range resolved.GetSteps() {
+		if len(step.GetTools()) == 0 {
+			step.Tools = resolved.GetTools()
+		}
+		pinned, err := l.deps.Agents.Resolve(step)
+		if err != nil {
+			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
+		}
+		if _, err := l.deps.Agents.New(pinned); err != nil {
+			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
+		}
+		resolved.Steps[i] = pinned
+		if err := l.pinTools(ctx, p, i, pinned); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.checkScorers(resolved); err != nil {
+		return nil, err
+	}
+	if err := l.checkModels(ctx, resolved); err != nil {
+		return nil, err
+	}
+	if err := l.checkSandboxes(ctx, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// checkForm checks what needs no other service.
+func checkForm(spec *agentv1.RunSpec) error {
+	if len(spec.GetSteps()) == 0 {
+		return rpcerr.InvalidField("spec.steps", "a run needs at least one step, such as {name: generate}")
+	}
+	if _, err := limit.New(spec.GetLimits()); err != nil {
+		return rpcerr.InvalidField("spec.limits", "%v", err)
+	}
+	if text := spec.GetMetadataJson(); text != "" && json.Unmarshal([]byte(text), &map[string]json.RawMessage{}) != nil {
+		return rpcerr.InvalidField("spec.metadata_json", "want the text of a JSON object")
+	}
+	for _, key := range slices.Sorted(maps.Keys(spec.GetStore())) {
+		if !json.Valid([]byte(spec.GetStore()[key])) {
+			return rpcerr.InvalidField(fmt.Sprintf("spec.store[%q]", key), "want the text of a JSON value")
+		}
+	}
+	for i, m := range spec.GetInput() {
+		if m.GetRole() == modelv1.Role_ROLE_UNSPECIFIED {
+			return rpcerr.InvalidField(fmt.Sprintf("spec.input[%d].role", i), "a message needs a role")
+		}
+	}
+	if !slices.Contains([]string{"", "errors", "none", "all"}, spec.GetRecordCalls()) {
+		return rpcerr.InvalidField("spec.record_calls", "is %q; want errors, none or all", spec.GetRecordCalls())
+	}
+	if !slices.Contains([]string{"", "keep"}, spec.GetOnPark()) {
+		return rpcerr.NotBuiltYet("on_park " + spec.GetOnPark())
+	}
+	for i, policy := range spec.GetApproval() {
+		if policy.GetApprover() == "human" {
+			return rpcerr.Wrap(rpcerr.NotBuiltYet("asking a person about a tool call"), "spec.approval[%d]", i)
+		}
+	}
+	return nil
+}
+
+// pinTools resolves a step's tools and pins their definitions.
+func (l *Launcher) pinTools(ctx context.Context, p *Plan, index int, step *agentv1.AgentRef) error {
+	var foreign []*toolv1.ToolRef
+	for _, ref := range step.GetTools() {
+		if d := ref.GetDefinition(); d == nil {
+			foreign = append(foreign, ref)
+		} else if err := p.pin(index, d); err != nil {
+			return err
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	answer, err := l.deps.Tools.ResolveTools(ctx, &toolv1.ResolveToolsRequest{Parent: "projects/" + p.project, Tools: foreign})
+	if err != nil {
+		return rpcerr.Wrap(err, "spec.steps[%d].tools", index)
+	}
+	for _, d := range answer.GetTools() {
+		if err := p.pin(index, d); err != nil {
+			return err
+		}
+	}
+	for _, ref := range foreign {
+		if p.tool(run.VisibleName(ref)) == nil {
+			return rpcerr.InvalidField(fmt.Sprintf("spec.steps[%d].tools", index), "%q resolves to no tool of that name", run.VisibleName(ref))
+		}
+	}
+	return nil
+}
+
+func (p *Plan) tool(name string) *toolv1.ToolDefinition {
+	for _, d := range p.tools {
+		if d.GetInfo().GetName() == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// pin adds a definition. A name means one tool throughout a run.
+func (p *Plan) pin(index int, d *toolv1.ToolDefinition) error {
+	switch known := p.tool(d.GetInfo().GetName()); {
+	case known == nil:
+		p.tools = append(p.tools, d)
+	case !proto.Equal(known, d):
+		return rpcerr.InvalidField(fmt.Sprintf("spec.steps[%d].tools", index), "%q is another tool than in an earlier step; rename one of them", d.GetInfo().GetName())
+	}
+	return nil
+}
+
+func (l *Launcher) checkScorers(spec *agentv1.RunSpec) error {
+	for i, ref := range spec.GetScorers() {
+		if _, err := l.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson())); err != nil {
+			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
+		}
+	}
+	return nil
+}
+
+// checkModels checks that the models' providers exist and have an account that can be used.
+func (l *Launcher) checkModels(ctx context.Context, spec *agentv1.RunSpec) error {
+	refs := map[string]*agentv1.ModelRef{}
+	if spec.GetModel() != nil {
+		refs["spec.model"] = spec.GetModel()
+	}
+	for role, ref := range spec.GetModelRoles() {
+		refs[fmt.Sprintf("spec.model_roles[%q]", role)] = ref
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	answer, err := l.deps.Models.ListProviders(ctx, &modelv1.ListProvidersRequest{})
+	if err != nil {
+		return rpcerr.Wrap(err, "look up the model's provider")
+	}
+	for _, field := range slices.Sorted(maps.Keys(refs)) {
+		if err := checkModel(refs[field], answer.GetProviders()); err != nil {
+			return rpcerr.Wrap(err, "%s", field)
+		}
+	}
+	return nil
+}
+
+func checkModel(ref *agentv1.ModelRef, providers []*modelv1.Provider) error {
+	name, model, ok := strings.Cut(ref.GetModel(), "/")
+	if !ok || model == "" {
+		return rpcerr.InvalidField("model", "%q is no model; write provider/name, such as mockllm/model", ref.GetModel())
+	}
+	var known []string
+	for _, p := range providers {
+		known = append(known, p.GetName())
+		if p.GetName() == name {
+			return checkAccount(ref, p)
+		}
+	}
+	return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "no provider %q for the model %s; known are %s", name, ref.GetModel(), strings.Join(known, ", ")).
+		With("model", ref.GetModel()).With("known", strings.Join(known, ", "))
+}
+
+func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
+	account := ref.GetAccount()
+	if account == "" {
+		account = "default"
+	}
+	var known []string
+	for _, a := range p.GetAccounts() {
+		known = append(known, a.GetName())
+		if a.GetName() != account {
+			continue
+		}
+		if !a.GetUsable() {
+			return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem()).
+				With("provider", p.GetName())
+		}
+		return nil
+	}
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "%s has no account %q; configured are: %s", p.GetName(), account, strings.Join(known, ", ")).
+		With("provider", p.GetName())
+}
+
+// checkSandboxes checks that the drivers exist and work here, and that tools that need a sandbox have one.
+func (l *Launcher) checkSandboxes(ctx context.Context, p *Plan) error {
+	boxes := p.spec.GetSandboxes()
+	if len(boxes) == 0 {
+		for _, d := range p.tools {
+			if d.GetNeedsSandbox() {
+				return rpcerr.InvalidField("spec.sandboxes", "the tool %s needs a sandbox; add one named default", d.GetInfo().GetName())
+			}
+		}
+		return nil
+	}
+	answer, err := l.deps.Sandboxes.ListDrivers(ctx, &sandboxv1.ListDriversRequest{})
+	if err != nil {
+		return rpcerr.Wrap(err, "look up the sandbox driver")
+	}
+	for _, environment := range slices.Sorted(maps.Keys(boxes)) {
+		if err := checkDriver(boxes[environment], answer.GetDrivers()); err != nil {
+			return rpcerr.Wrap(err, "spec.sandboxes[%q]", environment)
+		}
+	}
+	return nil
+}
+
+func checkDriver(spec *sandboxv1.SandboxSpec, drivers []*sandboxv1.Driver) error {
+	var known []string
+	for _, d := range drivers {
+		known = append(known, d.GetName())
+		if d.GetName() != spec.GetDriver() && !(spec.GetDriver() == "" && d.GetIsDefault()) {
+			continue
+		}
+		if !d.GetAvailable() && !spec.GetAllowUnisolated() {
+			return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE, "the driver %s cannot isolate here: %s", d.GetName(), d.GetProblem()).
+				With("missing", d.GetProblem())
+		}
+		return nil
+	}
+	return rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", spec.GetDriver(), known)
+}

@@ -1,0 +1,199 @@
+// Package limit decides when a run has reached a bound. It is pure: what it says follows from the bounds and from what was used.
+//
+// The rules of the bounds differ, and follow the reference:
+//
+//	messages  more than the bound when messages are added; as many as the bound before a model call
+//	tokens    more than the bound after a model call, whose answer is then not kept; as many as the bound before one
+//	cost      as tokens
+//	turns     more than the bound after a model call, whose answer is then not kept
+//	time      the bound by wall clock
+//	working   the bound by the clock that stands while the run waits
+package limit
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Names of bounds, as LimitReached.type says them.
+const (
+	Message  = "message"
+	Token    = "token"
+	Turn     = "turn"
+	Time     = "time"
+	Working  = "working"
+	Cost     = "cost"
+	Operator = "operator"
+)
+
+// Use is what a run has used.
+type Use struct {
+	// Messages is the length of the conversation.
+	Messages int
+	// Usage is the sum over all model calls.
+	Usage *modelv1.ModelUsage
+	// Turns counts the model calls of the agent whose answers were kept.
+	Turns int
+}
+
+// Set is a set of bounds, ready to be checked. It does not change and may be shared. The nil Set has no bounds.
+type Set struct {
+	bounds *agentv1.RunLimits
+	meter  *Meter
+}
+
+// New reads bounds; nil are none. It fails on a negative bound and on a formula that cannot be read.
+func New(bounds *agentv1.RunLimits) (*Set, error) {
+	meter, err := NewMeter(bounds.GetTokenFormula())
+	if err != nil {
+		return nil, fmt.Errorf("limits.token_formula: %w", err)
+	}
+	for name, bound := range map[string]float64{
+		"messages": float64(bounds.GetMessages()), "tokens": float64(bounds.GetTokens()), "turns": float64(bounds.GetTurns()), "cost": bounds.GetCost(),
+		"time": bounds.GetTime().AsDuration().Seconds(), "working_time": bounds.GetWorkingTime().AsDuration().Seconds(),
+	} {
+		if bound < 0 || math.IsNaN(bound) {
+			return nil, fmt.Errorf("limits.%s: %v is negative; give 0 or more, or leave it out", name, bound)
+		}
+	}
+	return &Set{bounds: bounds, meter: meter}, nil
+}
+
+// Bounds returns what the set was made from. It must not be changed.
+func (s *Set) Bounds() *agentv1.RunLimits {
+	if s == nil {
+		return nil
+	}
+	return s.bounds
+}
+
+// Metered returns the tokens that count toward the bound.
+func (s *Set) Metered(usage *modelv1.ModelUsage) int64 {
+	if s == nil {
+		return usage.GetTotalTokens()
+	}
+	return s.meter.Count(usage)
+}
+
+// Growth returns the bound that a conversation of so many messages would break, or nil.
+func (s *Set) Growth(messages int) *agentv1.LimitReached {
+	if b := s.Bounds(); b != nil && b.Messages != nil && messages > int(b.GetMessages()) {
+		return exceeded(Message, float64(b.GetMessages()), float64(messages), "%s messages")
+	}
+	return nil
+}
+
+// BeforeGenerate returns the bound that forbids a further model call, or nil.
+func (s *Set) BeforeGenerate(u Use) *agentv1.LimitReached {
+	b := s.Bounds()
+	switch {
+	case b == nil:
+		return nil
+	case b.Messages != nil && u.Messages >= int(b.GetMessages()):
+		return reached(Message, float64(b.GetMessages()), float64(u.Messages), "%s messages")
+	case b.Tokens != nil && s.Metered(u.Usage) >= b.GetTokens():
+		return reached(Token, float64(b.GetTokens()), float64(s.Metered(u.Usage)), "%s tokens")
+	case b.Cost != nil && u.Usage.GetTotalCost() >= b.GetCost():
+		return reached(Cost, b.GetCost(), u.Usage.GetTotalCost(), "$%s")
+	}
+	return nil
+}
+
+// Spent returns the bound of tokens or cost that a model call broke, or nil. Such a call is no turn.
+func (s *Set) Spent(u Use) *agentv1.LimitReached {
+	b := s.Bounds()
+	switch {
+	case b == nil:
+		return nil
+	case b.Tokens != nil && s.Metered(u.Usage) > b.GetTokens():
+		return exceeded(Token, float64(b.GetTokens()), float64(s.Metered(u.Usage)), "%s tokens")
+	case b.Cost != nil && u.Usage.GetTotalCost() > b.GetCost():
+		return exceeded(Cost, b.GetCost(), u.Usage.GetTotalCost(), "$%s")
+	}
+	return nil
+}
+
+// AfterGenerate returns the bound that a model call broke, or nil. The call's own turn is counted in u, unless Spent says that it is none.
+func (s *Set) AfterGenerate(u Use) *agentv1.LimitReached {
+	if hit := s.Spent(u); hit != nil {
+		return hit
+	}
+	if b := s.Bounds(); b != nil && b.Turns != nil && u.Turns > int(b.GetTurns()) {
+		return exceeded(Turn, float64(b.GetTurns()), float64(u.Turns), "%s turns")
+	}
+	return nil
+}
+
+// TimedOut returns the bound of wall time that elapsed breaks, or nil. Left is what is left of it; negative where there is no bound.
+func (s *Set) TimedOut(elapsed time.Duration) (hit *agentv1.LimitReached, left time.Duration) {
+	return clock(Time, s.Bounds() != nil && s.Bounds().Time != nil, s.Bounds().GetTime().AsDuration(), elapsed)
+}
+
+// Overworked is TimedOut for working time.
+func (s *Set) Overworked(working time.Duration) (hit *agentv1.LimitReached, left time.Duration) {
+	return clock(Working, s.Bounds() != nil && s.Bounds().WorkingTime != nil, s.Bounds().GetWorkingTime().AsDuration(), working)
+}
+
+func clock(kind string, set bool, bound, used time.Duration) (*agentv1.LimitReached, time.Duration) {
+	if !set {
+		return nil, -1
+	}
+	if used < bound {
+		return nil, bound - used
+	}
+	return exceeded(kind, bound.Seconds(), used.Seconds(), "%s seconds"), 0
+}
+
+// Ended is the LimitReached of a run that an operator or an approver ended.
+func Ended(message string) *agentv1.LimitReached {
+	return &agentv1.LimitReached{Type: Operator, Limit: 1, Value: 1, Message: message}
+}
+
+func reached(kind string, bound, value float64, unit string) *agentv1.LimitReached {
+	return hit(kind, bound, value, "the %s limit of "+unit+" is reached; no further model call is made")
+}
+
+func exceeded(kind string, bound, value float64, unit string) *agentv1.LimitReached {
+	return hit(kind, bound, value, "the %s limit of "+unit+" is exceeded")
+}
+
+func hit(kind string, bound, value float64, message string) *agentv1.LimitReached {
+	return &agentv1.LimitReached{Type: kind, Limit: bound, Value: value, Message: fmt.Sprintf(message, kind, strconv.FormatFloat(bound, 'f', -1, 64))}
+}
+
+// Overlay returns base with the members that over sets.
+func Overlay(base, over *agentv1.RunLimits) *agentv1.RunLimits {
+	merged := &agentv1.RunLimits{}
+	for _, layer := range []*agentv1.RunLimits{base, over} {
+		if layer == nil {
+			continue
+		}
+		merged.Messages = or(layer.Messages, merged.Messages)
+		merged.Tokens = or(layer.Tokens, merged.Tokens)
+		merged.Turns = or(layer.Turns, merged.Turns)
+		merged.Cost = or(layer.Cost, merged.Cost)
+		merged.Time = or(layer.Time, merged.Time)
+		merged.WorkingTime = or(layer.WorkingTime, merged.WorkingTime)
+		if layer.GetTokenFormula() != "" {
+			merged.TokenFormula = layer.GetTokenFormula()
+		}
+	}
+	return merged
+}
+
+func or[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// inputTokens and outputTokens are what a formula is about.
+func inputTokens(u *modelv1.ModelUsage) float64  { return float64(chat.InputTokens(u)) }
+func outputTokens(u *modelv1.ModelUsage) float64 { return float64(u.GetOutputTokens()) }

@@ -1,0 +1,108 @@
+package ownertest
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// Models is a model gateway. Its other methods panic.
+type Models struct {
+	modelv1.ModelServiceClient
+	Ledger
+
+	// Answer gives the output of a call. It may block until ctx ends.
+	Answer func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error)
+
+	mu       sync.Mutex
+	requests []*modelv1.GenerateRequest
+}
+
+// Generate implements the client.
+func (m *Models) Generate(ctx context.Context, r *modelv1.GenerateRequest, _ ...grpc.CallOption) (*modelv1.GenerateResponse, error) {
+	content := proto.CloneOf(r)
+	content.Attribution, content.Timeout = nil, nil
+	result, err := m.do(ctx, keyOf(r.GetParent(), r.GetRequestId()), content, func(ctx context.Context) (any, error) {
+		m.mu.Lock()
+		m.requests = append(m.requests, proto.CloneOf(r))
+		m.mu.Unlock()
+		output, err := m.Answer(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return &modelv1.GenerateResponse{Output: output, Timing: &effectv1.Timing{Working: durationpb.New(0), Attempts: 1}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer, _ := result.(*modelv1.GenerateResponse)
+	return proto.CloneOf(answer), nil
+}
+
+// Requests returns the calls that were executed, in order.
+func (m *Models) Requests() []*modelv1.GenerateRequest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]*modelv1.GenerateRequest(nil), m.requests...)
+}
+
+// CancelGenerate implements the client.
+func (m *Models) CancelGenerate(_ context.Context, r *modelv1.CancelGenerateRequest, _ ...grpc.CallOption) (*modelv1.CancelGenerateResponse, error) {
+	return &modelv1.CancelGenerateResponse{AlreadyDone: m.cancel(keyOf(r.GetParent(), r.GetRequestId()))}, nil
+}
+
+// ReleaseGenerate implements the client.
+func (m *Models) ReleaseGenerate(_ context.Context, r *modelv1.ReleaseGenerateRequest, _ ...grpc.CallOption) (*modelv1.ReleaseGenerateResponse, error) {
+	for _, id := range r.GetRequestIds() {
+		m.release(keyOf(r.GetParent(), id))
+	}
+	return &modelv1.ReleaseGenerateResponse{}, nil
+}
+
+// ListProviders implements the client: mockllm is there, and a provider without a key.
+func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, ...grpc.CallOption) (*modelv1.ListProvidersResponse, error) {
+	return &modelv1.ListProvidersResponse{Providers: []*modelv1.Provider{
+		{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}},
+		{Name: "openai", Accounts: []*modelv1.Account{{Name: "default", Problem: "set OPENAI_API_KEY"}}},
+	}}, nil
+}
+
+// Say is an output of one text, with usage of 10 and 5 tokens.
+func Say(text string, calls ...*toolv1.ToolCall) *modelv1.ModelOutput {
+	reason := modelv1.StopReason_STOP_REASON_STOP
+	if len(calls) > 0 {
+		reason = modelv1.StopReason_STOP_REASON_TOOL_CALLS
+	}
+	message := chat.Assistant(text, calls...)
+	message.Id = ""
+	output := chat.MessageOutput("mockllm/model", message, reason)
+	output.Usage = &modelv1.ModelUsage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}
+	return output
+}
+
+// ByTurn answers by the number of the call within its run, so that nothing depends on the order of calls; the last answer repeats.
+func ByTurn(outputs ...func() *modelv1.ModelOutput) func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	return func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		turn := min(max(1, int(r.GetAttribution().GetTurn())), len(outputs))
+		return outputs[turn-1](), nil
+	}
+}
+
+// Says is Say for ByTurn.
+func Says(text string, calls ...*toolv1.ToolCall) func() *modelv1.ModelOutput {
+	return func() *modelv1.ModelOutput {
+		cloned := make([]*toolv1.ToolCall, len(calls))
+		for i, c := range calls {
+			cloned[i] = proto.CloneOf(c)
+		}
+		return Say(text, cloned...)
+	}
+}

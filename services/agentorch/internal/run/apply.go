@@ -1,0 +1,153 @@
+package run
+
+import (
+	"fmt"
+	"iter"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
+)
+
+// Fold makes the state of a run from all its events.
+func Fold(name string, agents Agents, events iter.Seq2[*agentv1.Event, error]) (*State, error) {
+	s := New(name, agents)
+	for event, err := range events {
+		if err == nil {
+			err = s.Apply(event)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", name, err)
+		}
+	}
+	if s.spec == nil {
+		return nil, fmt.Errorf("run %s: the journal does not begin with the run's creation", name)
+	}
+	return s, nil
+}
+
+// Apply folds the next event. It keeps parts of it, which must not change any more. It fails on an event that cannot follow; the state is then of no use.
+func (s *State) Apply(e *agentv1.Event) error {
+	if e.GetSeq() != s.Seq+1 {
+		return fmt.Errorf("event %d does not follow %d", e.GetSeq(), s.Seq)
+	}
+	s.Seq, s.Epoch = e.GetSeq(), e.GetEpoch()
+	if e.GetKind() == nil && e.GetCritical() {
+		s.TooNew = true
+	}
+	if err := s.apply(e); err != nil {
+		return fmt.Errorf("event %d: %w", e.GetSeq(), err)
+	}
+	if s.Machine != nil {
+		s.Machine.Apply(e)
+	}
+	return nil
+}
+
+func (s *State) apply(e *agentv1.Event) error {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_RunCreated:
+		return s.created(e, k.RunCreated)
+	case *agentv1.Event_RunStateChanged:
+		s.stateChanged(e, k.RunStateChanged)
+	case *agentv1.Event_OwnerChanged:
+		s.Owner = k.OwnerChanged.GetOwner()
+	case *agentv1.Event_RunFinished:
+		s.Phase, s.Finished, s.Ended = k.RunFinished.GetState(), true, timeOf(e.GetTime())
+		s.Wait, s.Scoring, s.Calls = nil, nil, nil
+	case *agentv1.Event_StepBegan:
+		return s.stepBegan(e, k.StepBegan)
+	case *agentv1.Event_StepEnded:
+		s.stepEnded(k.StepEnded)
+
+	case *agentv1.Event_MessageAdded:
+		s.messageAdded(k.MessageAdded)
+	case *agentv1.Event_HistoryChanged:
+		s.historyChanged(k.HistoryChanged)
+	case *agentv1.Event_OutputSet:
+		s.outputSet(k.OutputSet)
+	case *agentv1.Event_StoreChanged:
+		s.change(k.StoreChanged.GetContent().GetChanges())
+
+	case *agentv1.Event_ModelIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent:
+		s.begin(e)
+	case *agentv1.Event_ModelOutcome:
+		return s.modelOutcome(e, k.ModelOutcome)
+	case *agentv1.Event_SandboxOutcome:
+		return s.sandboxOutcome(k.SandboxOutcome)
+	case *agentv1.Event_SandboxRemoved:
+		if box := s.Sandboxes[k.SandboxRemoved.GetEnvironment()]; box != nil {
+			s.Sandboxes[k.SandboxRemoved.GetEnvironment()] = &Sandbox{Name: box.Name, Removed: true}
+		}
+	case *agentv1.Event_ToolsReviewed:
+		return s.toolsReviewed(k.ToolsReviewed)
+	case *agentv1.Event_ToolIntent:
+		return s.toolIntent(e, k.ToolIntent)
+	case *agentv1.Event_ToolOutcome:
+		return s.toolOutcome(e, k.ToolOutcome)
+	case *agentv1.Event_ExecOutcome:
+		return s.execOutcome(k.ExecOutcome)
+	case *agentv1.Event_ScoreIntent:
+		return s.scoreIntent(e, k.ScoreIntent)
+	case *agentv1.Event_ScoreOutcome:
+		return s.scoreOutcome(k.ScoreOutcome)
+
+	case *agentv1.Event_LimitHit:
+		if k.LimitHit.GetEndsRun() && s.Limit == nil {
+			s.Limit = k.LimitHit.GetLimit()
+			s.drop()
+		}
+	case *agentv1.Event_LimitsRetuned:
+		set, err := limit.New(k.LimitsRetuned.GetLimits())
+		if err != nil {
+			return err
+		}
+		s.Limits = set
+	case *agentv1.Event_ErrorRaised:
+		s.Fault = nil
+		if s.Error == nil {
+			s.Error = k.ErrorRaised.GetError()
+		}
+		s.drop()
+	case *agentv1.Event_CommandReceived:
+		s.command(k.CommandReceived)
+	case *agentv1.Event_CancelAcknowledged:
+		if s.Cancel != nil {
+			s.Cancel = &Cancel{Command: s.Cancel.Command, Type: s.Cancel.Type, Acknowledged: true}
+		}
+	}
+	return nil
+}
+
+// drop forgets what was under way in the agent: the run is ending.
+func (s *State) drop() {
+	s.Fault, s.Posted = nil, nil
+	if s.Scoring != nil && s.Scoring.Intermediate {
+		s.Scoring = nil
+	}
+}
+
+func (s *State) command(c *agentv1.CommandReceived) {
+	switch c.GetType() {
+	case "message":
+		s.Posted = append(s.Posted[:len(s.Posted):len(s.Posted)], c.GetContent().GetMessages()...)
+	case "hold":
+		s.Held = true
+	case "resume":
+		s.Held = false
+	case CancelPlain, CancelScore, CancelError:
+		if s.Cancel == nil {
+			s.Cancel = &Cancel{Command: c.GetCommandId(), Type: c.GetType()}
+			s.drop()
+		}
+	}
+}
+
+// Critical reports whether a replica must know the event's kind to own the run: all kinds that the fold reads.
+func Critical(e *agentv1.Event) bool {
+	switch e.GetKind().(type) {
+	case *agentv1.Event_Info, *agentv1.Event_LogLine, *agentv1.Event_SandboxActed, *agentv1.Event_SpanBegan, *agentv1.Event_SpanEnded, *agentv1.Event_Extension,
+		*agentv1.Event_ScoreEdited, *agentv1.Event_SampleInvalidated, nil:
+		return false
+	}
+	return true
+}

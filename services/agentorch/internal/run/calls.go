@@ -1,0 +1,198 @@
+package run
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// Calls are the tool calls of one assistant message, in its order, from their review until their results are in the conversation.
+//
+// They are run in stages: neighbours that may run side by side are one stage and one request, every other call is a stage of its own.
+type Calls struct {
+	// MessageID is the assistant message's.
+	MessageID string
+	// All are the calls.
+	All []*Call
+	// Stage is the one begun last; nil before the first.
+	Stage *Stage
+	// Failed says that a call failed for good: no later stage begins.
+	Failed bool
+
+	added int
+}
+
+// Call is one of them.
+type Call struct {
+	// Call is the call as it would run.
+	Call *toolv1.ToolCall
+	// Review says what is to happen with it.
+	Review *toolv1.ToolReview
+	// Intent is its ToolIntent; nil while it has not begun, or was rejected.
+	Intent *agentv1.Event
+	// Outcome is its ToolOutcome; nil while it has none.
+	Outcome *agentv1.Event
+}
+
+// Stage is what one request executes.
+type Stage struct {
+	// RequestID is its key.
+	RequestID string
+	// Calls are its calls.
+	Calls []*Call
+	// Store are the entries that its tools declare, as they were when it began.
+	Store map[string]string
+
+	working time.Duration
+}
+
+// Done reports whether every call has its outcome.
+func (c *Calls) Done() bool {
+	return !slices.ContainsFunc(c.All, func(call *Call) bool { return call.Outcome == nil })
+}
+
+// Next returns the calls of the stage that can begin now: none while one is under way or after a failure.
+func (c *Calls) Next() []*Call {
+	from := slices.IndexFunc(c.All, func(call *Call) bool { return call.Outcome == nil })
+	if from < 0 || c.All[from].Intent != nil || c.Failed {
+		return nil
+	}
+	to := from + 1
+	if side(c.All[from]) {
+		for to < len(c.All) && side(c.All[to]) && c.All[to].Intent == nil {
+			to++
+		}
+	}
+	return c.All[from:to]
+}
+
+// side reports whether a call runs and may do so beside its neighbours.
+func side(c *Call) bool {
+	return c.Review.GetDecision() == toolv1.ReviewDecision_REVIEW_DECISION_RUN && c.Review.GetParallel()
+}
+
+// find returns the first call of that id which fits. Ids of a message should differ, but providers repeat them.
+func (c *Calls) find(id string, fits func(*Call) bool) *Call {
+	for _, call := range c.All {
+		if call.Review.GetCallId() == id && fits(call) {
+			return call
+		}
+	}
+	return nil
+}
+
+func (s *State) toolsReviewed(r *agentv1.ToolsReviewed) error {
+	if s.Calls != nil {
+		return fmt.Errorf("the calls of %s are reviewed while those of %s are at hand", r.GetMessageId(), s.Calls.MessageID)
+	}
+	s.Calls = &Calls{MessageID: r.GetMessageId()}
+	for i, review := range r.GetContent().GetReviews() {
+		call := review.GetCall()
+		if call == nil {
+			call = s.called(r.GetMessageId(), i)
+		}
+		if call == nil {
+			return fmt.Errorf("a review of the call %s, which the message %s has not", review.GetCallId(), r.GetMessageId())
+		}
+		s.Calls.All = append(s.Calls.All, &Call{Call: call, Review: review})
+	}
+	return nil
+}
+
+// called returns a call as the message made it. A review holds only what differs.
+func (s *State) called(messageID string, index int) *toolv1.ToolCall {
+	for _, m := range slices.Backward(s.messages) {
+		if m.GetId() == messageID && index < len(m.GetToolCalls()) {
+			return m.GetToolCalls()[index]
+		}
+	}
+	return nil
+}
+
+func (s *State) toolIntent(e *agentv1.Event, i *agentv1.ToolIntent) error {
+	call, err := s.call(i.GetCallId(), func(c *Call) bool { return c.Intent == nil && c.Outcome == nil })
+	if err != nil {
+		return err
+	}
+	call.Intent = e
+	if stage := s.Calls.Stage; stage == nil || stage.RequestID != i.GetRequestId() {
+		s.Calls.Stage = &Stage{RequestID: i.GetRequestId(), Store: map[string]string{}}
+	}
+	stage := s.Calls.Stage
+	stage.Calls = append(stage.Calls, call)
+	maps.Copy(stage.Store, s.declared(i.GetFunction()))
+	if !i.GetCaller() {
+		s.begin(e)
+	}
+	return nil
+}
+
+func (s *State) call(id string, fits func(*Call) bool) (*Call, error) {
+	if s.Calls != nil {
+		if call := s.Calls.find(id, fits); call != nil {
+			return call, nil
+		}
+	}
+	return nil, fmt.Errorf("the call %s is not at hand", id)
+}
+
+// declared returns the entries of the store that a tool declares.
+func (s *State) declared(function string) map[string]string {
+	entries := map[string]string{}
+	for _, pattern := range s.Tool(function).GetStoreKeys() {
+		prefix, any := strings.CutSuffix(pattern, "*")
+		for key, value := range s.store {
+			if key == pattern || any && strings.HasPrefix(key, prefix) {
+				entries[key] = value
+			}
+		}
+	}
+	return entries
+}
+
+func (s *State) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) error {
+	call, err := s.call(o.GetCallId(), func(c *Call) bool { return c.Outcome == nil && c.Intent.GetSeq() == o.GetIntent() })
+	if err != nil {
+		return err
+	}
+	if call.Intent != nil && !call.Intent.GetToolIntent().GetCaller() {
+		if _, err := s.end(o.GetIntent()); err != nil {
+			return err
+		}
+	}
+	call.Outcome = e
+	if stage := s.Calls.Stage; stage != nil {
+		// Calls that ran side by side count once.
+		if worked := o.GetTiming().GetWorking().AsDuration(); worked > stage.working {
+			s.Working += worked - stage.working
+			stage.working = worked
+		}
+	}
+	s.change(o.GetContent().GetResult().GetStoreChanges())
+	if failure := o.GetFailure(); failure != nil {
+		s.Calls.Failed = true
+		s.fail(&agentv1.RunError{Reason: failure.GetReason(), Message: failure.GetMessage()})
+	}
+	return nil
+}
+
+// resultAdded notes that a result is in the conversation; the calls are over when all are.
+func (s *State) resultAdded(m *modelv1.ChatMessage) {
+	if s.Calls == nil || m.GetRole() != modelv1.Role_ROLE_TOOL {
+		return
+	}
+	if s.Calls.added++; s.Calls.added == len(s.Calls.All) {
+		s.Calls = nil
+	}
+}
+
+// Ended reports whether every call of the stage has its outcome; false for no stage.
+func (s *Stage) Ended() bool {
+	return s != nil && !slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Outcome == nil })
+}

@@ -1,0 +1,131 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Purposes of effects.
+const (
+	PurposeAgent = "agent"
+	PurposeScore = "score"
+)
+
+// Intent is an effect that was journaled and has no outcome yet. Whoever owns the run sees to it that someone asks the effect's owner for it.
+type Intent struct {
+	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent or ExecIntent.
+	Event *agentv1.Event
+}
+
+// Seq is the number of the intent's event.
+func (i *Intent) Seq() int64 { return i.Event.GetSeq() }
+
+// Since is when it was journaled.
+func (i *Intent) Since() time.Time { return timeOf(i.Event.GetTime()) }
+
+func (s *State) begin(e *agentv1.Event) { s.Open = append(s.Open, &Intent{Event: e}) }
+
+// end takes an intent off the list.
+func (s *State) end(seq int64) (*agentv1.Event, error) {
+	at := slices.IndexFunc(s.Open, func(i *Intent) bool { return i.Seq() == seq })
+	if at < 0 {
+		return nil, fmt.Errorf("an outcome of %d, which is no open intent", seq)
+	}
+	intent := s.Open[at].Event
+	s.Open = slices.Delete(slices.Clone(s.Open), at, at+1)
+	return intent, nil
+}
+
+// OpenIntent returns the open intent of that number, or nil.
+func (s *State) OpenIntent(seq int64) *Intent {
+	for _, i := range s.Open {
+		if i.Seq() == seq {
+			return i
+		}
+	}
+	return nil
+}
+
+func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
+	event, err := s.end(o.GetIntent())
+	if err != nil {
+		return err
+	}
+	intent := event.GetModelIntent()
+	if o.GetCache() != modelv1.CacheUse_CACHE_USE_READ {
+		s.spend(intent, o.GetUsage())
+	}
+	s.Working += o.GetTiming().GetWorking().AsDuration()
+	if o.GetError() != nil {
+		if !Passing(o.GetError()) {
+			s.fail(o.GetError())
+		}
+		return nil
+	}
+	if intent.GetPurpose() == PurposeAgent {
+		s.Answers++
+	}
+	if intent.GetPurpose() == PurposeAgent && !s.Stopping() {
+		s.answer, s.answered = o.GetContent().GetOutput(), e.GetSeq()
+		if s.Limits.Spent(s.Use()) == nil {
+			s.Turns++
+		}
+	}
+	return nil
+}
+
+// Passing reports whether an effect failed for a reason that passes: it is over, and the same is wanted again, under another key, once the run has waited.
+func Passing(err *agentv1.RunError) bool {
+	return err.GetReason() == rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED)
+}
+
+// spend adds a call's usage to the sums.
+func (s *State) spend(intent *agentv1.ModelIntent, usage *modelv1.ModelUsage) {
+	if usage == nil {
+		return
+	}
+	s.Usage[intent.GetModel()] = chat.AddUsage(s.Usage[intent.GetModel()], usage)
+	if role := intent.GetRole(); role != "" {
+		s.RoleUsage[role] = chat.AddUsage(s.RoleUsage[role], usage)
+	}
+	s.Total = chat.AddUsage(s.Total, usage)
+}
+
+// fail notes a failure that ends the run, unless the run is ending anyway.
+func (s *State) fail(err *agentv1.RunError) {
+	if !s.Stopping() && s.Fault == nil {
+		s.Fault = err
+	}
+}
+
+func (s *State) sandboxOutcome(o *agentv1.SandboxOutcome) error {
+	if _, err := s.end(o.GetIntent()); err != nil {
+		return err
+	}
+	if o.GetError() != nil {
+		s.fail(o.GetError())
+		return nil
+	}
+	s.Sandboxes[o.GetEnvironment()] = &Sandbox{Name: o.GetSandbox().GetName()}
+	return nil
+}
+
+func (s *State) execOutcome(o *agentv1.ExecOutcome) error {
+	if _, err := s.end(o.GetIntent()); err != nil {
+		return err
+	}
+	s.Working += o.GetTiming().GetWorking().AsDuration()
+	if s.Scoring != nil {
+		s.Scoring.Execs = append(s.Scoring.Execs, o)
+	} else if o.GetError() != nil {
+		s.fail(o.GetError())
+	}
+	return nil
+}

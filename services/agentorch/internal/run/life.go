@@ -1,0 +1,99 @@
+package run
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
+)
+
+func (s *State) created(e *agentv1.Event, c *agentv1.RunCreated) error {
+	if s.spec != nil {
+		return fmt.Errorf("the run was created before")
+	}
+	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion
+	s.spec, s.tools = Join(c), c.GetTools()
+	s.messages = append(s.messages, s.spec.GetInput()...)
+	for key, value := range s.spec.GetStore() {
+		s.store[key] = value
+	}
+	set, err := limit.New(s.spec.GetLimits())
+	if err != nil {
+		return err
+	}
+	s.Limits, s.Phase, s.Created = set, agentv1.RunState_RUN_STATE_PENDING, timeOf(e.GetTime())
+	return nil
+}
+
+func (s *State) stateChanged(e *agentv1.Event, c *agentv1.RunStateChanged) {
+	s.Phase, s.Wait = c.GetState(), c.GetWait()
+	if s.Phase == agentv1.RunState_RUN_STATE_SCORING && s.Scored.IsZero() {
+		s.Scored, s.Scoring = timeOf(e.GetTime()), &Scoring{}
+		s.Machine, s.lastScores = nil, nil
+	}
+}
+
+func (s *State) stepBegan(e *agentv1.Event, b *agentv1.StepBegan) error {
+	if s.Started.IsZero() {
+		s.Started = timeOf(e.GetTime())
+	}
+	s.Step = int(b.GetIndex())
+	if s.Step < 0 || s.Step >= len(s.spec.GetSteps()) {
+		return fmt.Errorf("the run has no step %d", s.Step)
+	}
+	s.answer = nil
+	if s.agents == nil {
+		return nil // a reader that does not go on with the run
+	}
+	machine, err := s.agents.New(s.spec.GetSteps()[s.Step])
+	if err != nil {
+		s.TooNew = true // an agent that this version has not, or not in this form
+		return nil
+	}
+	s.Machine = machine
+	return nil
+}
+
+func (s *State) stepEnded(e *agentv1.StepEnded) {
+	s.Machine = nil
+	s.StepsDone = e.GetCompleted() || s.Step == len(s.spec.GetSteps())-1
+}
+
+func (s *State) change(changes []*toolv1.StoreChange) {
+	for _, c := range changes {
+		if c.ValueJson == nil {
+			delete(s.store, c.GetKey())
+		} else {
+			s.store[c.GetKey()] = c.GetValueJson()
+		}
+	}
+}
+
+// Split cuts a specification into what everyone may see of a run and its content. Neither shares with the other.
+func Split(spec *agentv1.RunSpec) (*agentv1.RunSpec, *agentv1.RunCreatedContent) {
+	rest := proto.CloneOf(spec)
+	content := &agentv1.RunCreatedContent{
+		Input: rest.GetInput(), Target: rest.GetTarget(), Choices: rest.GetChoices(), MetadataJson: rest.GetMetadataJson(), Store: rest.GetStore(), Steps: rest.GetSteps(),
+	}
+	rest.Input, rest.Target, rest.Choices, rest.MetadataJson, rest.Store, rest.Steps = nil, nil, nil, "", nil, nil
+	for _, step := range content.GetSteps() {
+		rest.Steps = append(rest.Steps, &agentv1.AgentRef{Name: step.GetName(), DisplayName: step.GetDisplayName()})
+	}
+	return rest, content
+}
+
+// Join puts the two back together.
+func Join(c *agentv1.RunCreated) *agentv1.RunSpec {
+	spec, content := proto.CloneOf(c.GetSpec()), c.GetContent()
+	if spec == nil {
+		spec = &agentv1.RunSpec{}
+	}
+	if content != nil {
+		spec.Input, spec.Target, spec.Choices = content.GetInput(), content.GetTarget(), content.GetChoices()
+		spec.MetadataJson, spec.Store, spec.Steps = content.GetMetadataJson(), content.GetStore(), content.GetSteps()
+	}
+	return spec
+}

@@ -1,0 +1,238 @@
+// Package run holds the state of a run: the fold of its journal.
+//
+// [State] is made by applying the run's events in order, and by nothing else. What is kept in memory while a run is at work and what a successor reads from the
+// journal are therefore the same, which the tests state:
+//
+//	fold(e1 … en)  =  apply(fold(e1 … ek), ek+1 … en)
+//
+// Life of a run, as RunStateChanged events tell it:
+//
+//	PENDING ─▶ RUNNING ─▶ SCORING ─▶ SUCCEEDED          the agent ended, or a bound ended it (RunFinished.limit says which)
+//	             │ ▲         └─────▶ FAILED               an error ended it; scored first where score_on_error asks for it
+//	             ▼ │                 CANCELLED            an operator ended it
+//	           WAITING   for capacity, a person, a hold; durable, and without a goroutine
+//
+// A run is stopping from the event that ends it (LimitHit, ErrorRaised, a cancel) until every open intent has its outcome. Only then is it scored and its
+// sandboxes are removed.
+package run
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
+)
+
+// FoldVersion is the version of the fold that new runs pin. A fold that reads events otherwise gets a new one, and old runs keep theirs.
+const FoldVersion = 1
+
+// Agents makes the machines of steps.
+type Agents interface {
+	New(step *agentv1.AgentRef) (agent.Machine, error)
+}
+
+// State is a run as its journal tells it. Only Apply changes it; it belongs to one goroutine at a time. What its fields lead to must not be changed.
+type State struct {
+	// Name is the run's resource name, which is its journal's.
+	Name string
+	// Seq is the number of the last event, Epoch the owner's who appended it.
+	Seq, Epoch int64
+	// Owner is the replica that the journal names last; empty before the first change.
+	Owner string
+	// Phase is where the run is in its life, Wait what it waits for.
+	Phase agentv1.RunState
+	Wait  *agentv1.RunWait
+	// TooNew says that the run cannot be owned by this version: its fold or a critical event is not known here.
+	TooNew bool
+
+	// Limits are the bounds as they are now, retuned ones included.
+	Limits *limit.Set
+	// Turns counts the agent's model calls whose answers were within the bounds, Answers all that were answered.
+	Turns, Answers int
+	// Usage, by model, and RoleUsage, by role, are sums over all model calls; Total is the sum of all.
+	Usage, RoleUsage map[string]*modelv1.ModelUsage
+	Total            *modelv1.ModelUsage
+	// Working is wall time less waiting.
+	Working time.Duration
+
+	// Step is the index of the present step, -1 before the first; StepsDone says that there is none left.
+	Step      int
+	StepsDone bool
+	// Machine is the agent at work on it; nil between steps.
+	Machine agent.Machine
+
+	// Open are the intents without an outcome, oldest first.
+	Open []*Intent
+	// Calls are the tool calls at hand; nil while there are none.
+	Calls *Calls
+	// Scoring is the round of scoring at hand; nil while there is none.
+	Scoring *Scoring
+	// Sandboxes are those of the run by environment.
+	Sandboxes map[string]*Sandbox
+
+	// Posted are an operator's messages that wait for the next turn. Held says that an operator holds the run.
+	Posted []*modelv1.ChatMessage
+	Held   bool
+	// Cancel is an operator's cancel; nil while there is none.
+	Cancel *Cancel
+	// Fault is a failure that has yet to be raised as the run's error.
+	Fault *agentv1.RunError
+	// Limit and Error are what ended the run, once something has.
+	Limit *agentv1.LimitReached
+	Error *agentv1.RunError
+	// Finished says that the run has ended: nothing follows but edits.
+	Finished bool
+
+	// Created, Started, Scored and Ended are when the run was made, its first step began, its scorers began and it ended; zero before.
+	Created, Started, Scored, Ended time.Time
+
+	agents     Agents
+	spec       *agentv1.RunSpec
+	tools      []*toolv1.ToolDefinition
+	messages   []*modelv1.ChatMessage
+	output     *modelv1.ModelOutput
+	answer     *modelv1.ModelOutput
+	answered   int64 // number of the event that holds answer
+	store      map[string]string
+	scores     []*agentv1.NamedScore
+	lastScores []*agentv1.NamedScore
+}
+
+var _ agent.View = (*State)(nil)
+
+// Cancel is an operator's wish that the run ends.
+type Cancel struct {
+	// Command is the id of the command.
+	Command string
+	// Type is [CancelPlain], [CancelScore] or [CancelError].
+	Type string
+	// Acknowledged says that nothing is under way any more.
+	Acknowledged bool
+}
+
+// Types of commands that cancel, as CommandReceived.type says them.
+const (
+	CancelPlain = "cancel"       // no scoring
+	CancelScore = "cancel_score" // stop and score
+	CancelError = "cancel_error" // record it as an error
+)
+
+// Sandbox is a sandbox of a run.
+type Sandbox struct {
+	// Name is its resource name.
+	Name string
+	// Removed says that it was removed, or left to its lease.
+	Removed bool
+}
+
+// New returns the state of a run without events.
+func New(name string, agents Agents) *State {
+	return &State{
+		Name: name, Step: -1, agents: agents, Usage: map[string]*modelv1.ModelUsage{}, RoleUsage: map[string]*modelv1.ModelUsage{},
+		Sandboxes: map[string]*Sandbox{}, store: map[string]string{},
+	}
+}
+
+// Project returns the project's id, ID the run's.
+func (s *State) Project() string { return strings.Split(s.Name, "/")[1] }
+
+// ID returns the run's id.
+func (s *State) ID() string { return s.Name[strings.LastIndexByte(s.Name, '/')+1:] }
+
+// Parent returns `projects/{project}`.
+func (s *State) Parent() string { return "projects/" + s.Project() }
+
+// Key returns the key of the effect whose intent is the event of that number.
+func (s *State) Key(seq int64) string { return fmt.Sprintf("%s/%d", s.ID(), seq) }
+
+// Spec implements [agent.View].
+func (s *State) Spec() *agentv1.RunSpec { return s.spec }
+
+// Messages implements [agent.View].
+func (s *State) Messages() []*modelv1.ChatMessage { return s.messages }
+
+// Output implements [agent.View].
+func (s *State) Output() *modelv1.ModelOutput { return s.output }
+
+// Answer implements [agent.View].
+func (s *State) Answer() *modelv1.ModelOutput { return s.answer }
+
+// Answered returns the number of the event that holds the answer.
+func (s *State) Answered() int64 { return s.answered }
+
+// Stored implements [agent.View].
+func (s *State) Stored(key string) (string, bool) {
+	value, ok := s.store[key]
+	return value, ok
+}
+
+// Store returns the whole store. It must not be changed.
+func (s *State) Store() map[string]string { return s.store }
+
+// Scores implements [agent.View]: the scores of the last round, intermediate or not.
+func (s *State) Scores() []*agentv1.NamedScore { return s.lastScores }
+
+// FinalScores returns the scores that the run ended with.
+func (s *State) FinalScores() []*agentv1.NamedScore { return s.scores }
+
+// Stopping reports whether something has ended the run: no effect starts any more but those of scoring and closing.
+func (s *State) Stopping() bool { return s.Limit != nil || s.Error != nil || s.Cancel != nil }
+
+// Use returns what counts toward bounds.
+func (s *State) Use() limit.Use {
+	return limit.Use{Messages: len(s.messages), Usage: s.Total, Turns: s.Turns}
+}
+
+// Tools returns the definitions of a step's tools, in order.
+func (s *State) Tools() []*toolv1.ToolDefinition {
+	if s.Step < 0 || s.Step >= len(s.spec.GetSteps()) {
+		return nil
+	}
+	var offered []*toolv1.ToolDefinition
+	for _, ref := range s.spec.GetSteps()[s.Step].GetTools() {
+		if d := s.Tool(VisibleName(ref)); d != nil {
+			offered = append(offered, d)
+		}
+	}
+	return offered
+}
+
+// Tool returns the pinned definition of the tool that a model calls by that name, or nil.
+func (s *State) Tool(name string) *toolv1.ToolDefinition {
+	for _, d := range s.tools {
+		if d.GetInfo().GetName() == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// ToolRefs returns the references of a step's tools.
+func (s *State) ToolRefs() []*toolv1.ToolRef {
+	if s.Step < 0 || s.Step >= len(s.spec.GetSteps()) {
+		return nil
+	}
+	return s.spec.GetSteps()[s.Step].GetTools()
+}
+
+// VisibleName returns the name by which a model calls a referred tool.
+func VisibleName(ref *toolv1.ToolRef) string {
+	if ref.GetRename() != "" {
+		return ref.GetRename()
+	}
+	return ref.GetName()
+}
+
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

@@ -1,0 +1,71 @@
+package run
+
+import (
+	"fmt"
+	"strconv"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+)
+
+// Scoring is a round of scoring: every scorer in turn.
+type Scoring struct {
+	// Intermediate says that the run goes on after it.
+	Intermediate bool
+	// Next is the index of the scorer that judges now.
+	Next int
+	// Intent is the number of its ScoreIntent; 0 before it.
+	Intent int64
+	// Execs are what the commands gave that it asked for, in order.
+	Execs []*agentv1.ExecOutcome
+}
+
+// ScorerNames returns the names of a run's scorers within its results: the scorer's, with a number where two are alike.
+func ScorerNames(scorers []*agentv1.ScorerRef) []string {
+	names, seen := make([]string, len(scorers)), map[string]int{}
+	for i, ref := range scorers {
+		names[i] = ref.GetName()
+		if n := seen[ref.GetName()]; n > 0 {
+			names[i] += strconv.Itoa(n)
+		}
+		seen[ref.GetName()]++
+	}
+	return names
+}
+
+func (s *State) scoreIntent(e *agentv1.Event, i *agentv1.ScoreIntent) error {
+	if s.Scoring == nil {
+		if !i.GetIntermediate() {
+			return fmt.Errorf("scoring has not begun")
+		}
+		s.Scoring, s.lastScores = &Scoring{Intermediate: true}, nil
+	}
+	s.Scoring.Intent, s.Scoring.Execs = e.GetSeq(), nil
+	return nil
+}
+
+func (s *State) scoreOutcome(o *agentv1.ScoreOutcome) error {
+	if s.Scoring == nil || s.Scoring.Intent != o.GetIntent() {
+		if o.GetIntermediate() && s.Stopping() {
+			return nil // the round was given up
+		}
+		return fmt.Errorf("a score of %d, which is not at hand", o.GetIntent())
+	}
+	if o.GetError() != nil {
+		s.fail(o.GetError())
+		if s.Error == nil && s.Cancel == nil && !s.Scoring.Intermediate {
+			s.Fault = o.GetError() // also after a bound: a run that cannot be judged has failed
+		}
+	} else {
+		score := &agentv1.NamedScore{Name: o.GetName(), Score: o.GetContent().GetScore()}
+		s.lastScores = append(s.lastScores[:len(s.lastScores):len(s.lastScores)], score)
+		if !s.Scoring.Intermediate {
+			s.scores = s.lastScores
+		}
+	}
+	s.Scoring.Next++
+	s.Scoring.Intent, s.Scoring.Execs = 0, nil
+	if s.Scoring.Intermediate && s.Scoring.Next == len(s.spec.GetScorers()) {
+		s.Scoring = nil
+	}
+	return nil
+}

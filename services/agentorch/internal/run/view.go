@@ -1,0 +1,102 @@
+package run
+
+import (
+	"iter"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// View returns the run as a resource. Full holds the specification, the conversation, the output and the store too. The answer shares with the state, so it must not
+// be changed.
+func (s *State) View(full bool) *agentv1.Run {
+	r := &agentv1.Run{
+		Name: s.Name, State: s.Phase, Wait: s.Wait, Head: s.Seq, Epoch: s.Epoch, Etag: Etag(s.Seq), Owner: s.Owner,
+		CreateTime: timestamp(s.Created), StartTime: timestamp(s.Started), EndTime: timestamp(s.Ended),
+		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
+		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working), //nolint:gosec // bounded by memory
+	}
+	for environment, box := range s.Sandboxes {
+		if r.Sandboxes == nil {
+			r.Sandboxes = map[string]string{}
+		}
+		if !box.Removed {
+			r.Sandboxes[environment] = box.Name
+		}
+	}
+	if full {
+		r.Spec, r.Messages, r.Output, r.Store = s.spec, s.messages, s.output, s.store
+		return r
+	}
+	r.Spec, _ = Split(s.spec)
+	content.Strip(r.GetSpec())
+	for i, score := range s.scores {
+		if i == 0 {
+			r.Scores = nil
+		}
+		r.Scores = append(r.Scores, &agentv1.NamedScore{Name: score.GetName(), Score: &agentv1.Score{Value: score.GetScore().GetValue(), Reason: score.GetScore().Reason}})
+	}
+	return r
+}
+
+// Etag returns the etag of a resource whose journal has that head.
+func Etag(head int64) string { return strconv.FormatInt(head, 10) }
+
+// Row returns what lists show of the run.
+func (s *State) Row() (journal.Row, error) {
+	view, err := proto.Marshal(s.View(false))
+	if err != nil {
+		return journal.Row{}, err
+	}
+	return journal.Row{
+		Kind: journal.KindRun, State: int32(s.Phase), Done: s.Finished, Parent: s.spec.GetAttribution().GetEval(), Labels: s.spec.GetLabels(),
+		Waiting: s.Phase == agentv1.RunState_RUN_STATE_WAITING, Wake: s.Wake(), View: view,
+	}, nil
+}
+
+// FoldRow makes the row of a run from its journal alone.
+func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
+	s, err := Fold(head.Name, nil, events)
+	if err != nil {
+		return journal.Row{}, err
+	}
+	return s.Row()
+}
+
+// Wake returns when a waiting run is to be looked at again by itself: when it is to be tried again or its time is over. It is zero for never.
+func (s *State) Wake() time.Time {
+	wake := timeOf(s.Wait.GetRetryAt())
+	if deadline := s.Deadline(); !deadline.IsZero() && (wake.IsZero() || deadline.Before(wake)) {
+		wake = deadline
+	}
+	return wake
+}
+
+// Deadline returns when the bound of wall time is reached: of the steps while they go on, and half of it while scorers judge. It is zero where nothing is bounded.
+func (s *State) Deadline() time.Time {
+	bound := s.Limits.Bounds().GetTime()
+	switch {
+	case bound == nil || s.Finished:
+	case s.Phase == agentv1.RunState_RUN_STATE_SCORING:
+		if s.Error == nil {
+			return s.Scored.Add(bound.AsDuration() / 2)
+		}
+	case !s.Started.IsZero() && !s.Stopping() && !s.StepsDone:
+		return s.Started.Add(bound.AsDuration())
+	}
+	return time.Time{}
+}
+
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

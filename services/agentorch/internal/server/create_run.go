@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+)
+
+// CreateRun makes a run and answers when it is durable.
+func (s *Runs) CreateRun(ctx context.Context, r *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+	own := proto.CloneOf(r)
+	if own.GetSpec() != nil {
+		own.Spec.Attribution = nil // the platform's to give
+	}
+	return s.Create(ctx, own)
+}
+
+// Create is CreateRun for callers in this process, who may say which sample of an eval the run is.
+func (s *Runs) Create(ctx context.Context, r *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+	project, err := resource.Project("parent", r.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.deps.Launcher.Check(ctx, project, r.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	request := launch.Request{ID: r.GetRequestId(), Digest: digest(r)}
+	head, _, err := s.deps.Launcher.Start(ctx, plan, request, principal(ctx))
+	if errors.Is(err, journal.ErrReused) {
+		return nil, rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another run", r.GetRequestId()).
+			With("requestId", r.GetRequestId())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.view(ctx, head.Name, false)
+}
+
+// Check checks a specification as CreateRun does, and makes nothing.
+func (s *Runs) Check(ctx context.Context, project string, spec *agentv1.RunSpec) error {
+	_, err := s.deps.Launcher.Check(ctx, project, spec)
+	return err
+}
+
+// digest hashes a request's content: all but its id and on whose behalf it is.
+func digest(r *agentv1.CreateRunRequest) []byte {
+	content := proto.CloneOf(r)
+	content.RequestId = ""
+	if content.GetSpec() != nil {
+		content.Spec.Attribution = nil
+	}
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(content) // what came over the wire has a form on it
+	sum := sha256.Sum256(b)
+	return sum[:]
+}

@@ -1,0 +1,128 @@
+// Package server serves RunService, ApprovalService and AdminService.
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
+)
+
+// Deps is what the services work with.
+type Deps struct {
+	Store    journal.Store
+	Launcher *launch.Launcher
+	Agents   *agent.Registry
+	Logger   *slog.Logger
+}
+
+// Runs is the RunService. Its methods may be called concurrently.
+type Runs struct {
+	agentv1.UnimplementedRunServiceServer
+
+	deps Deps
+}
+
+// NewRuns makes the RunService.
+func NewRuns(deps Deps) *Runs { return &Runs{deps: deps} }
+
+// principal names the caller in journals.
+func principal(ctx context.Context) string {
+	if name := auth.FromContext(ctx).Name; name != "" {
+		return name
+	}
+	return "system"
+}
+
+// head opens a run's journal. Field names the request's field in errors.
+func (s *Runs) head(ctx context.Context, field, name string) (journal.Head, error) {
+	if _, err := resource.Parse(field, name, "runs"); err != nil {
+		return journal.Head{}, err
+	}
+	head, err := s.deps.Store.Open(ctx, name)
+	if errors.Is(err, journal.ErrNotFound) {
+		return head, rpcerr.ResourceNotFound(name)
+	}
+	return head, err
+}
+
+// state folds a run's journal.
+func (s *Runs) state(ctx context.Context, name string) (*run.State, error) {
+	head, err := s.head(ctx, "name", name)
+	if err != nil {
+		return nil, err
+	}
+	state, err := run.Fold(name, nil, journal.All(ctx, s.deps.Store, head.Ref, 0))
+	if err != nil {
+		return nil, rpcerr.Internal("cannot fold the journal of %s: %w", name, err)
+	}
+	state.Owner = head.Owner
+	return state, nil
+}
+
+// view gives a run as a resource.
+func (s *Runs) view(ctx context.Context, name string, full bool) (*agentv1.Run, error) {
+	state, err := s.state(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return state.View(full), nil
+}
+
+// finished says that a run has ended.
+func finished(state *run.State) error {
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended", state.Name).With("resource", state.Name)
+}
+
+// send puts a command into a run's inbox and waits until reached says so of the run and of the number of the event that took the command, 0 before. A run that has ended takes
+// none and is returned as it is. The command's id is the request's, or a fresh one that begins as the command's did.
+func (s *Runs) send(ctx context.Context, name, requestID string, c turn.Command, reached func(state *run.State, taken int64) bool) (*run.State, error) {
+	if _, err := s.head(ctx, "name", name); err != nil {
+		return nil, err
+	}
+	wake := s.deps.Store.Subscribe(name)
+	defer wake.Close()
+	state, err := s.state(ctx, name)
+	if err != nil || state.Finished {
+		return state, err
+	}
+	if requestID == "" {
+		requestID = chat.NewID()
+	}
+	c.ID, c.Principal = c.ID+"/"+requestID, principal(ctx)
+	err = s.deps.Launcher.Send(ctx, name, c)
+	if errors.Is(err, journal.ErrReused) {
+		return nil, rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another command", requestID).With("requestId", requestID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for {
+		taken, err := s.deps.Store.Taken(ctx, name, c.ID)
+		if err != nil {
+			return nil, err
+		}
+		if state, err = s.state(ctx, name); err != nil {
+			return nil, err
+		}
+		if reached(state, taken) || state.Finished {
+			return state, nil
+		}
+		select {
+		case <-wake.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package turn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// act asks the step's agent what to do, and does it.
+func (d *driver) act() (bool, error) {
+	action, err := d.s.Machine.Next(d.s)
+	if err != nil {
+		return true, d.raise(runError(err))
+	}
+	if action.Then == nil && len(action.Events) == 0 {
+		return true, d.raise(runError(fmt.Errorf("the agent of step %d does not know what to do", d.s.Step)))
+	}
+	if stopped, err := d.add(action.Events, action.OwnMessageLimit); err != nil || stopped {
+		return true, err
+	}
+	switch then := action.Then.(type) {
+	case nil:
+		return true, nil
+	case agent.Generate:
+		return true, d.generate(then, action.OwnMessageLimit)
+	case agent.CallTools:
+		return d.review()
+	case agent.Score:
+		return true, d.scoreNow()
+	case agent.Wait:
+		return d.waitForInput()
+	case agent.Done:
+		return true, d.emit(event(&agentv1.StepEnded{Index: int32(d.s.Step), Completed: then.Completed})) //nolint:gosec // few steps
+	case agent.Stop:
+		return true, d.hit(then.Limit)
+	default:
+		return false, fmt.Errorf("turn: an action ends with a %T", then)
+	}
+}
+
+// add emits an agent's events. Messages that stand next to each other are added together or, where the bound forbids it, not at all; the run has then stopped.
+func (d *driver) add(events []*agentv1.Event, ownBound bool) (stopped bool, err error) {
+	for i, e := range events {
+		isFirst := e.GetMessageAdded() != nil && (i == 0 || events[i-1].GetMessageAdded() == nil)
+		if isFirst && !ownBound {
+			n := 1
+			for i+n < len(events) && events[i+n].GetMessageAdded() != nil {
+				n++
+			}
+			if reached := d.s.Limits.Growth(len(d.s.Messages()) + n); reached != nil {
+				return true, d.hit(reached)
+			}
+		}
+		if err := d.emitBy("agent", e); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// forbidden returns the bound that forbids a further effect of the agent, or nil.
+func (d *driver) forbidden(g agent.Generate, ownBound bool) *agentv1.LimitReached {
+	s := d.s
+	if reached, _ := s.Limits.TimedOut(d.now.Sub(s.Started)); reached != nil {
+		return reached
+	}
+	if reached, _ := s.Limits.Overworked(s.Working); reached != nil {
+		return reached
+	}
+	use := s.Use()
+	if ownBound {
+		use.Messages = -1
+	}
+	return s.Limits.BeforeGenerate(use)
+}
+
+// generate journals the intent of a model call, after the messages that an operator posted.
+func (d *driver) generate(g agent.Generate, ownBound bool) error {
+	s := d.s
+	if len(s.Posted) > 0 {
+		if stopped, err := d.addPosted(); err != nil || stopped {
+			return err
+		}
+	}
+	if reached := d.forbidden(g, ownBound); reached != nil {
+		return d.hit(reached)
+	}
+	ref, role := s.Model(g.Model)
+	if ref == nil {
+		return d.raise(runError(errors.New("the run names no model, and a step asks one")))
+	}
+	intent := &agentv1.ModelIntent{
+		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(s.Messages())), //nolint:gosec // bounded by memory
+		Config: chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), g.Config, ref == s.Spec().GetModel()), Purpose: run.PurposeAgent, RequestId: s.Key(s.Seq + 1),
+		ToolChoice: g.ToolChoice,
+	}
+	if !g.NoTools {
+		for _, tool := range s.Tools() {
+			intent.Tools = append(intent.Tools, tool.GetInfo().GetName())
+		}
+	}
+	if len(intent.GetTools()) == 0 {
+		intent.ToolChoice = &toolv1.ToolChoice{Choice: &toolv1.ToolChoice_Mode{Mode: toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE}}
+	}
+	return d.emit(event(intent))
+}
+
+// addPosted puts an operator's messages into the conversation: those of one kind as one, since a conversation takes turns.
+func (d *driver) addPosted() (stopped bool, err error) {
+	var texts []string
+	for _, m := range d.s.Posted {
+		texts = append(texts, chat.Text(m))
+	}
+	message := agent.Says(modelv1.Role_ROLE_USER, strings.Join(texts, "\n\n"))
+	if posted := d.s.Posted; len(posted) == 1 {
+		message.Content = posted[0].GetContent()
+	}
+	message.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
+	return d.add([]*agentv1.Event{agent.Add(message)}, false)
+}
+
+// waitForInput waits for an operator's message, or takes one that is there.
+func (d *driver) waitForInput() (bool, error) {
+	if len(d.s.Posted) > 0 {
+		_, err := d.addPosted()
+		return true, err
+	}
+	return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, &agentv1.RunWait{Reason: waitInput, Message: "waits for a message of an operator"})
+}

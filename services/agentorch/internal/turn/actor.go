@@ -1,0 +1,233 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// actor is a run that this replica owns.
+type actor struct {
+	engine *Engine
+
+	mu      sync.Mutex
+	mail    []mail
+	driving bool
+	clock   *time.Timer
+	boxes   []string // sandboxes whose leases are to be renewed
+
+	// The rest belongs to the driver, of which there is one at a time.
+
+	head    journal.Head
+	adopted string // why the run changed hands, until an event says so
+	state   *run.State
+	flights map[string]*flight
+	// removing says that the run's sandboxes are to go.
+	removing bool
+	// rowed is when the row was written last.
+	rowed time.Time
+	// faults counts steps in a row that failed for reasons of our own.
+	faults int
+	// again is when something that could not be done is to be tried again; zero for never.
+	again time.Time
+}
+
+// mail is what a driver has to handle.
+type mail struct {
+	// flight is where it comes from; nil for clocks and commands.
+	flight *flight
+	// outcomes are what effects led to.
+	outcomes []*agentv1.Event
+	// over says that the flight has ended.
+	over bool
+	// wait says that the effect could not be done now.
+	wait *agentv1.RunWait
+	// inbox asks for a look at the inbox.
+	inbox bool
+	// quiet says that nothing happens unless the inbox holds something.
+	quiet bool
+}
+
+// post hands mail to the actor and starts its driver where none runs.
+func (a *actor) post(m mail) {
+	e := a.engine
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mail = append(a.mail, m)
+	if a.driving {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	a.driving = true
+	e.working.Go(a.drive)
+}
+
+// take returns the mail that is there. Without any the driver ends.
+func (a *actor) take() []mail {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	taken := a.mail
+	a.mail = nil
+	if len(taken) == 0 || a.engine.flights.Err() != nil {
+		a.driving = false
+		return nil
+	}
+	return taken
+}
+
+// drive handles mail until there is none.
+func (a *actor) drive() {
+	for taken := a.take(); taken != nil; taken = a.take() {
+		// An append that has begun is not given up: it is either durable or it is not, and the step has to know.
+		if err := a.step(context.WithoutCancel(a.engine.flights), taken); err != nil {
+			a.recover(err)
+		}
+	}
+}
+
+// maxFaults is how often a step that fails for reasons of our own is tried again before the run is given up as failed.
+const maxFaults = 3
+
+// recover deals with a step that failed. What is in memory may be ahead of the journal, so it is dropped; the journal says where the run stands.
+func (a *actor) recover(err error) {
+	log := a.engine.deps.Logger.With("run", a.head.Name, "error", err)
+	a.state, a.removing = nil, false
+	for _, f := range a.flights {
+		f.abandon()
+	}
+	a.flights = map[string]*flight{}
+	if errors.Is(err, journal.ErrFenced) {
+		log.Info("another replica owns the run now")
+		a.engine.disown(a)
+		return
+	}
+	a.faults++
+	if a.faults > 2*maxFaults {
+		log.Error("the run cannot be driven, and not be ended either; it is left as it is until the next start")
+		a.engine.disown(a)
+		return
+	}
+	log.Error("a step failed; it is tried again from the journal")
+	a.setClock(time.Duration(a.faults) * 200 * time.Millisecond)
+}
+
+// step handles mail: one pass of the effect protocol.
+func (a *actor) step(ctx context.Context, all []mail) error {
+	if quiet(all) {
+		pending, err := a.engine.deps.Store.Pending(ctx, a.head.Ref)
+		if err != nil || len(pending) == 0 {
+			return err
+		}
+	}
+	if a.state == nil {
+		if err := a.load(ctx); err != nil {
+			return err
+		}
+	}
+	s := a.state
+	if s.Finished {
+		a.engine.disown(a)
+		return nil
+	}
+	if s.TooNew {
+		a.engine.deps.Logger.Warn("the run was written by a newer version, which has to go on with it", "run", s.Name)
+		a.engine.disown(a)
+		return nil
+	}
+	d := &driver{actor: a, ctx: ctx, s: s, now: time.Now()}
+	err := d.decide(all)
+	if err == nil {
+		err = d.commit()
+	}
+	if err != nil {
+		return err
+	}
+	if len(d.entries) > 0 {
+		a.faults = 0
+	}
+	a.settle(d)
+	return nil
+}
+
+func quiet(all []mail) bool {
+	for _, m := range all {
+		if !m.quiet {
+			return false
+		}
+	}
+	return true
+}
+
+// load folds the journal.
+func (a *actor) load(ctx context.Context) error {
+	a.engine.loads <- struct{}{}
+	defer func() { <-a.engine.loads }()
+	s, err := run.Fold(a.head.Name, a.engine.deps.Agents, journal.All(ctx, a.engine.deps.Store, a.head.Ref, 0))
+	if err != nil {
+		return err
+	}
+	if s.Seq < a.head.Seq {
+		return fmt.Errorf("turn: the journal of %s ends at %d; it was at %d before", s.Name, s.Seq, a.head.Seq)
+	}
+	a.head.Seq, a.state = s.Seq, s
+	return nil
+}
+
+// settle ends a step: flights for open intents, the clock, and what is kept in memory.
+func (a *actor) settle(d *driver) {
+	s := a.state
+	a.setBoxes(s)
+	if s.Finished {
+		a.engine.disown(a)
+		a.state = nil
+		return
+	}
+	a.reconcile()
+	if wake := a.wake(); !wake.IsZero() {
+		a.setClock(wake.Sub(d.now))
+	} else {
+		a.stopClock()
+	}
+	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && len(a.flights) == 0 {
+		a.state = nil // it waits for long; the journal keeps it
+	}
+}
+
+// wake returns when the run is to be looked at by the clock.
+func (a *actor) wake() time.Time {
+	wake := a.state.Wake()
+	for _, other := range []time.Time{a.again, a.overworked()} {
+		if !other.IsZero() && (wake.IsZero() || other.Before(wake)) {
+			wake = other
+		}
+	}
+	return wake
+}
+
+func (a *actor) setClock(in time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.clock == nil {
+		a.clock = time.AfterFunc(max(0, in), func() { a.post(mail{inbox: true}) })
+		return
+	}
+	a.clock.Reset(max(0, in))
+}
+
+func (a *actor) stopClock() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.clock != nil {
+		a.clock.Stop()
+	}
+}

@@ -1,0 +1,161 @@
+package turn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// rowEvery is how often the row of a run at work is brought up to date, beside changes that lists must show at once.
+const rowEvery = time.Second
+
+// driver is one step of an actor. It folds events as they are decided, and appends them all at the end.
+type driver struct {
+	*actor
+	ctx context.Context //nolint:containedctx // a driver lives as long as one step
+	s   *run.State
+	now time.Time
+
+	entries []journal.Entry
+	took    []string
+	row     bool // lists must show what changed
+	intents bool // an effect is about to begin
+	release []release
+}
+
+// emit adds an event and folds it.
+func (d *driver) emit(e *agentv1.Event) error { return d.emitBy("system", e) }
+
+func (d *driver) emitBy(who string, e *agentv1.Event) error {
+	seq := d.s.Seq + 1
+	e.Journal, e.Seq, e.Epoch = d.s.Name, seq, d.head.Epoch
+	e.Time, e.WorkingStart, e.Critical = timestamppb.New(d.now), durationpb.New(d.s.Working), run.Critical(e)
+	if e.GetActor() == "" {
+		e.Actor = who
+	}
+	d.name(e)
+	entry := journal.Entry{Event: e, Same: d.same(e)}
+	d.note(e)
+	if err := d.s.Apply(e); err != nil {
+		return fmt.Errorf("turn: %s: %w", d.s.Name, err)
+	}
+	d.entries = append(d.entries, entry)
+	return nil
+}
+
+// name gives an id to the thing that an event begins, and to messages that have none.
+func (d *driver) name(e *agentv1.Event) {
+	if e.GetId() == "" {
+		e.Id = eventID(e)
+	}
+	var messages []*modelv1.ChatMessage
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_MessageAdded:
+		messages = []*modelv1.ChatMessage{k.MessageAdded.GetContent()}
+	case *agentv1.Event_HistoryChanged:
+		messages = k.HistoryChanged.GetContent().GetMessages()
+	case *agentv1.Event_ModelOutcome:
+		for _, c := range k.ModelOutcome.GetContent().GetOutput().GetChoices() {
+			messages = append(messages, c.GetMessage())
+		}
+	}
+	for i, m := range messages {
+		if m != nil && m.GetId() == "" {
+			m.Id = d.messageID(e.GetSeq(), i)
+		}
+	}
+}
+
+// messageID is the id of a message that the run makes itself: unique beyond the run, and the same when the step is taken again.
+func (d *driver) messageID(seq int64, i int) string {
+	if i == 0 {
+		return fmt.Sprintf("%s.%d", d.s.ID(), seq)
+	}
+	return fmt.Sprintf("%s.%d.%d", d.s.ID(), seq, i)
+}
+
+// eventID is the number of the event, and that of its intent for an outcome.
+func eventID(e *agentv1.Event) string {
+	intent := int64(0)
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelOutcome:
+		intent = k.ModelOutcome.GetIntent()
+	case *agentv1.Event_ToolOutcome:
+		intent = k.ToolOutcome.GetIntent()
+	case *agentv1.Event_SandboxOutcome:
+		intent = k.SandboxOutcome.GetIntent()
+	case *agentv1.Event_ExecOutcome:
+		intent = k.ExecOutcome.GetIntent()
+	case *agentv1.Event_ScoreOutcome:
+		intent = k.ScoreOutcome.GetIntent()
+	}
+	if intent == 0 {
+		intent = e.GetSeq()
+	}
+	return fmt.Sprint(intent)
+}
+
+// same finds the event that holds the content already, so that it is stored once.
+func (d *driver) same(e *agentv1.Event) int64 {
+	answer := chat.FirstMessage(d.s.Answer())
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_MessageAdded:
+		if answer != nil && k.MessageAdded.GetContent() == answer {
+			return d.s.Answered()
+		}
+	case *agentv1.Event_ToolIntent:
+		for _, call := range answer.GetToolCalls() {
+			if k.ToolIntent.GetContent() == call {
+				return d.s.Answered()
+			}
+		}
+	}
+	return 0
+}
+
+// note watches for what an append is to bring about beside the events.
+func (d *driver) note(e *agentv1.Event) {
+	switch e.GetKind().(type) {
+	case *agentv1.Event_RunStateChanged, *agentv1.Event_RunFinished, *agentv1.Event_SandboxOutcome, *agentv1.Event_SandboxRemoved, *agentv1.Event_LimitHit,
+		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_ScoreOutcome:
+		d.row = true
+	case *agentv1.Event_ModelIntent, *agentv1.Event_ToolIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent:
+		d.intents = true
+	}
+}
+
+// commit appends what was decided.
+func (d *driver) commit() error {
+	if len(d.entries) == 0 {
+		return nil
+	}
+	a := journal.Append{Head: d.head, Entries: d.entries, Took: d.took}
+	if d.row || d.now.Sub(d.rowed) >= rowEvery {
+		row, err := d.s.Row()
+		if err != nil {
+			return err
+		}
+		a.Row, d.rowed = &row, d.now
+	}
+	if err := d.engine.deps.Store.Append(d.ctx, a); err != nil {
+		return err
+	}
+	d.head.Seq = d.s.Seq
+	if d.intents {
+		failpoint.Hit("agentorch/after-intent")
+	}
+	for _, r := range d.release {
+		d.engine.released.add(r)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Reasons of runs' errors that are no reasons of RPC errors.
+const (
+	reasonScoringTimeout = "SCORING_TIMEOUT" // scorers took longer than half of the time limit
+	reasonOperator       = "OPERATOR"        // an operator had the run recorded as an error
+	reasonAgent          = "AGENT_FAILED"    // the agent cannot go on
+)
+
+var (
+	reasonInternal  = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL)
+	reasonCancelled = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)
+)
+
+// runError is an error as a run's journal holds it.
+func runError(err error) *agentv1.RunError {
+	if e, ok := rpcerr.As(err); ok {
+		reason := rpcerr.ReasonName(e.Reason)
+		if e.Reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+			reason = e.Code.String()
+		}
+		return &agentv1.RunError{Reason: reason, Message: err.Error()}
+	}
+	return &agentv1.RunError{Reason: reasonAgent, Message: err.Error()}
+}
+
+// passing reports whether a call failed because its service is away for now: the call is made again with the same key. What a provider does behind the model
+// gateway has been retried there already.
+func passing(err error) bool {
+	if rpcerr.Code(err) != codes.Unavailable {
+		return false
+	}
+	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are outcomes
+	case errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE:
+		return true
+	}
+	return false
+}
+
+const (
+	// defaultWait is how long a run waits for capacity where the answer does not say.
+	defaultWait = 2 * time.Second
+	// budgetWait is how long it waits for a budget to be raised.
+	budgetWait = 30 * time.Second
+)
+
+// waitFor returns the wait that an answer asks for: our own services say that they are full with RESOURCE_EXHAUSTED and a reason. It is nil for all else. What could not
+// begin is asked for with the same key afterwards; a call that a provider turned away is over ([run.Passing]), and another is made.
+func waitFor(err error, now time.Time) *agentv1.RunWait {
+	if rpcerr.Code(err) != codes.ResourceExhausted {
+		return nil
+	}
+	wait := &agentv1.RunWait{Message: err.Error()}
+	after := defaultWait
+	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are outcomes
+	case errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED:
+		wait.Reason = waitCapacity
+	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
+		wait.Reason = waitQuota
+	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
+		wait.Reason, after = waitBudget, budgetWait
+	default:
+		return nil
+	}
+	if told := rpcerr.RetryAfter(err); told > 0 {
+		after = told
+	}
+	wait.RetryAt = timestamppb.New(now.Add(after))
+	return wait
+}
+
+// withTimeout bounds a call within a step, which also ends with the engine.
+func withTimeout(ctx, life context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	bounded, cancel := context.WithTimeout(ctx, d)
+	stop := context.AfterFunc(life, cancel)
+	return bounded, func() { stop(); cancel() }
+}
+
+// errEnded says that the engine ends; what was asked for goes on with its owner.
+var errEnded = errors.New("turn: the engine ends")

@@ -1,0 +1,299 @@
+package turn
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// effect is what an owner is asked for, under one key. Its requests are made of the journal alone, so that a successor makes the same.
+type effect interface {
+	// do asks for it and returns the outcomes; what is there before the end it reports.
+	do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
+	// stop tells the owner to stop it, or never to begin.
+	stop(ctx context.Context) error
+	// failed makes the outcomes of a call that failed.
+	failed(err error) []*agentv1.Event
+}
+
+// flight is the asking for one effect. It ends with mail that is over.
+type flight struct {
+	actor  *actor
+	key    string
+	effect effect
+	ctx    context.Context //nolint:containedctx // the life of the asking
+	cancel context.CancelFunc
+	wanted time.Time
+
+	mu       sync.Mutex
+	ticket   *ticket
+	started  bool
+	stopping bool
+}
+
+// waited is how long the flight waited for its place.
+func (f *flight) waited(since time.Time) time.Duration { return since.Sub(f.wanted) }
+
+// reconcile sees to it that every open intent has a flight, and that flights of a run that stops are stopped.
+func (a *actor) reconcile() {
+	s := a.state
+	stopping := s.Stopping()
+	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && !stopping {
+		return // what could not be done is asked for again when the wait is over
+	}
+	for _, i := range s.Open {
+		key := keyOf(i)
+		switch f := a.flights[key]; {
+		case f == nil:
+			a.launch(key, a.effectOf(i), stopping)
+		case stopping:
+			f.stop()
+		}
+	}
+	if !a.removing {
+		return
+	}
+	for environment, box := range s.Sandboxes {
+		if key := "remove/" + environment; !box.Removed && a.flights[key] == nil {
+			a.launch(key, &removal{engine: a.engine, environment: environment, name: box.Name}, false)
+		}
+	}
+}
+
+// keyOf is the key of an intent's request. The calls of a stage share one.
+func keyOf(i *run.Intent) string {
+	switch k := i.Event.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		return k.ModelIntent.GetRequestId()
+	case *agentv1.Event_ToolIntent:
+		return k.ToolIntent.GetRequestId()
+	case *agentv1.Event_SandboxIntent:
+		return k.SandboxIntent.GetRequestId()
+	default:
+		return i.Event.GetExecIntent().GetRequestId()
+	}
+}
+
+// effectOf makes the effect of an open intent.
+func (a *actor) effectOf(i *run.Intent) effect {
+	switch k := i.Event.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		return a.modelCall(i.Seq(), k.ModelIntent)
+	case *agentv1.Event_ToolIntent:
+		return a.toolStage()
+	case *agentv1.Event_SandboxIntent:
+		return a.creation(i.Seq(), k.SandboxIntent)
+	default:
+		return a.execution(i.Seq(), i.Event.GetExecIntent())
+	}
+}
+
+// launch begins a flight. A model call waits for its place without a goroutine.
+func (a *actor) launch(key string, e effect, stopping bool) {
+	f := &flight{actor: a, key: key, effect: e, wanted: time.Now(), stopping: stopping}
+	f.ctx, f.cancel = context.WithCancel(a.engine.flights)
+	a.flights[key] = f
+	call, isModel := e.(*modelCall)
+	if !isModel || stopping {
+		f.start()
+		return
+	}
+	t := a.engine.gate.enter(call.account(), f.start)
+	f.mu.Lock()
+	f.ticket = t
+	stopping = f.stopping
+	f.mu.Unlock()
+	if stopping {
+		f.stop()
+	}
+}
+
+// start begins the asking, once.
+func (f *flight) start() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.started || f.ctx.Err() != nil {
+		return
+	}
+	f.started = true
+	f.actor.engine.working.Go(f.run)
+}
+
+// stop has the effect stopped. What comes of it still arrives as an outcome.
+func (f *flight) stop() {
+	f.mu.Lock()
+	if f.stopping {
+		f.mu.Unlock()
+		return
+	}
+	f.stopping = true
+	started := f.started
+	f.mu.Unlock()
+	if started {
+		f.actor.engine.working.Go(f.tell)
+	} else {
+		f.start() // it begins by telling the owner never to begin
+	}
+}
+
+// abandon ends the asking; the effect goes on with its owner.
+func (f *flight) abandon() {
+	f.cancel()
+	f.leave()
+}
+
+func (f *flight) leave() {
+	f.mu.Lock()
+	t := f.ticket
+	f.mu.Unlock()
+	if t != nil {
+		t.leave()
+	}
+}
+
+func (f *flight) isStopping() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stopping
+}
+
+// tell tells the owner to stop the effect, until it has heard.
+func (f *flight) tell() {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := f.effect.stop(f.ctx)
+		if err == nil || f.ctx.Err() != nil {
+			return
+		}
+		if !passing(err) {
+			f.actor.engine.deps.Logger.Warn("cannot stop an effect", "key", f.key, "error", err)
+			return
+		}
+		if !sleep(f.ctx, pause) {
+			return
+		}
+	}
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// run asks the owner until there is an answer.
+func (f *flight) run() {
+	defer f.cancel()
+	defer f.leave()
+	if f.isStopping() {
+		f.tell()
+	}
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		outcomes, err := f.effect.do(f.ctx, f)
+		switch {
+		case f.ctx.Err() != nil:
+			return // the asking has ended, and nothing is known of the effect
+		case err == nil:
+			f.actor.post(mail{flight: f, outcomes: outcomes, over: true})
+			return
+		case passing(err):
+			if !sleep(f.ctx, pause) {
+				return
+			}
+			continue
+		}
+		m := mail{flight: f, over: true}
+		if !f.isStopping() {
+			m.wait = waitFor(err, time.Now())
+		}
+		if m.wait == nil || run.Passing(runError(err)) {
+			m.outcomes = f.effect.failed(err)
+		}
+		f.actor.post(m)
+		return
+	}
+}
+
+// report hands on outcomes before the end.
+func (f *flight) report(outcomes ...*agentv1.Event) {
+	f.actor.post(mail{flight: f, outcomes: outcomes})
+}
+
+// sleep pauses; false says that ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// receive takes mail of a flight: outcomes into the journal.
+func (d *driver) receive(m mail) error {
+	f := m.flight
+	if f == nil || d.flights[f.key] != f {
+		return nil // of a flight that was given up; whoever took over asks again
+	}
+	if m.over {
+		delete(d.flights, f.key)
+	}
+	for _, e := range m.outcomes {
+		if seq := intentOf(e); seq != 0 && d.s.OpenIntent(seq) == nil {
+			continue // an answer that came again
+		}
+		failpoint.Hit("agentorch/after-result")
+		if err := d.emit(e); err != nil {
+			return err
+		}
+		if err := d.after(e); err != nil {
+			return err
+		}
+	}
+	if m.wait != nil && !d.s.Stopping() {
+		return d.phase(agentv1.RunState_RUN_STATE_WAITING, m.wait)
+	}
+	return nil
+}
+
+// intentOf is the number of the intent that an outcome belongs to.
+func intentOf(e *agentv1.Event) int64 {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelOutcome:
+		return k.ModelOutcome.GetIntent()
+	case *agentv1.Event_ToolOutcome:
+		return k.ToolOutcome.GetIntent()
+	case *agentv1.Event_SandboxOutcome:
+		return k.SandboxOutcome.GetIntent()
+	case *agentv1.Event_ExecOutcome:
+		return k.ExecOutcome.GetIntent()
+	}
+	return 0
+}
+
+// after does what follows from an outcome at once: bounds, and results that may be forgotten.
+func (d *driver) after(e *agentv1.Event) error {
+	s := d.s
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelOutcome:
+		d.release = append(d.release, release{parent: s.Parent(), key: s.Key(k.ModelOutcome.GetIntent())})
+		if k.ModelOutcome.GetError() == nil && !s.Stopping() && s.Scoring == nil {
+			if reached := s.Limits.AfterGenerate(s.Use()); reached != nil {
+				return d.hit(reached)
+			}
+		}
+	case *agentv1.Event_ToolOutcome:
+		if stage := s.Calls.Stage; stage.Ended() {
+			r := release{parent: s.Parent(), key: stage.RequestID}
+			for _, c := range stage.Calls {
+				r.calls = append(r.calls, c.Call.GetId())
+			}
+			d.release = append(d.release, r)
+		}
+	}
+	return nil
+}

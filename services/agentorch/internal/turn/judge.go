@@ -1,0 +1,100 @@
+package turn
+
+import (
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
+)
+
+// scoreNow begins a round of scoring after which the run goes on.
+func (d *driver) scoreNow() error {
+	if len(d.s.Spec().GetScorers()) == 0 {
+		return d.raise(runError(rpcerr.InvalidField("scorers", "the agent wants its work judged, and the run has no scorer")))
+	}
+	return d.emitScoreIntent(0, true)
+}
+
+func (d *driver) emitScoreIntent(index int, intermediate bool) error {
+	scorers := d.s.Spec().GetScorers()
+	return d.emit(event(&agentv1.ScoreIntent{Name: run.ScorerNames(scorers)[index], Scorer: scorers[index], Intermediate: intermediate}))
+}
+
+// judge goes on with the round of scoring: the scorer whose turn it is gives its score, or asks for an effect first.
+func (d *driver) judge() (bool, error) {
+	s := d.s
+	round := s.Scoring
+	if round.Intent == 0 {
+		return true, d.emitScoreIntent(round.Next, round.Intermediate)
+	}
+	failpoint.Hit("agentorch/during-scoring")
+	outcome := &agentv1.ScoreOutcome{Intent: round.Intent, Name: run.ScorerNames(s.Spec().GetScorers())[round.Next], Intermediate: round.Intermediate}
+	step, err := d.askScorer(s.Spec().GetScorers()[round.Next], round.Execs)
+	if err != nil {
+		outcome.Error = runError(err)
+		return true, d.emit(event(outcome))
+	}
+	if step.Effect != nil {
+		return true, d.scorerEffect(step.Effect)
+	}
+	judged := scorewire.FromScore(*step.Score)
+	outcome.Value, outcome.Content = judged.GetValue(), &agentv1.ScoreContent{Score: judged, Target: s.Spec().GetTarget()}
+	return true, d.emit(event(outcome))
+}
+
+func (d *driver) askScorer(ref *agentv1.ScorerRef, execs []*agentv1.ExecOutcome) (score.Step, error) {
+	scorer, err := d.engine.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
+	if err != nil {
+		return score.Step{}, err
+	}
+	results := make([]score.Result, len(execs))
+	for i, e := range execs {
+		results[i] = e
+	}
+	in, err := scoreInput(d.s)
+	if err != nil {
+		return score.Step{}, err
+	}
+	return scorer.Next(in, results)
+}
+
+// scorerEffect journals the intent of an effect that a scorer asks for.
+func (d *driver) scorerEffect(effect score.Effect) error {
+	exec, ok := effect.(check.Exec)
+	if !ok {
+		return d.raise(runError(rpcerr.Internal("a scorer asks for a %T", effect)))
+	}
+	return d.emit(event(&agentv1.ExecIntent{Environment: exec.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: exec.Spec}))
+}
+
+// scoreInput is what scorers know of the run.
+func scoreInput(s *run.State) (score.Input, error) {
+	spec := s.Spec()
+	in := score.Input{Completion: chat.Completion(s.Output()), Targets: spec.GetTarget().GetValues()}
+	if spec.GetMetadataJson() != "" {
+		metadata, err := orderedjson.DecodeObject([]byte(spec.GetMetadataJson()))
+		if err != nil {
+			return in, rpcerr.InvalidField("metadata_json", "%v", err)
+		}
+		in.Metadata = metadata
+	}
+	if len(spec.GetChoices()) > 0 {
+		in.Choices = choice.New(spec.GetChoices())
+		if noted, ok := s.Stored(agent.SelectionKey); ok {
+			var selection agent.Selection
+			if err := json.Unmarshal([]byte(noted), &selection); err == nil {
+				in.Choices.Select(selection.Selected)
+			}
+		}
+	}
+	return in, nil
+}

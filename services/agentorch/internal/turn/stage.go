@@ -1,0 +1,118 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// toolStage is the effect of the tool calls that run side by side: one request, of which every call is an effect of its own.
+type toolStage struct {
+	client  toolv1.ToolServiceClient
+	calls   []*run.Call
+	request *toolv1.ExecuteToolsRequest
+}
+
+// toolStage makes the request of the stage at hand. After a restart it is the very same, with calls that have ended: their results are attached to, and known already.
+func (a *actor) toolStage() *toolStage {
+	s := a.state
+	stage := s.Calls.Stage
+	r := &toolv1.ExecuteToolsRequest{
+		Parent: s.Parent(), RequestId: stage.RequestID, Attribution: a.attribution(run.PurposeAgent, "", s.Answers), Tools: s.ToolRefs(),
+		Sandboxes: map[string]string{}, Store: stage.Store, FailFast: a.failFast(), MaxOutputBytes: a.bound(stage),
+	}
+	for _, c := range stage.Calls {
+		r.Calls = append(r.Calls, c.Call)
+	}
+	for environment, box := range s.Sandboxes {
+		r.Sandboxes[environment] = box.Name
+	}
+	return &toolStage{client: a.engine.deps.Tools, calls: stage.Calls, request: r}
+}
+
+// bound is the bound of a stage's results: the agent's own, else the run's.
+func (a *actor) bound(stage *run.Stage) *int64 {
+	if maxBytes, set := a.state.Machine.ToolBound(stage.Calls[0].Call.GetFunction()); set {
+		return &maxBytes
+	}
+	spec := a.state.Spec()
+	return chat.ResolveConfig(spec.GetModel().GetConfig(), spec.GetConfig(), nil, true).MaxToolOutput
+}
+
+func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error) {
+	stream, err := t.client.ExecuteTools(ctx, t.request)
+	if err != nil {
+		return nil, err
+	}
+	left := slices.Clone(t.calls)
+	for {
+		answer, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		id := answer.GetResult().GetCallId()
+		if at := slices.IndexFunc(left, func(c *run.Call) bool { return c.Call.GetId() == id }); at >= 0 {
+			f.report(toolOutcome(left[at].Intent, answer.GetResult()))
+			left = slices.Delete(left, at, at+1)
+		}
+	}
+	var missing []*agentv1.Event
+	for _, c := range left {
+		missing = append(missing, failedCall(c, rpcerr.Internal("the call %s ended without a result", c.Call.GetId())))
+	}
+	return missing, nil
+}
+
+func (t *toolStage) ids() []string {
+	ids := make([]string, len(t.calls))
+	for i, c := range t.calls {
+		ids[i] = c.Call.GetId()
+	}
+	return ids
+}
+
+func (t *toolStage) stop(ctx context.Context) error {
+	_, err := t.client.CancelTools(ctx, &toolv1.CancelToolsRequest{Parent: t.request.GetParent(), RequestId: t.request.GetRequestId(), CallIds: t.ids()})
+	return err
+}
+
+func (t *toolStage) failed(err error) []*agentv1.Event {
+	outcomes := make([]*agentv1.Event, len(t.calls))
+	for i, c := range t.calls {
+		outcomes[i] = failedCall(c, err)
+	}
+	return outcomes
+}
+
+// toolOutcome is how a call that began has ended.
+func toolOutcome(intent *agentv1.Event, result *toolv1.ToolResult) *agentv1.Event {
+	i := intent.GetToolIntent()
+	if result.GetContent() == nil {
+		result.Content = chat.TextContent("")
+	}
+	if result.GetArgumentsJson() == i.GetContent().GetArgumentsJson() {
+		result.ArgumentsJson = "" // the call has them
+	}
+	return event(&agentv1.ToolOutcome{
+		Intent: intent.GetSeq(), CallId: i.GetCallId(), Function: i.GetFunction(), ErrorType: result.GetError().GetType(), Failure: result.GetFailure(),
+		Truncation: result.GetTruncation(), Timing: result.GetTiming(), MessageId: i.GetResultMessageId(), Content: &agentv1.ToolOutcomeContent{Result: result},
+	})
+}
+
+// failedCall is the outcome of a call whose request failed.
+func failedCall(c *run.Call, err error) *agentv1.Event {
+	as := runError(err)
+	return toolOutcome(c.Intent, &toolv1.ToolResult{
+		CallId: c.Call.GetId(), Function: c.Call.GetFunction(), Failure: &toolv1.ToolFailure{Reason: as.GetReason(), Message: as.GetMessage()},
+	})
+}

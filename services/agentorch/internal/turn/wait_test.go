@@ -1,0 +1,172 @@
+package turn_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// phases returns the states that a run went through, with what it waited for.
+func (f *fleet) phases(name string) (all []string) {
+	for e, err := range f.events(name) {
+		require.NoError(f.t, err)
+		switch {
+		case e.GetRunStateChanged() != nil:
+			c := e.GetRunStateChanged()
+			all = append(all, agentv1.RunState_name[int32(c.GetState())][len("RUN_STATE_"):]+c.GetWait().GetReason())
+		case e.GetRunFinished() != nil:
+			all = append(all, "end")
+		}
+	}
+	return all
+}
+
+func TestFullnessIsAWait(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	asked := 0
+	f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		if asked++; asked == 1 {
+			return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "full").RetryIn(50 * time.Millisecond)
+		}
+		return ownertest.Say("ok"), nil
+	}
+	name := f.create(spec(step("generate", ""))).Name
+	got := f.finish(name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
+	assert.Equal(t, []string{"RUNNING", "WAITINGcapacity", "RUNNING", "end"}, f.phases(name))
+	assert.Equal(t, 1, f.models.Total(), "what was full never began; the same key was asked for again")
+}
+
+func TestAwayIsNotAnError(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	f.models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	flaky := &flakyModels{Models: f.models}
+	f.end()
+	f.wrapModels = flaky
+	f.start()
+	got := f.finish(f.create(spec(step("generate", ""))).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
+	assert.Equal(t, int32(3), flaky.calls.Load())
+	assert.Equal(t, 1, f.models.Total())
+}
+
+// flakyModels is away for two calls.
+type flakyModels struct {
+	*ownertest.Models
+	calls atomic.Int32
+}
+
+func (m *flakyModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, opts ...callOption) (*modelv1.GenerateResponse, error) {
+	if m.calls.Add(1) <= 2 {
+		return nil, rpcerr.New(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "starting")
+	}
+	return m.Models.Generate(ctx, r, opts...)
+}
+
+func TestProviderErrorsEndTheRun(t *testing.T) {
+	t.Parallel()
+	for reason, code := range map[errorsv1.ErrorReason]codes.Code{
+		errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE: codes.Unavailable,
+		errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED:     codes.FailedPrecondition,
+		errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED:          codes.ResourceExhausted, // a message too large for the wire
+	} {
+		f := newFleet(t).start()
+		f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+			return nil, rpcerr.New(code, reason, "the provider says no")
+		}
+		got := f.finish(f.create(spec(step("generate", ""))).Name)
+		assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase, reason)
+		assert.Equal(t, "the provider says no", got.Error.GetMessage())
+	}
+}
+
+func TestGateBoundsOpenCalls(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.cfg.MaxGenerates = 2
+	f.start()
+	var (
+		open, most atomic.Int32
+		begun      = make(chan struct{}, 10)
+		let        = make(chan struct{})
+	)
+	f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		most.Store(max(most.Load(), open.Add(1)))
+		begun <- struct{}{}
+		<-let
+		open.Add(-1)
+		return ownertest.Say("ok"), nil
+	}
+	var names []string
+	for range 6 {
+		names = append(names, f.create(spec(step("generate", ""))).Name)
+	}
+	<-begun
+	<-begun
+	for _, name := range names {
+		f.until(name, func(s *run.State) bool { return len(s.Open) == 1 })
+	}
+	close(let)
+	for _, name := range names {
+		assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.finish(name).Phase)
+	}
+	assert.Equal(t, int32(2), most.Load())
+}
+
+func TestSandboxQuotaIsAWait(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	f.models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	var once sync.Once
+	f.sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) (err error) {
+		once.Do(func() {
+			err = rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, "full").RetryIn(20 * time.Millisecond)
+		})
+		return err
+	}
+	s := spec(step("generate", ""))
+	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+	name := f.create(s).Name
+	f.finish(name)
+	assert.Equal(t, []string{"RUNNING", "WAITINGquota", "RUNNING", "end"}, f.phases(name))
+	assert.Empty(t, f.sandboxes.Alive())
+}
+
+// TestWaitSurvivesARestart ends the engine while a run waits, and finds it waiting, then done.
+func TestWaitSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	var full atomic.Bool
+	full.Store(true)
+	f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		if full.Load() {
+			return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED, "spent").RetryIn(300 * time.Millisecond)
+		}
+		return ownertest.Say("ok"), nil
+	}
+	name := f.create(spec(step("generate", ""))).Name
+	f.until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
+	f.end()
+	full.Store(false)
+	f.start()
+	got := f.finish(name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
+	assert.Equal(t, []string{"RUNNING", "WAITINGbudget", "RUNNING", "end"}, f.phases(name))
+	assert.Equal(t, int64(2), got.Epoch)
+}

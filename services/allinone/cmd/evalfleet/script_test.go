@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets scripts call this test binary as `evalfleet`.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"evalfleet": func() { os.Exit(run()) }})
+}
+
+// Scripts run the command line as a person would; each file of testdata/script tells one story.
+func TestScript(t *testing.T) {
+	t.Parallel()
+	guest := buildGuest(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("EVALFLEET_SANDBOXD_GUEST_PATH", guest)
+			e.Setenv("PATH", e.Getenv("PATH")+string(os.PathListSeparator)+os.Getenv("PATH"))
+			return os.MkdirAll(filepath.Join(e.WorkDir, "home"), 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"await":  await,
+			"occupy": occupy,
+			"match":  match,
+		},
+	})
+}
+
+// buildGuest builds the program that runs inside sandboxes.
+func buildGuest(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "guestd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/evalfleet/evalfleet/services/sandboxd/cmd/guestd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build guestd: %v\n%s", err, out)
+	}
+	return path
+}
+
+// deadline bounds every wait for another process.
+const deadline = 30 * time.Second
+
+// await DIR waits until a server holds the data directory DIR and sets ADDR to its address.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await DIR")
+	}
+	path := filepath.Join(ts.MkAbs(args[0]), "lock")
+	for start := time.Now(); time.Since(start) < deadline; time.Sleep(10 * time.Millisecond) {
+		var holder struct{ Address string }
+		if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &holder) == nil && holder.Address != "" {
+			ts.Setenv("ADDR", holder.Address)
+			return
+		}
+	}
+	ts.Fatalf("no server holds %s", path)
+}
+
+// occupy listens on a free port until the script ends and sets TAKEN to its address.
+func occupy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: occupy")
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv("TAKEN", l.Addr().String())
+}
+
+// match NAME REGEXP sets NAME to the first group of the first match in what the last command wrote to its standard output.
+func match(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: match NAME REGEXP")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	found := pattern.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}

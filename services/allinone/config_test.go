@@ -1,0 +1,91 @@
+package allinone_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/config/configdoc"
+	"github.com/evalfleet/evalfleet/services/allinone"
+)
+
+var update = flag.Bool("update", false, "write docs/config.md")
+
+const reference = "../../docs/config.md"
+
+const head = `# Configuration
+
+<!-- Written from the configuration structs; after a change run: go test ./services/allinone -run TestReference -update -->
+
+` + "`evalfleet serve --config FILE`" + ` (or the variable ` + "`EVALFLEET_CONFIG`" + `) reads a YAML file with these keys; a key that is not known is an error. Then come the variables below, then flags. Without any of them
+everything works on one machine. Durations are written like ` + "`30s`" + ` or ` + "`5m`" + `.
+
+The keys at the top:
+`
+
+// The reference page says what the structs say.
+func TestReferenceIsCurrent(t *testing.T) {
+	t.Parallel()
+	page, err := configdoc.Page(allinone.Config{}, func(importPath string) string {
+		return filepath.Join("..", "..", strings.TrimPrefix(importPath, "github.com/evalfleet/evalfleet/"))
+	})
+	require.NoError(t, err)
+	want := head + page
+	if *update {
+		require.NoError(t, os.WriteFile(reference, []byte(want), 0o600))
+	}
+	got, err := os.ReadFile(reference)
+	require.NoError(t, err)
+	assert.Equal(t, want, string(got), "run: go test ./services/allinone -run TestReference -update")
+}
+
+func load(t *testing.T, file string, env map[string]string) (allinone.Config, error) {
+	t.Helper()
+	path := ""
+	if file != "" {
+		path = filepath.Join(t.TempDir(), "c.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	}
+	var cfg allinone.Config
+	err := config.Load(&cfg, path, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	return cfg, err
+}
+
+func TestConfigWorksWithoutAnything(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t, "", nil)
+	require.NoError(t, err)
+	assert.Equal(t, "127.0.0.1:7460", cfg.Gateway.Listen)
+}
+
+func TestConfigFaults(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		file string
+		env  map[string]string
+		want string
+	}{
+		"unknown key":    {file: "gateway: {listn: x}", want: "listn"},
+		"unknown target": {file: "target: modelgate", want: `target: unknown service "modelgate"; known: modelgw, toolexec, sandboxd, agentorch, gateway`},
+		"a peer missing": {env: map[string]string{"EVALFLEET_TARGET": "toolexec"}, want: "peers.sandboxd: toolexec calls it; set its address, or EVALFLEET_SANDBOXD_ADDRESS"},
+		"open to all":    {env: map[string]string{"EVALFLEET_LISTEN": "0.0.0.0:7460"}, want: "gateway: listen: 0.0.0.0:7460 can be reached from outside"},
+	} {
+		_, err := load(t, tt.file, tt.env)
+		assert.ErrorContains(t, err, tt.want, name)
+	}
+}
+
+// A variable or a secret never shows in what the program prints of its configuration.
+func TestTheTokenIsASecret(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t, "", map[string]string{"EVALFLEET_TOKEN": "hush"})
+	require.NoError(t, err)
+	assert.Equal(t, "hush", cfg.Token.Reveal())
+	assert.Equal(t, "*****", cfg.Token.String())
+}

@@ -1,0 +1,160 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+)
+
+// project is where all of it happens.
+const project = "projects/default"
+
+// client is a gRPC client of a home's server, with the generated code.
+type client struct {
+	conn      *grpc.ClientConn
+	evals     agentv1.EvalServiceClient
+	runs      agentv1.RunServiceClient
+	sandboxes sandboxv1.SandboxServiceClient
+	blobs     blobv1.BlobServiceClient
+}
+
+// connect returns a client that the test's end closes.
+func (h *home) connect() *client {
+	h.t.Helper()
+	c := h.dial()
+	h.t.Cleanup(func() { assert.NoError(h.t, c.conn.Close()) })
+	return c
+}
+
+func (h *home) dial() *client {
+	h.t.Helper()
+	conn, err := grpcclient.New(h.server.address, grpcclient.Options{Token: config.NewSecret(h.token()), FailFast: true})
+	require.NoError(h.t, err)
+	return &client{
+		conn:  conn,
+		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn),
+		sandboxes: sandboxv1.NewSandboxServiceClient(conn), blobs: blobv1.NewBlobServiceClient(conn),
+	}
+}
+
+// within is the test's context, bounded by patience.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// create makes an evaluation and returns its name.
+func (c *client) create(t *testing.T, spec *agentv1.EvalSpec) string {
+	t.Helper()
+	eval, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
+	require.NoError(t, err)
+	return eval.GetName()
+}
+
+// await watches an evaluation to its end and returns it.
+func (c *client) await(t *testing.T, name string) *agentv1.Eval {
+	t.Helper()
+	ctx := within(t)
+	stream, err := c.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name})
+	require.NoError(t, err)
+	for {
+		_, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err, "watching %s", name)
+	}
+	eval, err := c.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+	require.NoError(t, err)
+	return eval
+}
+
+// until watches an evaluation until an event fits.
+func (c *client) until(t *testing.T, name string, fits func(*agentv1.Event) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream, err := c.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name})
+	require.NoError(t, err)
+	for {
+		r, err := stream.Recv()
+		require.NoError(t, err, "watching %s", name)
+		if r.GetEvent() != nil && fits(r.GetEvent()) {
+			return
+		}
+	}
+}
+
+// samples lists all samples of an evaluation.
+func (c *client) samples(t *testing.T, eval string) []*agentv1.EvalSample {
+	t.Helper()
+	var all []*agentv1.EvalSample
+	for token := ""; ; {
+		r, err := c.evals.ListSamples(within(t), &agentv1.ListSamplesRequest{Parent: eval, PageToken: token})
+		require.NoError(t, err)
+		all = append(all, r.GetSamples()...)
+		if token = r.GetNextPageToken(); token == "" {
+			return all
+		}
+	}
+}
+
+// journal lists all events of a run, with content.
+func (c *client) journal(t *testing.T, run string) []*agentv1.Event {
+	t.Helper()
+	var all []*agentv1.Event
+	for {
+		r, err := c.runs.ListRunEvents(within(t), &agentv1.ListRunEventsRequest{Run: run, AfterSeq: int64(len(all)), PageSize: 1000, Content: true})
+		require.NoError(t, err)
+		all = append(all, r.GetEvents()...)
+		if len(r.GetEvents()) == 0 || int64(len(all)) == r.GetHead() {
+			return all
+		}
+	}
+}
+
+// eventually asks again and again, for what no stream tells, until it is so.
+func eventually(t *testing.T, isSo func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, isSo, patience, 20*time.Millisecond, what)
+}
+
+// scripted is the scripted model with its script in the request: entries as described for the provider mockllm.
+func scripted(t *testing.T, entries ...any) *agentv1.ModelRef {
+	t.Helper()
+	args, err := json.Marshal(map[string]any{"outputs": entries})
+	require.NoError(t, err)
+	return &agentv1.ModelRef{Model: "mockllm/model", ModelArgsJson: string(args)}
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// metric returns the value of a metric, which must be there.
+func metric(t *testing.T, eval *agentv1.Eval, scorer, key string) float64 {
+	t.Helper()
+	for _, s := range eval.GetResults().GetScores() {
+		for _, m := range s.GetMetrics() {
+			if s.GetName() == scorer && m.GetKey() == key {
+				return m.GetValue()
+			}
+		}
+	}
+	require.Failf(t, "no such metric", "%s of %s in %v", key, scorer, eval.GetResults())
+	return 0
+}

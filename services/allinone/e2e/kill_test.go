@@ -1,0 +1,221 @@
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// calm is the table of the counted evaluation when nobody disturbs it.
+var calm struct {
+	once sync.Once
+	verdicts
+}
+
+// undisturbed runs the counted evaluation once and returns its table.
+func undisturbed(t *testing.T) verdicts {
+	t.Helper()
+	calm.once.Do(func() {
+		t.Run("undisturbed", func(t *testing.T) {
+			h, callLog := countedHome(t, &shipped)
+			c := h.serve()
+			eval := c.await(t, c.create(t, counted(t)))
+			checkCounted(t, c, eval, callLog)
+			calm.verdicts = verdictsOf(t, c, eval)
+			for slot, calls := range callsOf(t, callLog) {
+				assert.Equal(t, 1, calls, slot)
+			}
+		})
+		slots := float64(countedSamples * countedEpochs)
+		assert.Equal(t, "EVAL_STATE_SUCCEEDED", calm.State, "%v", calm.Samples)
+		assert.Len(t, calm.Samples, int(slots))
+		for scorer, accuracy := range map[string]float64{"exec": 1, "exec1": 1, "includes": 2. / 3} {
+			assert.InDelta(t, accuracy, calm.Metrics[scorer+"/accuracy"], 1e-9, "%s: %v", scorer, calm.Samples)
+		}
+	})
+	require.NotEmpty(t, calm.Samples, "the undisturbed run has no results")
+	return calm.verdicts
+}
+
+// boundaries are the places of a step where a crash would be interesting, as the code names them. Those with a number are passed so often before.
+var boundaries = []string{
+	"agentorch/after-sample-run=2", // a sample's run is made, and the evaluation has not noted it
+	"agentorch/after-intent",       // an intent is journaled and nobody has heard of it
+	"agentorch/after-intent=9",     // the same amid the work of several samples
+	"sandboxd/after-create=2",      // a sandbox is there and nobody has noted it
+	"modelgw/after-claim",          // a call is claimed and not made
+	"modelgw/after-answer=4",       // the model has answered and nobody has kept it
+	"modelgw/after-result=6",       // the answer is kept and nobody was told
+	"toolexec/after-claim=2",       // a tool call is claimed and not begun
+	"sandboxd/after-exec=4",        // a command has run, and its tool call does not know
+	"toolexec/after-result=5",      // the tool's result is kept and nobody was told
+	"agentorch/after-result=12",    // an outcome has arrived and is not journaled
+	"agentorch/during-scoring=3",   // a scorer judges
+}
+
+// The server is killed at each boundary of a step, by name, and started again over the same data directory. The evaluation goes on by itself, and nothing tells that anything happened.
+func TestKillAtEveryBoundary(t *testing.T) {
+	want := undisturbed(t)
+	for _, place := range boundaries {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			once := filepath.Join(t.TempDir(), "once")
+			h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT="+place, "EVALFLEET_FAILPOINT_ONCE="+once)
+			c := h.serve()
+			spec := counted(t)
+			name, err := c.ask(t, spec)
+			h.died()
+			require.FileExists(t, once, "it was the failpoint that ended the server")
+			c = h.serve()
+			if err != nil { // The answer was lost with the server. The same request is the same evaluation.
+				require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
+				name, err = c.ask(t, spec)
+				require.NoError(t, err)
+			}
+			eval := c.await(t, name)
+			assert.Equal(t, want, verdictsOf(t, c, eval))
+			checkCounted(t, c, eval, callLog)
+			list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+			require.NoError(t, err)
+			assert.Len(t, list.GetEvals(), 1)
+		})
+	}
+}
+
+// ask makes an evaluation with a key, so that it may be asked for again.
+func (c *client) ask(t *testing.T, spec *agentv1.EvalSpec) (string, error) {
+	t.Helper()
+	eval, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec, RequestId: "the only one"})
+	return eval.GetName(), err
+}
+
+// A command runs on in its sandbox while the server is away. The next server attaches to it, and the command has run once.
+func TestKillDuringExec(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, &shipped)
+	c := h.serve()
+	name := c.create(t, &agentv1.EvalSpec{
+		Task:    "blocked",
+		Dataset: questions(1),
+		Steps:   react("bash"),
+		Models: []*agentv1.ModelRef{scripted(t, object{"min_turn": 1, "outputs": []object{
+			{"tool_calls": []object{{"function": "bash", "arguments": object{"command": "echo a >> trace; until [ -e go ]; do sleep 0.05; done; echo b >> trace; cat trace"}}}},
+			{"tool_calls": []object{{"function": "submit", "arguments": object{"answer": "done"}}}},
+		}})},
+		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
+		Scorers:   []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "program": `[ "$(tr -d '\n' < trace)" = ab ]`})}},
+	})
+	box := c.onlySandbox(t)
+	eventually(t, func() bool { return c.has(t, box, "trace") }, "the command has begun")
+
+	h.kill()
+	c = h.serve()
+	assert.Equal(t, box, c.onlySandbox(t), "the sandbox was adopted")
+	_, err := c.sandboxes.WriteFile(within(t), &sandboxv1.WriteFileRequest{Sandbox: box, Path: "go"})
+	require.NoError(t, err)
+
+	eval := c.await(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+	assert.InDelta(t, 1, metric(t, eval, "exec", "accuracy"), 0, "the command ran once")
+	events := c.journal(t, c.samples(t, name)[0].GetRun())
+	checkJournal(t, events)
+	assert.Contains(t, toolTexts(events), "a\nb\n", "what the command printed before and after the kill")
+}
+
+// onlySandbox waits for a sandbox that is ready and returns its name.
+func (c *client) onlySandbox(t *testing.T) string {
+	t.Helper()
+	var name string
+	eventually(t, func() bool {
+		r, err := c.sandboxes.ListSandboxes(t.Context(), &sandboxv1.ListSandboxesRequest{Parent: project})
+		require.NoError(t, err)
+		if len(r.GetSandboxes()) == 0 || r.GetSandboxes()[0].GetState() != sandboxv1.SandboxState_SANDBOX_STATE_READY {
+			return false
+		}
+		require.Len(t, r.GetSandboxes(), 1)
+		name = r.GetSandboxes()[0].GetName()
+		return true
+	}, "a sandbox is ready")
+	return name
+}
+
+// has reports whether a file of a sandbox can be read.
+func (c *client) has(t *testing.T, sandbox, path string) bool {
+	t.Helper()
+	_, err := c.sandboxes.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: sandbox, Path: path})
+	if rpcerr.Code(err) != codes.NotFound {
+		require.NoError(t, err)
+	}
+	return err == nil
+}
+
+// The server is killed at any moment, several times in one evaluation. EVALFLEET_CHAOS_ROUNDS says how often; the seed of a round is in its name.
+func TestChaosKills(t *testing.T) {
+	want := undisturbed(t)
+	rounds := 2
+	if given := os.Getenv("EVALFLEET_CHAOS_ROUNDS"); given != "" {
+		var err error
+		rounds, err = strconv.Atoi(given)
+		require.NoError(t, err, "EVALFLEET_CHAOS_ROUNDS is a number")
+	}
+	for range rounds {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, 0))
+			h, callLog := countedHome(t, &shipped)
+			c := h.serve()
+			name := c.create(t, counted(t))
+			// A model call may be issued again once, so the second kill comes after the first one's calls are over: when another sample has ended.
+			for _, finished := range []int{0, 2} {
+				if c.ended(t, name, finished) {
+					break
+				}
+				anyMoment(random, 1500*time.Millisecond)
+				h.kill()
+				h.launch()
+				anyMoment(random, 300*time.Millisecond) // Also while it starts, and takes up what was left.
+				h.kill()
+				c = h.serve()
+			}
+			eval := c.await(t, name)
+			assert.Equal(t, want, verdictsOf(t, c, eval))
+			checkCounted(t, c, eval, callLog)
+		})
+	}
+}
+
+// anyMoment lets a random time pass. These tests wait for nothing by time; here any moment will do, and that is the point.
+func anyMoment(random *rand.Rand, within time.Duration) {
+	<-time.After(time.Duration(random.Int64N(int64(within))))
+}
+
+// ended waits until so many samples have ended, and reports whether the evaluation has.
+func (c *client) ended(t *testing.T, eval string, samples int) bool {
+	t.Helper()
+	over := false
+	if samples == 0 {
+		return over
+	}
+	c.until(t, eval, func(e *agentv1.Event) bool {
+		if e.GetSampleFinished() != nil {
+			samples--
+		}
+		over = e.GetEvalStateChanged().GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED
+		return samples == 0 || over
+	})
+	return over
+}

@@ -1,0 +1,316 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// task writes a task file over a dataset of so many bytes and returns its path.
+func task(t *testing.T, datasetBytes int) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rows.jsonl"), []byte(strings.Repeat("x", datasetBytes)), 0o600))
+	path := filepath.Join(dir, "task.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("dataset: rows.jsonl\nmodel: mockllm/model\nsandbox: true\nscorer: match\n"), 0o600))
+	return path
+}
+
+// at is the evaluation in a state with so many of four samples done.
+func at(state agentv1.EvalState, done int32) *agentv1.Eval {
+	e := &agentv1.Eval{
+		Name: "projects/default/evals/e1", State: state,
+		Spec:     &agentv1.EvalSpec{Task: "sums", TaskFile: "task.yaml", Models: []*agentv1.ModelRef{{Model: "mockllm/model"}}},
+		Progress: &agentv1.EvalProgress{Total: 4, Succeeded: done, Running: 4 - done, TotalTokens: 1200},
+	}
+	if state == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+		e.Results = &agentv1.EvalResults{TotalSamples: 4, CompletedSamples: 4, Scores: []*agentv1.ScoreResult{
+			{Name: "match", ScoredSamples: 4, Metrics: []*agentv1.MetricResult{{Key: "accuracy", Value: 0.75}, {Key: "stderr", Value: 0.25}}},
+		}}
+	}
+	return e
+}
+
+const (
+	running   = agentv1.EvalState_EVAL_STATE_RUNNING
+	succeeded = agentv1.EvalState_EVAL_STATE_SUCCEEDED
+	failed    = agentv1.EvalState_EVAL_STATE_FAILED
+	cancelled = agentv1.EvalState_EVAL_STATE_CANCELLED
+)
+
+// finishes is a watch that tells the end at once.
+func finishes(s *server, state agentv1.EvalState) func(int, *agentv1.WatchEvalRequest, agentv1.EvalService_WatchEvalServer) error {
+	return func(_ int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
+		if err := stream.Send(&agentv1.WatchEvalResponse{Progress: at(running, 2)}); err != nil {
+			return err
+		}
+		return stream.Send(&agentv1.WatchEvalResponse{Progress: s.become(at(state, 4))})
+	}
+}
+
+func TestEvalRunFollowsToTheResults(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	s.watch = finishes(s, succeeded)
+	flags := serve(t, s)
+	file := task(t, 10)
+	c := begin(t, append(flags, "eval", "run", file, "-m", "a/b", "-m", "c/d", "-M", "x=1", "--limit", "1:3", "--epochs", "2", "--max-samples", "3",
+		"--driver", "local", "--tag", "t", "--set", "limits.turns=5", "--set", "scorer=includes")...)
+	assert.Equal(t, 0, c.end(t), c.stderr.String())
+
+	spec := s.created.GetSpec()
+	assert.Equal(t, []string{"a/b", "c/d"}, []string{spec.GetModels()[0].GetModel(), spec.GetModels()[1].GetModel()})
+	assert.Equal(t, `{"x":1}`, spec.GetModels()[1].GetModelArgsJson())
+	assert.Equal(t, []int32{1, 3}, []int32{spec.GetLimit().GetStart(), spec.GetLimit().GetEnd()})
+	assert.Equal(t, int32(2), spec.GetEpochs().GetCount())
+	assert.Equal(t, int32(3), spec.GetMaxSamples())
+	assert.Equal(t, "local", spec.GetSandboxes()["default"].GetDriver())
+	assert.False(t, spec.GetSandboxes()["default"].GetAllowUnisolated())
+	assert.Equal(t, []string{"t"}, spec.GetTags())
+	assert.Equal(t, int32(5), spec.GetLimits().GetTurns())
+	assert.Equal(t, "includes", spec.GetScorers()[0].GetName())
+	assert.NotEmpty(t, s.created.GetRequestId())
+	assert.Contains(t, s.bodies, spec.GetDataset().GetFile().GetBlob().GetHash(), "the dataset was uploaded first")
+
+	assert.Contains(t, c.stderr.String(), "4/4 done")
+	assert.Equal(t, `projects/default/evals/e1 · sums · succeeded
+model mockllm/model · 4 samples · 1.2k tokens
+
+SCORER  SAMPLES  ACCURACY  STDERR
+match   4        0.750     0.250
+
+log       evalfleet logs e1
+next      evalfleet eval run task.yaml -m PROVIDER/MODEL --limit 5
+`, c.stdout.String())
+}
+
+func TestBodiesThatAreThereAreNotSentAgain(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	s.watch = finishes(s, succeeded)
+	flags := serve(t, s)
+	file := task(t, 5<<20)
+	require.Equal(t, 0, begin(t, append(flags, "eval", "run", file)...).end(t))
+	require.Len(t, s.bodies, 1)
+	for hash := range s.bodies {
+		assert.Len(t, s.bodies[hash], 5<<20, "a large body goes in chunks")
+		s.bodies[hash] = nil
+	}
+	s.become(at(running, 0))
+	require.Equal(t, 0, begin(t, append(flags, "eval", "run", file)...).end(t))
+	for hash := range s.bodies {
+		assert.Nil(t, s.bodies[hash])
+	}
+}
+
+func TestAFailedEvaluationFailsTheCommand(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	s.watch = finishes(s, failed)
+	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1))...)
+	assert.Equal(t, 1, c.end(t))
+	assert.Contains(t, c.stdout.String(), "go on     evalfleet eval resume e1")
+}
+
+func TestJSONIsALinePerThing(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	s.watch = finishes(s, succeeded)
+	c := begin(t, append(serve(t, s), "--json", "eval", "run", task(t, 1))...)
+	require.Equal(t, 0, c.end(t))
+	assert.Empty(t, c.stderr.String())
+	lines := strings.Split(strings.TrimSpace(c.stdout.String()), "\n")
+	require.Len(t, lines, 3)
+	var last struct{ Eval struct{ Name, State string } }
+	require.NoError(t, json.Unmarshal([]byte(lines[2]), &last))
+	assert.Equal(t, "EVAL_STATE_SUCCEEDED", last.Eval.State)
+	assert.Contains(t, lines[0], `"progress"`)
+}
+
+func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	var cursors []string
+	s.watch = func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
+		cursors = append(cursors, req.GetCursor())
+		if n == 0 {
+			if err := stream.Send(&agentv1.WatchEvalResponse{Cursor: "c7", Event: &agentv1.Event{Seq: 7}}); err != nil {
+				return err
+			}
+			return rpcerr.Unavailable(0, "going down")
+		}
+		return finishes(s, succeeded)(n, req, stream)
+	}
+	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1))...)
+	require.Equal(t, 0, c.end(t), c.stderr.String())
+	assert.Equal(t, []string{"", "c7"}, cursors)
+}
+
+// waits is a watch that tells nothing until the evaluation is cancelled, and then its end.
+func waits(s *server, watching chan<- bool) func(int, *agentv1.WatchEvalRequest, agentv1.EvalService_WatchEvalServer) error {
+	return func(n int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
+		if n == 0 {
+			watching <- true
+			<-stream.Context().Done()
+			return stream.Context().Err()
+		}
+		return stream.Send(&agentv1.WatchEvalResponse{Progress: s.become(at(cancelled, 1))})
+	}
+}
+
+func TestAnInterruptCancelsAndTellsHowToGoOn(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	watching := make(chan bool, 1)
+	s.watch = waits(s, watching)
+	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1))...)
+	<-watching
+	c.signals <- os.Interrupt
+	assert.Equal(t, 130, c.end(t))
+	assert.Equal(t, "interrupted", <-s.cancelled)
+	assert.Contains(t, c.stderr.String(), "cancelling e1; interrupt again to leave at once")
+	assert.Contains(t, c.stdout.String(), "go on     evalfleet eval resume e1")
+}
+
+func TestTheSecondInterruptLeavesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	watching := make(chan bool, 2)
+	s.watch = func(_ int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
+		watching <- true
+		<-stream.Context().Done() // Not even a cancel brings an end.
+		return stream.Context().Err()
+	}
+	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1))...)
+	<-watching
+	c.signals <- os.Interrupt
+	<-watching
+	c.signals <- os.Interrupt
+	assert.Equal(t, 130, c.end(t))
+}
+
+func TestAServerThatIsNotThereOrRefuses(t *testing.T) {
+	t.Parallel()
+	flags := serve(t, &server{eval: at(running, 0)})
+	wrong := slices.Clone(flags)
+	wrong[3] = tokenFile(t, "wrong")
+	for name, tt := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"wrong token":  {append(wrong, "eval", "show", "e1"), []string{"the token is not known", "name it with --token-file"}},
+		"no token":     {[]string{"--server", flags[1], "eval", "list"}, []string{"no token: there is no file ", "name the server's with --token-file, or set EVALFLEET_TOKEN"}},
+		"nobody there": {[]string{"--server", "127.0.0.1:1", "--token-file", flags[3], "eval", "show", "e1"}, []string{"connection refused", "is a server running there?"}},
+		"token of all": {[]string{"--server", flags[1], "--token-file", open(t), "eval", "list"}, []string{"can be read by others; run chmod 600 on it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := begin(t, tt.args...)
+			assert.Equal(t, 3, c.end(t))
+			for _, want := range tt.want {
+				assert.Contains(t, c.stderr.String(), want)
+			}
+		})
+	}
+}
+
+// open is a token that everybody can read.
+func open(t *testing.T) string {
+	t.Helper()
+	path := tokenFile(t, "right")
+	require.NoError(t, os.Chmod(path, 0o644))
+	return path
+}
+
+func TestARequestOverTheLimit(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "big.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("model: a/b\ndataset: [{input: "+strings.Repeat("x", 5<<20)+"}]\n"), 0o600))
+	c := begin(t, append(serve(t, &server{}), "eval", "run", path)...)
+	assert.Equal(t, 2, c.end(t))
+	assert.Regexp(t, `big.yaml: the evaluation is \d+ bytes as a request, over the limit of 4194304; move its samples into a file`, c.stderr.String())
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	file := task(t, 1)
+	noModel := filepath.Join(t.TempDir(), "t.yaml")
+	require.NoError(t, os.WriteFile(noModel, []byte("dataset: [{input: a}]"), 0o600))
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown command":    {[]string{"evaluate"}, `unknown command "evaluate" for "evalfleet"`},
+		"unknown subcommand": {[]string{"eval", "start"}, `evalfleet eval has no command "start"`},
+		"unknown flag":       {[]string{"eval", "run", "--modle", "x", file}, "unknown flag: --modle\n  see evalfleet eval run --help"},
+		"no task file":       {[]string{"eval", "run"}, "name a task file, such as examples/demo/task.yaml"},
+		"task not there":     {[]string{"eval", "run", "none.yaml"}, "none.yaml: there is no such task file"},
+		"two task files":     {[]string{"eval", "run", file, "b.yaml"}, `"b.yaml" is one argument too many`},
+		"no model":           {[]string{"eval", "run", noModel}, "names no model; give one with -m PROVIDER/MODEL"},
+		"limit":              {[]string{"eval", "run", file, "--limit", "3:2"}, "--limit 3:2: write how many, such as 10, or a range, such as 5:10"},
+		"limit and ids":      {[]string{"eval", "run", file, "--limit", "3", "--sample-id", "a"}, "--limit and --sample-id exclude each other"},
+		"model argument":     {[]string{"eval", "run", file, "-M", "x"}, `-M "x": write name=value`},
+		"set":                {[]string{"eval", "run", file, "--set", "x"}, `--set "x" changes nothing; write key=value, such as samples.limit=5`},
+		"server":             {[]string{"--server", "here", "--token-file", tokenFile(t, "x"), "eval", "list"}, "--server here is no address; write host:port, such as 127.0.0.1:7460"},
+		"run without prompt": {[]string{"run"}, "give a prompt, or - to read it from standard input"},
+		"run without model":  {[]string{"run", "hello"}, "no model; give one with --model PROVIDER/MODEL"},
+		"copy nowhere":       {[]string{"sandbox", "cp", "a", "b"}, "one of a and b must be SANDBOX:PATH"},
+		"exec nothing":       {[]string{"sandbox", "exec", "s1"}, "name a sandbox and a program"},
+		"target":             {[]string{"serve", "--target", "x"}, `target: unknown service "x"; known: modelgw, toolexec, sandboxd, agentorch, gateway`},
+		"listen":             {[]string{"serve", "--listen", "7460"}, "listen: write host:port, such as 127.0.0.1:7460"},
+		"config":             {[]string{"--config", "none.yaml", "serve"}, "none.yaml: no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := begin(t, tt.args...)
+			assert.Equal(t, 2, c.end(t))
+			assert.Contains(t, c.stderr.String(), "evalfleet: ")
+			assert.Contains(t, c.stderr.String(), tt.want)
+		})
+	}
+}
+
+func TestErrorsAreJSONWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	flags := serve(t, &server{})
+	flags[3] = tokenFile(t, "wrong")
+	c := begin(t, append(flags, "--json", "eval", "show", "e1")...)
+	assert.Equal(t, 3, c.end(t))
+	assert.JSONEq(t, `{"error": {"message": "the token is not known", "reason": "TOKEN_INVALID", "exit": 3}}`, c.stderr.String())
+}
+
+func TestEveryCommandTeaches(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{
+		"", "serve", "eval", "eval run", "eval list", "eval show", "eval cancel", "eval resume", "run", "run list", "run show", "run cancel", "run watch",
+		"logs", "models", "tools", "sandbox", "sandbox ls", "sandbox exec", "sandbox cp", "sandbox rm", "version",
+	} {
+		c := begin(t, append(strings.Fields(command), "--help")...)
+		assert.Equal(t, 0, c.end(t), command)
+		assert.Contains(t, c.stdout.String(), "Examples:\n", command)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		c := begin(t, "completion", shell)
+		assert.Equal(t, 0, c.end(t), shell)
+		assert.Contains(t, c.stdout.String(), "evalfleet", shell)
+	}
+}
+
+func TestShowTellsUsageByModel(t *testing.T) {
+	t.Parallel()
+	e := at(succeeded, 4)
+	e.Usage = map[string]*modelv1.ModelUsage{"a/b": {InputTokens: 1000, OutputTokens: 200, TotalTokens: 1200}, "c/d": {InputTokens: 1, TotalTokens: 1}}
+	c := begin(t, append(serve(t, &server{eval: e}), "eval", "show", "e1")...)
+	require.Equal(t, 0, c.end(t))
+	assert.Contains(t, c.stdout.String(), "MODEL  TOKENS IN  OUT  ALL\na/b    1.0k       200  1.2k\nc/d    1          0    1\n")
+}

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/services/allinone"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
+)
+
+// session is a connection to a server, perhaps one in this process.
+type session struct {
+	app     *app
+	address string
+	conn    *grpc.ClientConn
+	// here is the server in this process; nil for a client of another's.
+	here *allinone.Server
+	// lock holds the data directory for the server in this process.
+	lock *datadir.Lock
+	log  *os.File
+	// leave is set when the user wants to be gone at once.
+	leave bool
+
+	evals     agentv1.EvalServiceClient
+	runs      agentv1.RunServiceClient
+	models    modelv1.ModelServiceClient
+	tools     toolv1.ToolServiceClient
+	sandboxes sandboxv1.SandboxServiceClient
+	blobs     blobv1.BlobServiceClient
+}
+
+// How long a command waits: for another that holds the data directory to say its address or let go, for its own server to start, and to stop.
+const (
+	claimTimeout = 15 * time.Second
+	startTimeout = time.Minute
+	stopGrace    = 15 * time.Second
+)
+
+// connect finds a server: --server, else the one that holds the data directory, else one that it starts in this process. Such a server takes up unfinished work only when the command brings work
+// itself: to look at a list should not set anything off.
+func (a *app) connect(ctx context.Context, work bool) (*session, error) {
+	if a.server != "" {
+		token, err := a.token()
+		if err != nil {
+			return nil, err
+		}
+		return a.dial(a.server, token)
+	}
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	lock, holder, err := dir.Claim(within)
+	switch {
+	case err != nil:
+		return nil, err
+	case lock == nil:
+		a.note("using the server at %s (process %d)", holder.Address, holder.PID)
+		token, err := a.token()
+		if err != nil {
+			return nil, err
+		}
+		return a.dial(holder.Address, token)
+	}
+	return a.start(ctx, cfg, dir, lock, work)
+}
+
+// start starts a server in this process.
+func (a *app) start(ctx context.Context, cfg allinone.Config, dir datadir.Dir, lock *datadir.Lock, work bool) (*session, error) {
+	log, err := os.OpenFile(filepath.Join(dir.Path(), "evalfleet.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	fail := func(err error) (*session, error) { return nil, errors.Join(err, lock.Release(), log.Close()) }
+	server := allinone.New(cfg, allinone.Deps{Dir: dir, Lock: lock, Logger: telemetry.NewLogger(cfg.Log, log), AnyPort: true, Idle: !work})
+	within, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := server.Start(within); err != nil {
+		return fail(err)
+	}
+	s, err := a.dial(server.Address(), server.Token())
+	if err != nil {
+		return fail(errors.Join(err, server.Stop(context.WithoutCancel(ctx), stopGrace)))
+	}
+	s.here, s.lock, s.log = server, lock, log
+	if work {
+		a.note("started a server at %s; its log is %s", server.Address(), log.Name())
+	}
+	return s, nil
+}
+
+// dial makes the clients of a server.
+func (a *app) dial(address string, token config.Secret) (*session, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, usage("--server %s is no address; write host:port, such as 127.0.0.1:7460", address)
+	}
+	conn, err := grpcclient.New(address, grpcclient.Options{Token: token, FailFast: true})
+	if err != nil {
+		return nil, err
+	}
+	return &session{
+		app: a, address: address, conn: conn,
+		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn),
+		tools: toolv1.NewToolServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn), blobs: blobv1.NewBlobServiceClient(conn),
+	}, nil
+}
+
+// close ends the connection, and the server if it is in this process.
+func (s *session) close(ctx context.Context) error {
+	err := s.conn.Close()
+	if s.here != nil {
+		err = errors.Join(err, s.here.Stop(context.WithoutCancel(ctx), stopGrace), s.lock.Release(), s.log.Close())
+	}
+	return err
+}
+
+// with runs f with a session and closes it.
+func (a *app) with(ctx context.Context, work bool, f func(ctx context.Context, s *session) error) error {
+	s, err := a.connect(ctx, work)
+	if err != nil {
+		return err
+	}
+	err = f(ctx, s)
+	if closeErr := s.close(ctx); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// look is with for commands that only ask; an interrupt ends them.
+func (a *app) look(ctx context.Context, f func(ctx context.Context, s *session) error) error {
+	ctx, stop := a.untilInterrupt(ctx)
+	defer stop()
+	err := a.with(ctx, false, f)
+	if interrupted(ctx) {
+		return errInterrupted
+	}
+	return err
+}
+
+// loadConfig is the configuration of a server that is started here: file, environment, flags.
+func (a *app) loadConfig() (allinone.Config, error) {
+	var cfg allinone.Config
+	file := a.config
+	if file == "" {
+		file, _ = a.Env("EVALFLEET_CONFIG")
+	}
+	if err := config.Load(&cfg, file, a.Env); err != nil {
+		return cfg, usageError{err}
+	}
+	if a.dataDir != "" {
+		cfg.DataDir = a.dataDir
+	}
+	if a.tokenFile != "" {
+		cfg.TokenFile = a.tokenFile
+	}
+	cfg.Sandboxd.AllowUnisolated = cfg.Sandboxd.AllowUnisolated || a.allowUnisolated
+	if cfg.DataDir == "" {
+		path, err := datadir.Default(a.Env)
+		if err != nil {
+			return cfg, usageError{err}
+		}
+		cfg.DataDir = path
+	}
+	return cfg, nil
+}
+
+// token is the credential of a client: --token-file, else EVALFLEET_TOKEN, else the data directory's.
+func (a *app) token() (config.Secret, error) {
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return config.Secret{}, err
+	}
+	if a.tokenFile == "" && !cfg.Token.IsZero() {
+		return cfg.Token, nil
+	}
+	path := cfg.TokenFile
+	if path == "" {
+		path = filepath.Join(cfg.DataDir, "token")
+	}
+	token, err := auth.ReadToken(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return token, statusError{exitUnreachable, fmt.Sprintf("no token: there is no file %s; name the server's with --token-file, or set EVALFLEET_TOKEN", path)}
+	}
+	if err != nil {
+		return token, statusError{exitUnreachable, err.Error()}
+	}
+	return token, nil
+}

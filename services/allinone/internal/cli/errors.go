@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Exit codes; the help of the root command documents them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+	exitInterrupted = 130
+)
+
+// errInterrupted ends a command by the user's wish; what there is to say has been said.
+var errInterrupted = errors.New("interrupted")
+
+// usageError is a command line, or a file it names, that says something wrong. Nothing was started.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// statusError ends a command with another exit code than 1. An empty message says nothing more.
+type statusError struct {
+	code    int
+	message string
+}
+
+func (e statusError) Error() string { return e.message }
+
+// exitCode tells the code for err.
+func exitCode(err error) int {
+	if status, ok := errors.AsType[statusError](err); ok {
+		return status.code
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	}
+	switch rpcerr.Code(err) { //nolint:exhaustive // All others are plain failures.
+	case codes.Unauthenticated, codes.PermissionDenied, codes.Unavailable:
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+// report says what went wrong and what to do next.
+func (a *app) report(err error) {
+	if err == nil || err.Error() == "" || errors.Is(err, errInterrupted) {
+		return
+	}
+	if a.json {
+		e, _ := rpcerr.As(err)
+		if e == nil {
+			e = &rpcerr.Error{}
+		}
+		out := map[string]any{"message": err.Error(), "exit": exitCode(err)}
+		if e.Reason != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+			out["reason"] = rpcerr.ReasonName(e.Reason)
+		}
+		b, _ := json.Marshal(map[string]any{"error": out}) // Texts and numbers can always be written.
+		fmt.Fprintln(a.Stderr, string(b))
+		return
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(a.Stderr, "evalfleet: "+strings.TrimRight(line, "\n"))
+	}
+	if next := a.nextStep(err); next != "" {
+		fmt.Fprintln(a.Stderr, "  "+next)
+	}
+}
+
+// nextSteps are what to do about an error that its message does not say, since a server cannot know the command line.
+var nextSteps = map[errorsv1.ErrorReason]string{
+	errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID:           "the server's token is the file token in its data directory; name it with --token-file",
+	errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND:         "evalfleet models lists providers and models",
+	errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED: "evalfleet models shows which providers are configured",
+	errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND:          "evalfleet tools lists the tools",
+	errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND:      "evalfleet eval list, run list and sandbox ls show what there is",
+	errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE:   "a sandbox that is not isolated is made only where serve or eval run was given --allow-unisolated and the task asks for it",
+}
+
+func (a *app) nextStep(err error) string {
+	if _, ok := errors.AsType[usageError](err); ok {
+		if a.at != nil {
+			return "see " + a.at.CommandPath() + " --help"
+		}
+		return ""
+	}
+	if next := nextSteps[rpcerr.Reason(err)]; next != "" {
+		return next
+	}
+	if rpcerr.Code(err) == codes.Unavailable && rpcerr.Reason(err) == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+		return "is a server running there? evalfleet serve starts one; without --server, eval run and run start one by themselves"
+	}
+	return ""
+}

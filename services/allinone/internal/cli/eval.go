@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+)
+
+func (a *app) evalCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "eval",
+		Short: "Run and manage evaluations",
+		Long:  "An evaluation gives every sample of a dataset to a model or agent and judges what comes of it. A task file describes it (docs/task-file.md).",
+		Example: `  evalfleet eval run task.yaml -m openai/gpt-4o --limit 10
+  evalfleet eval list
+  evalfleet eval show EVAL
+  evalfleet eval cancel EVAL
+  evalfleet eval resume EVAL`,
+	}, a.evalRunCommand(), a.evalListCommand(), a.evalShowCommand(), a.evalCancelCommand(), a.evalResumeCommand())
+}
+
+func (a *app) evalListCommand() *cobra.Command {
+	var limit int
+	var active bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List evaluations, newest first",
+		Example: `  evalfleet eval list
+  evalfleet eval list --active
+  evalfleet eval list --json | jq -r .name`,
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				req := &agentv1.ListEvalsRequest{Parent: a.parent()}
+				if active {
+					req.States = activeEvals
+				}
+				evals, err := page(limit, func(token string) ([]*agentv1.Eval, string, error) {
+					req.PageToken = token
+					r, err := s.evals.ListEvals(ctx, req)
+					return r.GetEvals(), r.GetNextPageToken(), err
+				})
+				if err != nil {
+					return err
+				}
+				return a.showEvals(evals)
+			})
+		},
+	}
+	c.Flags().IntVarP(&limit, "limit", "n", 20, "show at most so many; 0 shows all")
+	c.Flags().BoolVar(&active, "active", false, "only those that have not ended")
+	return c
+}
+
+// activeEvals are the states of evaluations that go on.
+var activeEvals = []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING}
+
+func (a *app) showEvals(evals []*agentv1.Eval) error {
+	if a.json {
+		for _, e := range evals {
+			if err := a.emit(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(evals) == 0 {
+		a.note("no evaluations; evalfleet eval run TASK_FILE makes one")
+		return nil
+	}
+	var rows [][]string
+	for _, e := range evals {
+		p := e.GetProgress()
+		rows = append(rows, []string{
+			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), evalState(e),
+			fmt.Sprintf("%d/%d", p.GetSucceeded()+p.GetFailed()+p.GetCancelled()+p.GetLimited(), p.GetTotal()),
+			headline(e), progress.Count(p.GetTotalTokens()), when(e.GetCreateTime()),
+		})
+	}
+	a.table([]string{"eval", "task", "model", "state", "done", "result", "tokens", "made"}, rows)
+	return nil
+}
+
+func (a *app) evalShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show EVAL",
+		Short: "Show an evaluation: state, results, costs",
+		Example: `  evalfleet eval show EVAL
+  evalfleet eval show EVAL --json | jq .results`,
+		Args: one("an evaluation; evalfleet eval list shows them"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: a.name("evals", args[0])})
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.emit(e)
+				}
+				a.showEval(e)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) evalCancelCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:     "cancel EVAL...",
+		Short:   "Stop evaluations; finished samples stay",
+		Long:    "Cancel stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. evalfleet eval resume goes on with it.",
+		Example: `  evalfleet eval cancel EVAL --reason "wrong prompt"`,
+		Args:    some("an evaluation; evalfleet eval list --active shows those that go on"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				for _, id := range args {
+					e, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: a.name("evals", id), Reason: reason, RequestId: uuid.NewString()})
+					if err != nil {
+						return err
+					}
+					if a.json {
+						err = a.emit(e)
+					} else {
+						a.print("%s %s; evalfleet eval resume %s goes on with it", short(e.GetName()), evalState(e), short(e.GetName()))
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return c
+}
+
+func (a *app) evalResumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "resume EVAL",
+		Short:   "Go on with an evaluation that was cancelled or failed",
+		Long:    "Resume goes on with an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does.",
+		Example: `  evalfleet eval resume EVAL`,
+		Args:    one("an evaluation; evalfleet eval list shows them"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.work(c.Context(), func(ctx context.Context, s *session) error {
+				e, err := s.evals.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: a.name("evals", args[0]), RequestId: uuid.NewString()})
+				if err != nil {
+					return err
+				}
+				return s.own(ctx, e)
+			})
+		},
+	}
+}

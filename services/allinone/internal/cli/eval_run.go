@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
+)
+
+// evalFlags change a task file for one evaluation.
+type evalFlags struct {
+	models     []string
+	modelArgs  []string
+	limit      string
+	sampleIDs  []string
+	epochs     int32
+	maxSamples int32
+	driver     string
+	sets       []string
+	tags       []string
+	check      bool
+}
+
+func (a *app) evalRunCommand() *cobra.Command {
+	var f evalFlags
+	c := &cobra.Command{
+		Use:   "run TASK_FILE",
+		Short: "Run an evaluation and follow it to its results",
+		Long: `Run makes an evaluation of a task file and follows it to its results. Flags win over the file.
+
+Where no server holds the data directory, one is started in this process. An interrupt (Ctrl-C) cancels the evaluation; evalfleet eval resume goes on with it. The exit code is 1 when the
+evaluation failed.`,
+		Example: `  evalfleet eval run task.yaml
+  evalfleet eval run task.yaml -m openai/gpt-4o -m openai/gpt-4o-mini --limit 10
+  evalfleet eval run task.yaml --sample-id 'HumanEval/1*' --epochs 5
+  evalfleet eval run task.yaml --set dataset.file=/data/rows.jsonl --set limits.time=2m
+  evalfleet eval run task.yaml -m mockllm/model -M script=answers.yaml
+  evalfleet eval run task.yaml --check                only check the file and all it names`,
+		Args: one("a task file, such as examples/demo/task.yaml"),
+		RunE: func(c *cobra.Command, args []string) error {
+			task, err := a.loadTask(args[0], f)
+			if err != nil {
+				return err
+			}
+			return a.work(c.Context(), func(ctx context.Context, s *session) error { return s.runEval(ctx, task, f.check) })
+		},
+	}
+	flags := c.Flags()
+	flags.StringArrayVarP(&f.models, "model", "m", nil, "model, provider/name, instead of the file's; again for several")
+	flags.StringArrayVarP(&f.modelArgs, "model-arg", "M", nil, "argument of the models, name=value; relative paths start here")
+	flags.StringVar(&f.limit, "limit", "", "only the first so many samples, or a range start:end from 0")
+	flags.StringArrayVar(&f.sampleIDs, "sample-id", nil, "only samples with this id; * and ? match; again for several")
+	flags.Int32Var(&f.epochs, "epochs", 0, "run every sample so often")
+	flags.Int32Var(&f.maxSamples, "max-samples", 0, "samples at work at once")
+	flags.StringVar(&f.driver, "driver", "", "sandbox driver, such as local")
+	flags.StringArrayVar(&f.sets, "set", nil, "set a key of the task file, key.key=YAML; again for several; relative paths start at the file")
+	flags.StringArrayVar(&f.tags, "tag", nil, "tag; again for several")
+	flags.BoolVar(&f.check, "check", false, "only check: names, rows of the dataset, parameters; run nothing")
+	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let sandboxes be made although a part of their isolation is missing on this machine")
+	return c
+}
+
+// loadTask reads a task file with the flags laid over it.
+func (a *app) loadTask(path string, f evalFlags) (*taskfile.Task, error) {
+	var changes []taskfile.Change
+	for _, text := range f.sets {
+		change, err := taskfile.ParseChange(text)
+		if err != nil {
+			return nil, usage("--set %w", err)
+		}
+		changes = append(changes, change)
+	}
+	task, err := taskfile.Load(path, changes...)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return task, a.override(task, f)
+}
+
+// override lays the flags over what the file says.
+func (a *app) override(task *taskfile.Task, f evalFlags) error {
+	s := task.Spec
+	if f.limit != "" && len(f.sampleIDs) > 0 {
+		return usage("--limit and --sample-id exclude each other")
+	}
+	if len(f.models) > 0 {
+		s.Models = nil
+		for _, m := range f.models {
+			s.Models = append(s.Models, &agentv1.ModelRef{Model: m})
+		}
+	}
+	if len(s.GetModels()) == 0 {
+		return usage("%s names no model; give one with -m PROVIDER/MODEL", s.GetTaskFile())
+	}
+	if len(f.modelArgs) > 0 {
+		pairs, err := pairs("-M", f.modelArgs)
+		if err != nil {
+			return err
+		}
+		text, bodies, err := taskfile.ModelArgs(".", pairs)
+		if err != nil {
+			return usageError{err}
+		}
+		for _, m := range s.GetModels() {
+			m.ModelArgsJson = text
+		}
+		task.Bodies = append(task.Bodies, bodies...)
+	}
+	if f.limit != "" {
+		r, err := sampleRange(f.limit)
+		if err != nil {
+			return err
+		}
+		s.Limit, s.SampleIds = r, nil
+	}
+	if len(f.sampleIDs) > 0 {
+		s.SampleIds, s.Limit = f.sampleIDs, nil
+	}
+	if f.epochs > 0 {
+		if s.Epochs == nil {
+			s.Epochs = &agentv1.Epochs{}
+		}
+		s.Epochs.Count = f.epochs
+	}
+	if f.maxSamples > 0 {
+		s.MaxSamples = &f.maxSamples
+	}
+	s.Tags = append(s.Tags, f.tags...)
+	for _, box := range boxes(s) {
+		if f.driver != "" {
+			box.Driver = f.driver
+		}
+		box.AllowUnisolated = box.GetAllowUnisolated() || a.allowUnisolated
+	}
+	return nil
+}
+
+// boxes are all sandboxes that an evaluation describes.
+func boxes(s *agentv1.EvalSpec) []*sandboxv1.SandboxSpec {
+	var all []*sandboxv1.SandboxSpec
+	for _, box := range s.GetSandboxes() {
+		all = append(all, box)
+	}
+	for _, sample := range s.GetDataset().GetInline().GetSamples() {
+		if sample.GetSandbox() != nil {
+			all = append(all, sample.GetSandbox())
+		}
+	}
+	return all
+}
+
+// pairs reads name=value texts.
+func pairs(flag string, texts []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, usage("%s %q: write name=value", flag, text)
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// sampleRange reads `10` or `5:10`.
+func sampleRange(text string) (*agentv1.SampleRange, error) {
+	from, to, isRange := strings.Cut(text, ":")
+	if !isRange {
+		from, to = "0", text
+	}
+	start, err1 := strconv.ParseInt(from, 10, 32)
+	end, err2 := strconv.ParseInt(to, 10, 32)
+	if err1 != nil || err2 != nil || start < 0 || end <= start {
+		return nil, usage("--limit %s: write how many, such as 10, or a range, such as 5:10", text)
+	}
+	return &agentv1.SampleRange{Start: int32(start), End: int32(end)}, nil
+}
+
+// runEval makes the evaluation and follows it.
+func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool) error {
+	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: uuid.NewString(), ValidateOnly: check}
+	if size := proto.Size(req); size > grpcserver.MaxMessageBytes {
+		return usage("%s: the evaluation is %d bytes as a request, over the limit of %d; move its samples into a file: `dataset: samples.jsonl`",
+			task.Spec.GetTaskFile(), size, grpcserver.MaxMessageBytes)
+	}
+	upload, stop := s.app.untilInterrupt(ctx)
+	err := s.upload(upload, task.Bodies)
+	stop()
+	if interrupted(upload) {
+		return errInterrupted
+	}
+	if err != nil {
+		return err
+	}
+	var eval *agentv1.Eval
+	err = again(ctx, func() (err error) { // With its key a repeated request is the same one.
+		eval, err = s.evals.CreateEval(ctx, req)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", task.Spec.GetTaskFile(), err)
+	}
+	if check {
+		s.app.note("%s is fine: %d samples, model %s", task.Spec.GetTaskFile(), eval.GetProgress().GetTotal(), models(task.Spec))
+		return nil
+	}
+	return s.own(ctx, eval)
+}

@@ -1,0 +1,201 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/cli"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// buffer is a stream of a process that a test may read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// command is a command line at work.
+type command struct {
+	stdout, stderr buffer
+	signals        chan os.Signal
+	code           chan int
+}
+
+// begin runs a command line with an environment of its own.
+func begin(t *testing.T, args ...string) *command {
+	t.Helper()
+	c := &command{signals: make(chan os.Signal, 4), code: make(chan int, 1)}
+	home := t.TempDir()
+	none := func() int { return 0 }
+	go func() {
+		c.code <- cli.Main(context.WithoutCancel(t.Context()), cli.Process{
+			Stdin: strings.NewReader(""), Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none,
+			Env: func(name string) (string, bool) {
+				value, ok := map[string]string{"HOME": home}[name]
+				return value, ok
+			},
+		}, args)
+	}()
+	return c
+}
+
+// end waits for a command line and tells its exit code.
+func (c *command) end(t *testing.T) int {
+	t.Helper()
+	select {
+	case code := <-c.code:
+		return code
+	case <-t.Context().Done():
+		t.Fatal("the command did not end")
+		return -1
+	}
+}
+
+// server is a server whose evaluations do what a test says.
+type server struct {
+	agentv1.UnimplementedEvalServiceServer
+	agentv1.UnimplementedRunServiceServer
+	blobv1.UnimplementedBlobServiceServer
+
+	mu      sync.Mutex
+	bodies  map[string][]byte
+	created *agentv1.CreateEvalRequest
+	eval    *agentv1.Eval
+	// watch answers watches, by how many there were before.
+	watch     func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error
+	watches   int
+	cancelled chan string
+}
+
+func (s *server) CreateEval(_ context.Context, req *agentv1.CreateEvalRequest) (*agentv1.Eval, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.created = req
+	return s.eval, nil
+}
+
+func (s *server) GetEval(context.Context, *agentv1.GetEvalRequest) (*agentv1.Eval, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.eval, nil
+}
+
+// become sets what the evaluation is from now on.
+func (s *server) become(e *agentv1.Eval) *agentv1.Eval {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.eval = e
+	return e
+}
+
+func (s *server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
+	s.mu.Lock()
+	n := s.watches
+	s.watches++
+	s.mu.Unlock()
+	return s.watch(n, req, stream)
+}
+
+func (s *server) CancelEval(_ context.Context, req *agentv1.CancelEvalRequest) (*agentv1.Eval, error) {
+	s.cancelled <- req.GetReason()
+	return s.eval, nil
+}
+
+func (s *server) GetBlob(_ context.Context, req *blobv1.GetBlobRequest) (*blobv1.GetBlobResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.bodies[req.GetHash()]; !ok {
+		return nil, rpcerr.ResourceNotFound(req.GetHash())
+	}
+	return &blobv1.GetBlobResponse{}, nil
+}
+
+func (s *server) PutBlob(_ context.Context, req *blobv1.PutBlobRequest) (*contentv1.BlobRef, error) {
+	return s.keep(req.GetContent()), nil
+}
+
+func (s *server) UploadBlob(stream blobv1.BlobService_UploadBlobServer) error {
+	var all []byte
+	for {
+		req, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return stream.SendAndClose(s.keep(all))
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, req.GetChunk()...)
+	}
+}
+
+func (s *server) keep(content []byte) *contentv1.BlobRef {
+	sum := sha256.Sum256(content)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bodies[hex.EncodeToString(sum[:])] = content
+	return &contentv1.BlobRef{Hash: hex.EncodeToString(sum[:])}
+}
+
+// serve serves s and returns the flags that lead there.
+func serve(t *testing.T, s *server) []string {
+	t.Helper()
+	s.bodies, s.cancelled = map[string][]byte{}, make(chan string, 1)
+	g, err := grpcserver.New(grpcserver.Options{
+		Logger: slog.New(slog.DiscardHandler), Auth: auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")}),
+	})
+	require.NoError(t, err)
+	agentv1.RegisterEvalServiceServer(g, s)
+	agentv1.RegisterRunServiceServer(g, s)
+	blobv1.RegisterBlobServiceServer(g, s)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(l) }()
+	t.Cleanup(func() {
+		g.Stop()
+		assert.NoError(t, <-served)
+	})
+	return []string{"--server", l.Addr().String(), "--token-file", tokenFile(t, "right")}
+}
+
+func tokenFile(t *testing.T, token string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(path, []byte(token), 0o600))
+	return path
+}

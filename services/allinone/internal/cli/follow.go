@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+)
+
+// own follows an evaluation of this command to its end and shows the results. An interrupt cancels it.
+func (s *session) own(ctx context.Context, eval *agentv1.Eval) error {
+	id := short(eval.GetName())
+	s.app.note("%s · %s · %s · %d samples", id, eval.GetSpec().GetTask(), models(eval.GetSpec()), eval.GetProgress().GetTotal())
+	watched, stop := s.app.untilInterrupt(ctx)
+	eval, err := s.follow(watched, eval)
+	stop()
+	if interrupted(watched) {
+		return s.abandon(ctx, eval)
+	}
+	if err != nil {
+		s.app.note("the evaluation goes on at the server; evalfleet eval show %s tells how it stands", id)
+		return err
+	}
+	if err := s.showEnd(eval); err != nil {
+		return err
+	}
+	if eval.GetState() != agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+		return statusError{code: exitFailed}
+	}
+	return nil
+}
+
+// abandon cancels an evaluation that its owner has interrupted. Another interrupt leaves it at that.
+func (s *session) abandon(ctx context.Context, eval *agentv1.Eval) error {
+	id := short(eval.GetName())
+	s.app.note("cancelling %s; interrupt again to leave at once", id)
+	ctx, stop := s.app.untilInterrupt(ctx)
+	defer stop()
+	err := again(ctx, func() error {
+		_, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: eval.GetName(), Reason: "interrupted", RequestId: uuid.NewString()})
+		return err
+	})
+	if err == nil {
+		eval, err = s.follow(ctx, eval)
+	}
+	if interrupted(ctx) {
+		s.leave = true
+		return errInterrupted
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.showEnd(eval); err != nil {
+		return err
+	}
+	return errInterrupted
+}
+
+func (s *session) showEnd(eval *agentv1.Eval) error {
+	if !s.app.json {
+		s.app.note("")
+		s.app.showEval(eval)
+		return nil
+	}
+	b, err := protojson.Marshal(eval)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.app.Stdout, `{"eval":%s}`+"\n", b)
+	return err
+}
+
+// redraw is how often a live view moves its clock.
+const redraw = time.Second
+
+// follow watches an evaluation until it has ended and returns it as it was last seen.
+func (s *session) follow(ctx context.Context, eval *agentv1.Eval) (*agentv1.Eval, error) {
+	state := progress.NewState(eval)
+	var view progress.View = progress.NewLines(s.app.Stderr)
+	if s.app.StderrWidth() > 0 {
+		view = progress.NewLive(s.app.Stderr, s.app.StderrWidth)
+	}
+	defer view.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	said := make(chan *agentv1.WatchEvalResponse)
+	watched := make(chan error, 1)
+	go func() {
+		watched <- s.watch(ctx, eval.GetName(), said)
+	}()
+	clock := time.NewTicker(redraw)
+	defer clock.Stop()
+	for {
+		select {
+		case r := <-said:
+			state.Observe(r)
+			if s.app.json {
+				if err := s.app.emit(r); err != nil {
+					return state.Eval(), err
+				}
+				continue
+			}
+		case err := <-watched:
+			if err != nil {
+				return state.Eval(), err
+			}
+			last, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: eval.GetName()})
+			if err != nil {
+				return state.Eval(), err
+			}
+			state.Observe(&agentv1.WatchEvalResponse{Progress: last})
+			if !s.app.json {
+				view.Show(state)
+			}
+			return last, nil
+		case <-clock.C:
+		}
+		if !s.app.json {
+			view.Show(state)
+		}
+	}
+}
+
+// watch sends what a watch says until the evaluation has ended. A connection that breaks is made again, and the watch goes on where it was.
+func (s *session) watch(ctx context.Context, name string, said chan<- *agentv1.WatchEvalResponse) error {
+	cursor := ""
+	for {
+		err := again(ctx, func() error {
+			stream, err := s.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name, Cursor: cursor, Progress: true, Content: true})
+			if err != nil {
+				return err
+			}
+			for {
+				r, err := stream.Recv()
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if r.GetCursor() != "" {
+					cursor = r.GetCursor()
+				}
+				select {
+				case said <- r:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				if r.GetProgress() != nil && ended(r.GetProgress()) {
+					return nil
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+		if err != nil || ended(e) {
+			return err
+		}
+	}
+}
+
+// Patience with a server that is away: it may be starting again.
+const (
+	againEvery = 500 * time.Millisecond
+	againFor   = 30 * time.Second
+)
+
+// again calls f until it does not fail with UNAVAILABLE, for a while.
+func again(ctx context.Context, f func() error) error {
+	for away := time.Now(); ; {
+		began := time.Now()
+		err := f()
+		if rpcerr.Code(err) != codes.Unavailable {
+			return err
+		}
+		if time.Since(began) > againFor {
+			away = time.Now() // It was there for a while.
+		}
+		if time.Since(away) > againFor {
+			return err
+		}
+		select {
+		case <-time.After(againEvery):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
+)
+
+// logFlags choose what of a log to show, and how.
+type logFlags struct {
+	sample string
+	epoch  int32
+	failed bool
+	follow bool
+	full   bool
+	events bool
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var f logFlags
+	c := &cobra.Command{
+		Use:   "logs [EVAL|RUN]",
+		Short: "Read what happened: an evaluation's samples, or the transcript of a run",
+		Long: `Logs of an evaluation lists its samples with their scores; with --sample it is the transcript of that sample's run. Logs of a run is its transcript: messages, tool calls, results, scores.
+Without a name it takes the newest evaluation.`,
+		Example: `  evalfleet logs EVAL                      samples with their scores
+  evalfleet logs EVAL --failed             only those that failed or scored nothing
+  evalfleet logs EVAL --sample HumanEval/7 what happened in one
+  evalfleet logs RUN --follow              a run as it goes on
+  evalfleet logs RUN --json                its events`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("%q is one argument too many", args[1])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				eval, run, err := s.find(ctx, args)
+				if err != nil {
+					return err
+				}
+				if run != "" {
+					return s.transcript(ctx, run, f)
+				}
+				return s.logsOfEval(ctx, eval, f)
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.sample, "sample", "", "transcript of the sample with this id")
+	flags.Int32Var(&f.epoch, "epoch", 0, "of this epoch (default: the first)")
+	flags.BoolVar(&f.failed, "failed", false, "only samples that failed, met a limit, or did not score")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it goes on")
+	flags.BoolVar(&f.full, "full", false, "do not cut long texts")
+	flags.BoolVar(&f.events, "events", false, "also name events that are no part of the conversation")
+	return c
+}
+
+// find tells whether a name is an evaluation's or a run's. Exactly one of both is set.
+func (s *session) find(ctx context.Context, args []string) (eval, run string, err error) {
+	if len(args) == 0 {
+		r, err := s.evals.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: s.app.parent(), PageSize: 1})
+		if err != nil {
+			return "", "", err
+		}
+		if len(r.GetEvals()) == 0 {
+			return "", "", errors.New("no evaluations yet; evalfleet eval run TASK_FILE makes one")
+		}
+		return r.GetEvals()[0].GetName(), "", nil
+	}
+	id := args[0]
+	switch {
+	case strings.Contains(id, "runs/"):
+		return "", s.app.name("runs", id), nil
+	case strings.Contains(id, "evals/"):
+		return s.app.name("evals", id), "", nil
+	}
+	_, err = s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: s.app.name("evals", id)})
+	if err == nil {
+		return s.app.name("evals", id), "", nil
+	}
+	if rpcerr.Code(err) != codes.NotFound {
+		return "", "", err
+	}
+	if _, runErr := s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: s.app.name("runs", id)}); runErr != nil {
+		if rpcerr.Code(runErr) == codes.NotFound {
+			return "", "", rpcerr.Wrap(err, "%s is neither an evaluation nor a run", id)
+		}
+		return "", "", runErr
+	}
+	return "", s.app.name("runs", id), nil
+}
+
+func (s *session) logsOfEval(ctx context.Context, eval string, f logFlags) error {
+	req := &agentv1.ListSamplesRequest{Parent: eval, PageSize: 1000}
+	samples, err := page(0, func(token string) ([]*agentv1.EvalSample, string, error) {
+		req.PageToken = token
+		r, err := s.evals.ListSamples(ctx, req)
+		return r.GetSamples(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	if f.sample != "" {
+		return s.logOfSample(ctx, eval, samples, f)
+	}
+	var shown []*agentv1.EvalSample
+	for _, sample := range samples {
+		if (!f.failed || !fine(sample)) && (f.epoch == 0 || sample.GetEpoch() == f.epoch) {
+			shown = append(shown, sample)
+		}
+	}
+	if s.app.json {
+		for _, sample := range shown {
+			if err := s.app.emit(sample); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	s.app.showSamples(shown)
+	if len(shown) > 0 {
+		s.app.note("\nevalfleet logs %s --sample %s shows what happened in one", short(eval), shellQuote(shown[0].GetId()))
+	} else {
+		s.app.note("no such samples")
+	}
+	return nil
+}
+
+// logOfSample shows the transcript of one sample's run.
+func (s *session) logOfSample(ctx context.Context, eval string, samples []*agentv1.EvalSample, f logFlags) error {
+	var known []string
+	for _, sample := range samples {
+		if sample.GetId() == f.sample && (f.epoch == 0 || sample.GetEpoch() == f.epoch) {
+			if sample.GetRun() == "" {
+				return fmt.Errorf("sample %s has not begun", f.sample)
+			}
+			return s.transcript(ctx, sample.GetRun(), f)
+		}
+		known = append(known, sample.GetId())
+	}
+	const few = 8
+	if len(known) > few {
+		known = append(known[:few], "…")
+	}
+	return fmt.Errorf("%s has no sample %s; there are %s", short(eval), f.sample, strings.Join(known, ", "))
+}
+
+// fine reports whether a sample ended without an error or a limit and with full scores.
+func fine(sample *agentv1.EvalSample) bool {
+	if sample.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED || sample.GetLimit() != nil || sample.GetError() != nil {
+		return false
+	}
+	for _, score := range sample.GetScores() {
+		switch transcript.ScoreText(score.GetScore().GetValue()) {
+		case "I", "N", "0", "false", "–", "NaN":
+			return false
+		}
+	}
+	return true
+}
+
+func (a *app) showSamples(samples []*agentv1.EvalSample) {
+	severalModels := false
+	for _, sample := range samples {
+		severalModels = severalModels || sample.GetModel() != samples[0].GetModel()
+	}
+	head := []string{"sample", "epoch", "state", "scores", "tokens", "time", "note"}
+	if severalModels {
+		head = append(head, "model")
+	}
+	var rows [][]string
+	for _, sample := range samples {
+		var scores []string
+		for _, score := range sample.GetScores() {
+			text := transcript.ScoreText(score.GetScore().GetValue())
+			if len(sample.GetScores()) > 1 {
+				text = score.GetName() + " " + text
+			}
+			scores = append(scores, text)
+		}
+		note := sample.GetError().GetMessage()
+		if l := sample.GetLimit(); l != nil {
+			note = l.GetType() + " limit"
+		}
+		row := []string{
+			sample.GetId(), fmt.Sprint(sample.GetEpoch()), transcript.RunStateText(sample.GetState()), strings.Join(scores, ", "),
+			progress.Count(sample.GetUsage().GetTotalTokens()), sample.GetTotalTime().AsDuration().Round(10 * time.Millisecond).String(), note,
+		}
+		if severalModels {
+			row = append(row, sample.GetModel())
+		}
+		rows = append(rows, row)
+	}
+	a.table(head, rows)
+}
+
+// transcript writes a run's events: those that are there, and with --follow those to come.
+func (s *session) transcript(ctx context.Context, run string, f logFlags) error {
+	w := transcript.New(s.app.Stdout, transcript.Options{Color: s.app.StdoutWidth() > 0, Full: f.full, Events: f.events})
+	show := func(e *agentv1.Event) error {
+		if s.app.json {
+			return s.app.emit(e)
+		}
+		w.Event(e)
+		return nil
+	}
+	if f.follow {
+		return s.watchRun(ctx, run, show)
+	}
+	for after := int64(0); ; {
+		r, err := s.runs.ListRunEvents(ctx, &agentv1.ListRunEventsRequest{Run: run, AfterSeq: after, Content: true, PageSize: 1000})
+		if err != nil {
+			return err
+		}
+		for _, e := range r.GetEvents() {
+			after = e.GetSeq()
+			if err := show(e); err != nil {
+				return err
+			}
+		}
+		if len(r.GetEvents()) == 0 || after >= r.GetHead() {
+			return nil
+		}
+	}
+}
+
+// watchRun shows a run's events until it has ended. A connection that breaks is made again.
+func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.Event) error) error {
+	cursor := ""
+	return again(ctx, func() error {
+		stream, err := s.runs.WatchRun(ctx, &agentv1.WatchRunRequest{Name: run, Cursor: cursor, Content: true})
+		if err != nil {
+			return err
+		}
+		for {
+			r, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if r.GetCursor() != "" {
+				cursor = r.GetCursor()
+			}
+			if r.GetEvent() == nil {
+				continue
+			}
+			if err := show(r.GetEvent()); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// shellQuote writes a text so that a shell reads it as one word.
+func shellQuote(text string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !safe(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// emit writes a message as a line of JSON, in the form of the REST API.
+func (a *app) emit(m proto.Message) error {
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s\n", b)
+	return err
+}
+
+// table writes rows under headings. In a terminal it keeps to the width; in a pipe nothing is cut.
+func (a *app) table(head []string, rows [][]string) {
+	t := table.NewWriter()
+	t.SetStyle(table.Style{
+		Name:    "evalfleet",
+		Box:     table.BoxStyle{PaddingRight: "  ", UnfinishedRow: "…"},
+		Format:  table.FormatOptions{Header: text.FormatUpper},
+		Options: table.OptionsNoBordersAndSeparators,
+	})
+	if width := a.StdoutWidth(); width > 0 {
+		t.Style().Size.WidthMax = width
+	}
+	t.AppendHeader(cells(head))
+	for _, row := range rows {
+		t.AppendRow(cells(row))
+	}
+	for line := range strings.Lines(t.Render() + "\n") {
+		_, _ = io.WriteString(a.Stdout, strings.TrimRight(line, " \n")+"\n") // Nothing can be done when the reader is gone.
+	}
+}
+
+func cells(texts []string) table.Row {
+	row := make(table.Row, len(texts))
+	for i, t := range texts {
+		row[i] = text.Snip(strings.ReplaceAll(t, "\n", " "), 200, "…")
+	}
+	return row
+}
+
+// note tells the person at the terminal something that is no result.
+func (a *app) note(format string, args ...any) {
+	if !a.json {
+		fmt.Fprintf(a.Stderr, format+"\n", args...)
+	}
+}
+
+func (a *app) print(format string, args ...any) { fmt.Fprintf(a.Stdout, format+"\n", args...) }
+
+// when writes a time as people in its place would; nothing for none.
+func when(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Local().Format(time.DateTime)
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+// word writes an enum's value for people: EVAL_STATE_RUNNING is running.
+func word(value fmt.Stringer, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
+}

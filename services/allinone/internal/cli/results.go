@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+)
+
+func evalState(e *agentv1.Eval) string { return word(e.GetState(), "EVAL_STATE_") }
+
+func ended(e *agentv1.Eval) bool {
+	switch e.GetState() {
+	case agentv1.EvalState_EVAL_STATE_SUCCEEDED, agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED:
+		return true
+	default:
+		return false
+	}
+}
+
+// models names the models of an evaluation.
+func models(spec *agentv1.EvalSpec) string {
+	var names []string
+	for _, m := range spec.GetModels() {
+		names = append(names, m.GetModel())
+	}
+	return dash(strings.Join(names, ", "))
+}
+
+// headline is the first metric of an evaluation.
+func headline(e *agentv1.Eval) string {
+	for _, s := range e.GetResults().GetScores() {
+		for _, m := range s.GetMetrics() {
+			return m.GetKey() + " " + number(m.GetValue())
+		}
+	}
+	return "–"
+}
+
+func number(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return strconv.FormatFloat(v, 'f', 3, 64)
+}
+
+// showEval writes all there is to say about an evaluation.
+func (a *app) showEval(e *agentv1.Eval) {
+	id := short(e.GetName())
+	a.print("%s · %s · %s", e.GetName(), e.GetSpec().GetTask(), evalState(e))
+	if e.GetStateReason() != "" {
+		a.print("  %s", e.GetStateReason())
+	}
+	if err := e.GetError(); err != nil {
+		a.print("  %s: %s", err.GetReason(), err.GetMessage())
+	}
+	a.print("model %s · %s", models(e.GetSpec()), facts(e))
+	if scores := e.GetResults().GetScores(); len(scores) > 0 {
+		a.print("")
+		a.showScores(scores)
+	}
+	if len(e.GetUsage()) > 1 {
+		a.print("")
+		var rows [][]string
+		for _, model := range slices.Sorted(maps.Keys(e.GetUsage())) {
+			u := e.GetUsage()[model]
+			rows = append(rows, []string{model, progress.Count(chat.InputTokens(u)), progress.Count(u.GetOutputTokens()), progress.Count(u.GetTotalTokens())})
+		}
+		a.table([]string{"model", "tokens in", "out", "all"}, rows)
+	}
+	a.print("")
+	a.print("log       evalfleet logs %s", id)
+	if p := e.GetProgress(); p.GetFailed() > 0 {
+		a.print("          evalfleet logs %s --failed", id)
+	}
+	switch e.GetState() {
+	case agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED, agentv1.EvalState_EVAL_STATE_PAUSED:
+		a.print("go on     evalfleet eval resume %s", id)
+	case agentv1.EvalState_EVAL_STATE_SUCCEEDED:
+		if file := e.GetSpec().GetTaskFile(); file != "" {
+			a.print("next      evalfleet eval run %s -m PROVIDER/MODEL --limit 5", file)
+		}
+	default: // It goes on.
+	}
+}
+
+// facts tells samples, time, tokens and money in a line.
+func facts(e *agentv1.Eval) string {
+	p := e.GetProgress()
+	parts := []string{fmt.Sprintf("%d samples", p.GetTotal())}
+	for _, c := range []struct {
+		n    int32
+		what string
+	}{{p.GetPending() + p.GetRunning() + p.GetWaiting(), "to do"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	if e.GetStartTime() != nil && e.GetEndTime() != nil {
+		parts = append(parts, e.GetEndTime().AsTime().Sub(e.GetStartTime().AsTime()).Round(100*time.Millisecond).String())
+	}
+	parts = append(parts, progress.Count(p.GetTotalTokens())+" tokens")
+	if p.TotalCost != nil {
+		parts = append(parts, progress.Dollars(p.GetTotalCost()))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// showScores writes a row per scorer, reducer and model, with a column for every metric that one of them has.
+func (a *app) showScores(scores []*agentv1.ScoreResult) {
+	var metrics []string
+	severalModels, severalReducers := false, false
+	for _, s := range scores {
+		severalModels = severalModels || s.GetModel() != ""
+		severalReducers = severalReducers || s.Reducer != nil
+		for _, m := range s.GetMetrics() {
+			if !slices.Contains(metrics, m.GetKey()) {
+				metrics = append(metrics, m.GetKey())
+			}
+		}
+	}
+	head := []string{"scorer", "samples"}
+	if severalModels {
+		head = slices.Insert(head, 0, "model")
+	}
+	if severalReducers {
+		head = append(head, "reducer")
+	}
+	var rows [][]string
+	for _, s := range scores {
+		row := []string{s.GetName(), fmt.Sprint(s.GetScoredSamples())}
+		if severalModels {
+			row = slices.Insert(row, 0, s.GetModel())
+		}
+		if severalReducers {
+			row = append(row, dash(s.GetReducer()))
+		}
+		for _, key := range metrics {
+			cell := ""
+			for _, m := range s.GetMetrics() {
+				if m.GetKey() == key {
+					cell = number(m.GetValue())
+				}
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	a.table(append(head, metrics...), rows)
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/services/allinone"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var listen, target string
+	var allowRemote bool
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server: all services, or one of them",
+		Long: `Serve runs all services in this process, with its data in one folder, and takes clients on one loopback address: gRPC (with reflection), REST under /api/v1/ and server-sent events. Every call
+needs the token that stands in the data directory.
+
+With --target it runs one service, which calls the others at the addresses of peers (EVALFLEET_MODELGW_ADDRESS and so on; docs/config.md). Each process then has a data directory of its own, and all
+share one --token-file.`,
+		Example: `  evalfleet serve
+  evalfleet serve --listen 127.0.0.1:0 --data-dir ./data
+  curl -H "Authorization: Bearer $(cat ~/.local/share/evalfleet/token)" http://127.0.0.1:7460/api/v1/projects/default/evals
+  evalfleet serve --target modelgw --listen 127.0.0.1:7461 --data-dir ./modelgw --token-file ./token`,
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := a.loadConfig()
+			if err != nil {
+				return err
+			}
+			if listen != "" {
+				cfg.Gateway.Listen = listen
+			}
+			cfg.Gateway.AllowRemote = cfg.Gateway.AllowRemote || allowRemote
+			if target != "" {
+				cfg.Target = target
+			}
+			if err := errors.Join(cfg.Validate(), cfg.Gateway.Validate()); err != nil {
+				return usageError{err}
+			}
+			return a.serve(c.Context(), cfg)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&listen, "listen", "", "address to take clients at (default 127.0.0.1:7460)")
+	f.BoolVar(&allowRemote, "allow-remote", false, "let --listen be an address that others can reach")
+	f.StringVar(&target, "target", "", "run one service: "+strings.Join(allinone.Targets, ", "))
+	f.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let tasks ask for sandboxes that lack a part of their isolation on this machine")
+	_ = c.RegisterFlagCompletionFunc("target", cobra.FixedCompletions(allinone.Targets, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
+	dir, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	lock, holder, err := dir.Claim(within)
+	if err != nil {
+		return err
+	}
+	if lock == nil {
+		return usage("data directory %s is held by process %d, which serves at %s; stop it, or name another with --data-dir", dir.Path(), holder.PID, holder.Address)
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	server := allinone.New(cfg, allinone.Deps{Dir: dir, Lock: lock, Logger: telemetry.NewLogger(cfg.Log, a.Stderr)})
+	starting, stop := a.untilInterrupt(ctx)
+	err = server.Start(starting)
+	stop()
+	if err != nil {
+		if interrupted(starting) {
+			return errInterrupted
+		}
+		return err
+	}
+	if a.json {
+		b, err := json.Marshal(map[string]string{"address": server.Address(), "dataDir": dir.Path()})
+		if err != nil {
+			return err
+		}
+		a.print("%s", b)
+	}
+	a.note("serving at %s; data and token are in %s; interrupt to stop", server.Address(), dir.Path())
+	running, stop := a.untilInterrupt(ctx)
+	select {
+	case err = <-server.Failed():
+	case <-running.Done():
+	}
+	stop()
+	a.note("stopping; interrupt again to stop at once")
+	stopping, stop := a.untilInterrupt(ctx)
+	defer stop()
+	return errors.Join(err, server.Stop(stopping, stopGrace))
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+)
+
+// lookAgain is how often a server that waits for others' work looks whether it is done.
+const lookAgain = 500 * time.Millisecond
+
+// work runs a command that brings work. When the server is in this process, it serves on afterwards until the work of others is done, or an interrupt ends it.
+func (a *app) work(ctx context.Context, f func(ctx context.Context, s *session) error) error {
+	starting, stop := a.untilInterrupt(ctx)
+	s, err := a.connect(starting, true)
+	stop()
+	if interrupted(starting) {
+		if err == nil {
+			err = s.close(ctx)
+		}
+		return errors.Join(errInterrupted, err)
+	}
+	if err != nil {
+		return err
+	}
+	err = f(ctx, s)
+	if s.here != nil && !s.leave {
+		s.serveOn(ctx)
+	}
+	if closeErr := s.close(ctx); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// serveOn returns when nothing is at work any more, or at an interrupt. What is unfinished then goes on when a server starts again.
+func (s *session) serveOn(ctx context.Context) {
+	ctx, stop := s.app.untilInterrupt(ctx)
+	defer stop()
+	told := 0
+	for {
+		n, err := s.atWork(ctx)
+		if n == 0 || err != nil {
+			break
+		}
+		if n != told {
+			s.app.note("serving on at %s: %d of others at work; interrupt to stop (evalfleet serve goes on with them)", s.address, n)
+			told = n
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// atWork counts evaluations, and runs outside of them, that go on in the project.
+func (s *session) atWork(ctx context.Context) (int, error) {
+	evals, err := s.evals.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: s.app.parent(), States: activeEvals})
+	if err != nil {
+		return 0, err
+	}
+	runs, err := s.runs.ListRuns(ctx, &agentv1.ListRunsRequest{Parent: s.app.parent(), States: activeRuns})
+	if err != nil {
+		return 0, err
+	}
+	n := len(evals.GetEvals())
+	for _, r := range runs.GetRuns() {
+		if r.GetSpec().GetAttribution().GetEval() == "" {
+			n++
+		}
+	}
+	return n, nil
+}

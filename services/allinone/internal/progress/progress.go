@@ -1,0 +1,145 @@
+// Package progress shows how far an evaluation is: live in a terminal, as lines in a pipe.
+package progress
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+)
+
+// View shows an evaluation as it goes on. It is not for concurrent use.
+type View interface {
+	// Show tells the state as of now.
+	Show(s *State)
+	// Close leaves the last state on the screen.
+	Close()
+}
+
+// State is what is known of an evaluation so far.
+type State struct {
+	start time.Time
+	eval  *agentv1.Eval
+	means []mean
+}
+
+// mean is the running mean of one scorer's values.
+type mean struct {
+	name  string
+	sum   float64
+	count int
+}
+
+// NewState begins to follow eval.
+func NewState(eval *agentv1.Eval) *State { return &State{start: time.Now(), eval: eval} }
+
+// Eval returns the evaluation as it was last seen.
+func (s *State) Eval() *agentv1.Eval { return s.eval }
+
+// Observe takes in what a watch of the evaluation said.
+func (s *State) Observe(r *agentv1.WatchEvalResponse) {
+	if p := r.GetProgress(); p != nil {
+		s.eval = p
+	}
+	if f := r.GetEvent().GetSampleFinished(); f != nil {
+		for _, score := range f.GetContent().GetScores() {
+			s.score(score)
+		}
+	}
+}
+
+// score takes a score into its mean. Values that are no grade and no number have none.
+func (s *State) score(n *agentv1.NamedScore) {
+	value, ok := numeric(n.GetScore().GetValue())
+	if !ok {
+		return
+	}
+	for i := range s.means {
+		if s.means[i].name == n.GetName() {
+			s.means[i].sum += value
+			s.means[i].count++
+			return
+		}
+	}
+	s.means = append(s.means, mean{name: n.GetName(), sum: value, count: 1})
+}
+
+// numeric is the number that a metric would take: grades count 1, ½ and 0.
+func numeric(v *agentv1.ScoreValue) (float64, bool) {
+	switch k := v.GetKind().(type) {
+	case *agentv1.ScoreValue_Number:
+		return k.Number, k.Number == k.Number // Not a number means unscored.
+	case *agentv1.ScoreValue_Flag:
+		if k.Flag {
+			return 1, true
+		}
+		return 0, true
+	case *agentv1.ScoreValue_Text:
+		value, ok := map[string]float64{"C": 1, "P": 0.5, "I": 0, "N": 0}[k.Text]
+		return value, ok
+	}
+	return 0, false
+}
+
+// done is the number of samples that have ended, in whatever way.
+func done(p *agentv1.EvalProgress) int32 {
+	return p.GetSucceeded() + p.GetFailed() + p.GetCancelled() + p.GetLimited()
+}
+
+// counts tells the samples by what became of them; zeros are left out but for the first.
+func (s *State) counts() string {
+	p := s.eval.GetProgress()
+	parts := []string{fmt.Sprintf("%d/%d done", done(p), p.GetTotal())}
+	for _, c := range []struct {
+		n    int32
+		what string
+	}{{p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+// costs tells tokens, money where it is known, time, and the means so far.
+func (s *State) costs() string {
+	p := s.eval.GetProgress()
+	parts := []string{Count(p.GetTotalTokens()) + " tokens"}
+	if p.TotalCost != nil {
+		parts = append(parts, Dollars(p.GetTotalCost()))
+	}
+	parts = append(parts, clock(time.Since(s.start)))
+	for _, m := range s.means {
+		parts = append(parts, fmt.Sprintf("%s %.3f so far", m.name, m.sum/float64(m.count)))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// Count writes a number of things for people: 950, 12.3k, 4.5M.
+func Count(n int64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprint(n)
+	case n < 999_950:
+		return fmt.Sprintf("%.1fk", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+}
+
+// Dollars writes an amount of money, small ones to a hundredth of a cent.
+func Dollars(d float64) string {
+	if d != 0 && d < 0.1 {
+		return fmt.Sprintf("$%.4f", d)
+	}
+	return fmt.Sprintf("$%.2f", d)
+}
+
+// clock writes a duration as on a stopwatch.
+func clock(d time.Duration) string {
+	s := int(d.Seconds())
+	if s >= 3600 {
+		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+	}
+	return fmt.Sprintf("%d:%02d", s/60, s%60)
+}

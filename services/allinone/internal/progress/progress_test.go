@@ -1,0 +1,91 @@
+package progress_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+)
+
+// at is a state with so many samples of forty done.
+func at(done, failed int32) *agentv1.WatchEvalResponse {
+	return &agentv1.WatchEvalResponse{Progress: &agentv1.Eval{Progress: &agentv1.EvalProgress{
+		Total: 40, Succeeded: done, Failed: failed, Running: 3, TotalTokens: 12_345, TotalCost: new(0.0123),
+	}}}
+}
+
+func finished(values ...*agentv1.ScoreValue) *agentv1.WatchEvalResponse {
+	content := &agentv1.SampleFinishedContent{}
+	for _, v := range values {
+		content.Scores = append(content.Scores, &agentv1.NamedScore{Name: "match", Score: &agentv1.Score{Value: v}})
+	}
+	return &agentv1.WatchEvalResponse{Event: &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Content: content}}}}
+}
+
+func text(v string) *agentv1.ScoreValue {
+	return &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: v}}
+}
+
+func TestLinesComeByTenthsAndAfterAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		l := progress.NewLines(&out)
+		s := progress.NewState(at(0, 0).GetProgress())
+		show := func(r *agentv1.WatchEvalResponse) {
+			s.Observe(r)
+			l.Show(s)
+		}
+		show(at(0, 0))
+		show(at(0, 0))
+		show(at(1, 0))
+		show(finished(text("C"), text("I"), text("C"), text("what?")))
+		show(at(3, 1))
+		time.Sleep(65 * time.Second)
+		show(at(3, 1))
+		show(at(4, 1))
+		l.Close()
+		assert.Equal(t, ""+
+			"0/40 done · 3 running · 12.3k tokens · $0.0123 · 0:00\n"+
+			"4/40 done · 3 running · 1 failed · 12.3k tokens · $0.0123 · 0:00 · match 0.667 so far\n"+
+			"5/40 done · 3 running · 1 failed · 12.3k tokens · $0.0123 · 1:05 · match 0.667 so far\n", out.String())
+	})
+}
+
+func TestLiveDrawsOverItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		width := 30
+		l := progress.NewLive(&out, func() int { return width })
+		s := progress.NewState(at(0, 0).GetProgress())
+		s.Observe(at(10, 10))
+		l.Show(s)
+		first := out.String()
+		assert.Equal(t, "\r\x1b[2K\x1b[32m━━━━━\x1b[31m━━━━━\x1b[0m──────────  50 %\n"+
+			"\r\x1b[2K\x1b[2m20/40 done · 3 running · 10 …\x1b[0m\n"+
+			"\r\x1b[2K\x1b[2m12.3k tokens · $0.0123 · 0:00\x1b[0m\n", first)
+		out.Reset()
+		l.Show(s)
+		assert.Equal(t, "\x1b[3A"+first, out.String())
+		l.Close()
+		out.Reset()
+		l.Show(s)
+		assert.Equal(t, first, out.String(), "after Close nothing is drawn over")
+	})
+}
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	for want, n := range map[string]int64{"0": 0, "999": 999, "1.0k": 1000, "999.9k": 999_949, "1.0M": 999_950, "12.3M": 12_345_678} {
+		assert.Equal(t, want, progress.Count(n))
+	}
+	for want, d := range map[string]float64{"$0.00": 0, "$0.0500": 0.05, "$1.50": 1.5} {
+		assert.Equal(t, want, progress.Dollars(d))
+	}
+}

@@ -1,0 +1,74 @@
+package taskfile
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Change sets one value of a task file before it is read.
+type Change struct {
+	path  []string
+	value *yaml.Node
+	text  string
+}
+
+// ParseChange reads `key.key=value`. The value is YAML: `samples.limit=5`, `tags=[a, b]`, `dataset=other.jsonl`.
+func ParseChange(text string) (Change, error) {
+	path, value, ok := strings.Cut(text, "=")
+	if !ok || path == "" || strings.Contains("."+path+".", "..") {
+		return Change{}, fmt.Errorf("%q changes nothing; write key=value, such as samples.limit=5", text)
+	}
+	n, err := parseValue(value)
+	if err != nil {
+		return Change{}, fmt.Errorf("%q: %w", text, err)
+	}
+	return Change{path: strings.Split(path, "."), value: n, text: text}, nil
+}
+
+// parseValue reads YAML that does not stand in the file, so that its nodes have no lines.
+func parseValue(text string) (*yaml.Node, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		return nil, err
+	}
+	if len(doc.Content) == 0 {
+		return textNode(""), nil
+	}
+	unplace(doc.Content[0])
+	return doc.Content[0], nil
+}
+
+func unplace(n *yaml.Node) {
+	n.Line = 0
+	for _, c := range n.Content {
+		unplace(c)
+	}
+}
+
+// apply lays the change over a task file.
+func (c Change) apply(n *yaml.Node) error {
+	for i, name := range c.path {
+		if n.Kind != yaml.MappingNode {
+			return fmt.Errorf("cannot set %s: %s is no map", c.text, strings.Join(c.path[:i], "."))
+		}
+		last := i == len(c.path)-1
+		at := -1
+		for k := 0; k+1 < len(n.Content); k += 2 {
+			if n.Content[k].Value == name {
+				at = k + 1
+			}
+		}
+		if at < 0 {
+			n.Content = append(n.Content, textNode(name), &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"})
+			at = len(n.Content) - 1
+		}
+		if last {
+			n.Content[at] = c.value
+			return nil
+		}
+		n = resolved(n.Content[at])
+	}
+	return nil
+}

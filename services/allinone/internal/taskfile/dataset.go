@@ -1,0 +1,160 @@
+package taskfile
+
+import (
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// formats are the formats of dataset files by the ending of their names.
+var formats = map[string]string{".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv", ".tab": "csv"}
+
+// dataset reads a path, a map with a file and its mapping, or a list of samples.
+func (r *reader) dataset(n *yaml.Node) error {
+	d := &agentv1.Dataset{}
+	r.task.Spec.Dataset = d
+	switch n.Kind { //nolint:exhaustive // The rest is a map, or a fault that mapping tells.
+	case yaml.SequenceNode:
+		return r.inline(n, d)
+	case yaml.ScalarNode:
+		return r.datasetFile(n, n.Value, d, &agentv1.DatasetFile{})
+	}
+	file := &agentv1.DatasetFile{}
+	var name string
+	err := r.mapping(n, "a dataset", map[string]key{
+		"file":            decode(r, &name),
+		"name":            decode(r, &d.Name),
+		"format":          decode(r, &file.Format),
+		"fields":          r.jsonText(&file.FieldsJson),
+		"auto_id":         decode(r, &file.AutoId),
+		"delimiter":       decode(r, &file.Delimiter),
+		"columns":         r.texts(&file.Columns),
+		"samples":         func(n *yaml.Node) error { return r.inline(n, d) },
+		"shuffle_choices": optional(r, &file.ShuffleChoicesSeed),
+	})
+	switch {
+	case err != nil:
+		return err
+	case name == "" && d.Source == nil:
+		return r.fault(n, "a dataset needs a file or samples")
+	case name != "" && d.Source != nil:
+		return r.fault(n, "a dataset has a file or samples, not both")
+	case d.Source != nil:
+		return nil
+	}
+	return r.datasetFile(n, name, d, file)
+}
+
+func (r *reader) datasetFile(n *yaml.Node, name string, d *agentv1.Dataset, file *agentv1.DatasetFile) error {
+	base := strings.TrimSuffix(filepath.Base(name), ".gz")
+	ending := strings.ToLower(filepath.Ext(base))
+	if file.Format == "" {
+		file.Format = formats[ending]
+	}
+	if file.Format == "" {
+		return r.fault(n, "dataset %s: its name tells no format; name it .jsonl, .json, .csv or .tsv (also .gz), or set format", name)
+	}
+	if file.Delimiter == "" && (ending == ".tsv" || ending == ".tab") {
+		file.Delimiter = "\t"
+	}
+	ref, err := r.body(n, name)
+	if err != nil {
+		return err
+	}
+	file.Blob = ref
+	if d.Name == "" {
+		d.Name = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	d.Location = name
+	d.Source = &agentv1.Dataset_File{File: file}
+	return nil
+}
+
+// inline reads samples that stand in the task file.
+func (r *reader) inline(n *yaml.Node, d *agentv1.Dataset) error {
+	if n.Kind != yaml.SequenceNode {
+		return r.fault(n, "samples must be a list, not %s", show(n))
+	}
+	list := &agentv1.SampleList{}
+	d.Source = &agentv1.Dataset_Inline{Inline: list}
+	return items(n, func(n *yaml.Node) error {
+		s, err := r.sample(n)
+		list.Samples = append(list.Samples, s)
+		return err
+	})
+}
+
+func (r *reader) sample(n *yaml.Node) (*agentv1.Sample, error) {
+	s := &agentv1.Sample{}
+	err := r.mapping(n, "a sample", map[string]key{
+		"input": func(n *yaml.Node) error { return r.input(n, s) },
+		"id": func(n *yaml.Node) error {
+			s.IntegerId = n.Tag == "!!int"
+			return decode(r, &s.Id)(n)
+		},
+		"target": func(n *yaml.Node) error {
+			s.Target = &agentv1.Target{List: n.Kind == yaml.SequenceNode}
+			return r.texts(&s.Target.Values)(n)
+		},
+		"choices":  r.texts(&s.Choices),
+		"metadata": r.jsonText(&s.MetadataJson),
+		"setup":    decode(r, &s.Setup),
+		"files": func(n *yaml.Node) error {
+			var files map[string]string
+			if err := decode(r, &files)(n); err != nil {
+				return err
+			}
+			s.Files = make(map[string][]byte, len(files))
+			for path, content := range files {
+				s.Files[path] = []byte(content)
+			}
+			return nil
+		},
+		"sandbox": func(n *yaml.Node) (err error) {
+			s.Sandbox, err = r.sandbox(n)
+			return err
+		},
+	})
+	if err == nil && len(s.GetInput()) == 0 {
+		err = r.fault(n, "a sample needs an input")
+	}
+	return s, err
+}
+
+// input reads a text, or a list of messages.
+func (r *reader) input(n *yaml.Node, s *agentv1.Sample) error {
+	if n.Kind == yaml.ScalarNode {
+		s.InputText = true
+		s.Input = []*modelv1.ChatMessage{chat.User(n.Value)}
+		s.Input[0].Source = modelv1.MessageSource_MESSAGE_SOURCE_INPUT
+		return nil
+	}
+	if err := items(n, r.message); err != nil {
+		return err
+	}
+	text, err := r.asJSON(n)
+	if err != nil {
+		return err
+	}
+	s.Input, err = chat.ParseMessages([]byte(text))
+	return r.at(n, err)
+}
+
+// message checks the keys of a message; pkg/chat reads their values.
+func (r *reader) message(n *yaml.Node) error {
+	var role string
+	skip := func(*yaml.Node) error { return nil }
+	err := r.mapping(n, "a message", map[string]key{
+		"role": decode(r, &role), "content": skip, "id": skip, "source": skip, "metadata": skip,
+		"tool_calls": skip, "tool_call_id": skip, "function": skip, "error": skip, "model": skip,
+	})
+	if err == nil && role == "" {
+		err = r.fault(n, "a message needs a role: system, user, assistant or tool")
+	}
+	return err
+}

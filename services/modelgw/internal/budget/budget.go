@@ -1,0 +1,161 @@
+// Package budget bounds what is spent within a scope (a project, an account, an eval) in tokens and dollars.
+//
+// A call reserves what it may cost before it is made and settles with what it did cost. While the reservations of calls in flight fill a budget, a
+// further call waits for them to settle; once the budget is spent, it fails. A scope without bounds costs nothing but the count.
+package budget
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Bounds are the limits of a scope.
+type Bounds struct {
+	// MaxTokens bounds tokens; nil is no bound.
+	MaxTokens *int64 `yaml:"max_tokens"`
+	// MaxCost bounds dollars, where prices are known; nil is no bound.
+	MaxCost *float64 `yaml:"max_cost"`
+}
+
+// State is the state of a scope.
+type State struct {
+	Scope  string
+	Bounds Bounds
+	// Tokens and Cost were spent; Reserved are the tokens of calls in flight.
+	Tokens   int64
+	Cost     float64
+	Reserved int64
+}
+
+// Memory keeps budgets in the process. Its methods may be called concurrently.
+type Memory struct {
+	mu      sync.Mutex
+	scopes  map[string]*State
+	changed chan struct{} // closed and replaced when something was settled or a bound was changed
+}
+
+// NewMemory returns budgets with bounds by scope, such as `projects/default`.
+func NewMemory(bounds map[string]Bounds) *Memory {
+	m := &Memory{scopes: map[string]*State{}, changed: make(chan struct{})}
+	for scope, b := range bounds {
+		m.scopes[scope] = &State{Scope: scope, Bounds: b}
+	}
+	return m
+}
+
+// retryIn is when a caller may ask again for a budget that is spent: a person has to raise it.
+const retryIn = time.Minute
+
+// Reserve takes tokens from the budgets of all scopes, or from none. It waits while only reservations stand in the way, and fails with
+// RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The function that it returns settles with what was spent, and
+// must be called once.
+func (m *Memory) Reserve(ctx context.Context, scopes []string, tokens int64) (settle func(tokens int64, cost float64), err error) {
+	for {
+		m.mu.Lock()
+		wait, err := m.fits(scopes, tokens)
+		if err != nil {
+			m.mu.Unlock()
+			return nil, err
+		}
+		if !wait {
+			m.reserve(scopes, tokens)
+			m.mu.Unlock()
+			return func(spent int64, cost float64) { m.settle(scopes, tokens, spent, cost) }, nil
+		}
+		changed := m.changed
+		m.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// fits says whether a reservation must wait for others, and fails when a budget is spent.
+func (m *Memory) fits(scopes []string, tokens int64) (wait bool, err error) {
+	for _, scope := range scopes {
+		s, known := m.scopes[scope]
+		if !known {
+			continue
+		}
+		if most := s.Bounds.MaxTokens; most != nil {
+			if s.Tokens >= *most {
+				return false, spent(scope, "tokens")
+			}
+			wait = wait || s.Reserved > 0 && s.Tokens+s.Reserved+tokens > *most
+		}
+		if most := s.Bounds.MaxCost; most != nil && s.Cost >= *most {
+			return false, spent(scope, "dollars")
+		}
+	}
+	return wait, nil
+}
+
+func spent(scope, what string) error {
+	return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED,
+		"the budget of %s is spent (%s); raise it to go on", scope, what).With("scope", scope).RetryIn(retryIn)
+}
+
+func (m *Memory) reserve(scopes []string, tokens int64) {
+	for _, scope := range scopes {
+		s, known := m.scopes[scope]
+		if !known {
+			s = &State{Scope: scope}
+			m.scopes[scope] = s
+		}
+		s.Reserved += tokens
+	}
+}
+
+func (m *Memory) settle(scopes []string, reserved, tokens int64, cost float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, scope := range scopes {
+		s := m.scopes[scope]
+		s.Reserved -= reserved
+		s.Tokens += tokens
+		s.Cost += cost
+	}
+	m.wake()
+}
+
+func (m *Memory) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Set changes the bounds of a scope; calls that wait look again.
+func (m *Memory) Set(scope string, b Bounds) State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, known := m.scopes[scope]
+	if !known {
+		s = &State{Scope: scope}
+		m.scopes[scope] = s
+	}
+	s.Bounds = b
+	m.wake()
+	return *s
+}
+
+// List returns the scopes that begin with prefix and have bounds or were spent from, by name.
+func (m *Memory) List(prefix string) []State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []State
+	for scope, s := range m.scopes {
+		if strings.HasPrefix(scope, prefix) {
+			all = append(all, *s)
+		}
+	}
+	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Scope, b.Scope) })
+	return all
+}

@@ -1,0 +1,87 @@
+package budget_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+)
+
+func reserve(t testing.TB, m *budget.Memory, tokens int64, scopes ...string) func(int64, float64) {
+	t.Helper()
+	settle, err := m.Reserve(t.Context(), scopes, tokens)
+	require.NoError(t, err)
+	return settle
+}
+
+func TestAScopeWithoutBoundsIsCounted(t *testing.T) {
+	t.Parallel()
+	m := budget.NewMemory(nil)
+	settle := reserve(t, m, 1_000_000, "projects/p")
+	assert.Equal(t, int64(1_000_000), m.List("projects/")[0].Reserved)
+	settle(7, 0.5)
+	assert.Equal(t, []budget.State{{Scope: "projects/p", Tokens: 7, Cost: 0.5}}, m.List("projects/"))
+}
+
+func TestASpentBudgetFailsInAllScopesOrNone(t *testing.T) {
+	t.Parallel()
+	m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}, "b": {MaxCost: new(1.0)}})
+	reserve(t, m, 5, "a", "b")(10, 0)
+	_, err := m.Reserve(t.Context(), []string{"b", "a"}, 1)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED), err)
+	e, _ := rpcerr.As(err)
+	assert.Equal(t, "a", e.Metadata["scope"])
+	for _, s := range m.List("") {
+		assert.Zero(t, s.Reserved, "nothing is reserved by a call that fails")
+	}
+	reserve(t, m, 1, "b")(0, 1.0)
+	_, err = m.Reserve(t.Context(), []string{"b"}, 1)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED), err)
+}
+
+func TestACallLargerThanTheBudgetIsLetInAlone(t *testing.T) {
+	t.Parallel()
+	m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}})
+	settle := reserve(t, m, 100, "a") // an estimate; what it will spend is not known
+	settle(5, 0)
+	assert.Equal(t, int64(5), m.List("a")[0].Tokens)
+}
+
+func TestAWaitEndsWithASettlementABoundOrTheCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(10))}})
+		settle := reserve(t, m, 8, "a")
+		results := make(chan error, 1)
+		start := func(ctx context.Context) {
+			go func() {
+				done, err := m.Reserve(ctx, []string{"a"}, 8)
+				if err == nil {
+					done(0, 0)
+				}
+				results <- err
+			}()
+			synctest.Wait()
+			require.Empty(t, results, "the call must wait")
+		}
+		start(t.Context())
+		m.Set("a", budget.Bounds{MaxTokens: new(int64(20))})
+		require.NoError(t, <-results)
+
+		m.Set("a", budget.Bounds{MaxTokens: new(int64(10))})
+		ctx, cancel := context.WithCancel(t.Context())
+		start(ctx)
+		cancel()
+		require.ErrorIs(t, <-results, context.Canceled)
+
+		start(t.Context())
+		settle(1, 0)
+		require.NoError(t, <-results)
+	})
+}

@@ -1,0 +1,182 @@
+// Package follow lets any number of watchers follow the answer of a call as it comes, from the start or from where they were.
+//
+// The pieces of the attempt under way are kept until the call ends; what counts then is its result. A place in a stream is (attempt, offset): a watcher
+// that was in an earlier attempt is told to begin anew.
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// maxBytes bounds the pieces that are kept of one answer. Beyond it watchers wait for the result.
+const maxBytes = 4 << 20
+
+// Place is a place in a stream. The zero value is before everything.
+type Place struct {
+	// Attempt is the attempt, from 1; Offset is how many of its pieces are known.
+	Attempt, Offset int
+}
+
+// String returns the place as a cursor.
+func (p Place) String() string { return fmt.Sprintf("%d.%d", p.Attempt, p.Offset) }
+
+// ParsePlace reads a cursor; empty is the zero place.
+func ParsePlace(cursor string) (Place, error) {
+	var p Place
+	if cursor == "" {
+		return p, nil
+	}
+	var rest string
+	if n, _ := fmt.Sscanf(cursor+" ", "%d.%d%s", &p.Attempt, &p.Offset, &rest); n != 2 || p.Attempt < 0 || p.Offset < 0 {
+		return Place{}, errors.New("is no cursor of this stream")
+	}
+	return p, nil
+}
+
+// Stream is the answer of one call as it comes. It is a generate.Sink; its other methods may be called concurrently.
+type Stream struct {
+	mu      sync.Mutex
+	attempt int
+	pieces  []*modelv1.GenerateDelta
+	bytes   int
+	changed chan struct{} // made by those who wait, closed and taken away when something changes
+}
+
+// Started implements generate.Sink.
+func (s *Stream) Started(attempt int) { s.begin(attempt) }
+
+// Restart implements generate.Sink.
+func (s *Stream) Restart(attempt int) { s.begin(attempt) }
+
+func (s *Stream) begin(attempt int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempt, s.pieces, s.bytes = attempt, nil, 0
+	s.wake()
+}
+
+// Delta implements generate.Sink.
+func (s *Stream) Delta(d *modelv1.GenerateDelta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := proto.Size(d)
+	if s.bytes+size > maxBytes {
+		s.bytes = maxBytes
+		return
+	}
+	s.bytes += size
+	s.pieces = append(s.pieces, d)
+	s.wake()
+}
+
+func (s *Stream) wake() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// next returns what follows a place: a new attempt, with or without pieces, or more pieces of it. Where there is nothing yet, it returns a channel that
+// is closed when there is.
+func (s *Stream) next(p Place) (attempt int, pieces []*modelv1.GenerateDelta, wait <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.attempt > p.Attempt:
+		return s.attempt, s.pieces, nil
+	case s.attempt == p.Attempt && len(s.pieces) > p.Offset:
+		return s.attempt, s.pieces[p.Offset:], nil
+	}
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return 0, nil, s.changed
+}
+
+// Watch yields the events after a place, each with its cursor. It ends with ctx, or when over is closed and all that came before was yielded.
+func (s *Stream) Watch(ctx context.Context, over <-chan struct{}, from Place) iter.Seq[*modelv1.StreamGenerateResponse] {
+	return func(yield func(*modelv1.StreamGenerateResponse) bool) {
+		for at, last := from, false; ; {
+			attempt, pieces, wait := s.next(at)
+			if wait != nil {
+				if last {
+					return
+				}
+				select {
+				case <-wait:
+				case <-over:
+					last = true
+				case <-ctx.Done():
+					return
+				}
+				continue
+			}
+			if attempt > at.Attempt {
+				event := begins(at, attempt)
+				at = Place{Attempt: attempt}
+				event.Cursor = at.String()
+				if !yield(event) {
+					return
+				}
+			}
+			for _, piece := range pieces {
+				at.Offset++
+				event := &modelv1.StreamGenerateResponse{Cursor: at.String(), Event: &modelv1.StreamGenerateResponse_Delta{Delta: piece}}
+				if !yield(event) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// begins tells a watcher of an attempt: as a restart when it has seen pieces of an earlier one.
+func begins(at Place, attempt int) *modelv1.StreamGenerateResponse {
+	number := int32(attempt) //nolint:gosec // a small number
+	if at.Offset > 0 {
+		return &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Restart{Restart: &modelv1.GenerateRestart{Attempt: number}}}
+	}
+	return &modelv1.StreamGenerateResponse{Event: &modelv1.StreamGenerateResponse_Started{Started: &modelv1.GenerateStarted{Attempt: number}}}
+}
+
+// Streams are the streams of calls that are made or watched, by key. The zero value is ready to use.
+type Streams struct {
+	mu    sync.Mutex
+	byKey map[effect.Key]*shared
+}
+
+type shared struct {
+	stream Stream
+	users  int
+}
+
+// Open returns the stream of a key, the same one for all who use it at a time. The function that is returned with it ends the use.
+func (s *Streams) Open(key effect.Key) (stream *Stream, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry, ok := s.byKey[key]
+	if !ok {
+		entry = &shared{}
+		if s.byKey == nil {
+			s.byKey = map[effect.Key]*shared{}
+		}
+		s.byKey[key] = entry
+	}
+	entry.users++
+	return &entry.stream, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if entry.users--; entry.users == 0 {
+			delete(s.byKey, key)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package follow_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/follow"
+)
+
+func text(s string) *modelv1.GenerateDelta {
+	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: s}}
+}
+
+// events are what a watcher sees, in short.
+func events(s *follow.Stream, over <-chan struct{}, from follow.Place) []string {
+	var all []string
+	for event := range s.Watch(context.Background(), over, from) {
+		switch {
+		case event.GetStarted() != nil:
+			all = append(all, "started "+event.GetCursor())
+		case event.GetRestart() != nil:
+			all = append(all, "restart "+event.GetCursor())
+		default:
+			all = append(all, event.GetDelta().GetText()+" "+event.GetCursor())
+		}
+	}
+	return all
+}
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
+	t.Parallel()
+	s := &follow.Stream{}
+	s.Started(1)
+	s.Delta(text("a"))
+	s.Restart(2)
+	s.Delta(text("b"))
+	s.Delta(text("c"))
+	for cursor, want := range map[string][]string{
+		"":    {"started 2.0", "b 2.1", "c 2.2"},
+		"1.0": {"started 2.0", "b 2.1", "c 2.2"},
+		"1.1": {"restart 2.0", "b 2.1", "c 2.2"},
+		"2.0": {"b 2.1", "c 2.2"},
+		"2.1": {"c 2.2"},
+		"2.2": nil,
+		"9.9": nil,
+	} {
+		place, err := follow.ParsePlace(cursor)
+		require.NoError(t, err)
+		assert.Equal(t, want, events(s, closed(), place), "from %q", cursor)
+	}
+}
+
+func TestAWatcherSeesWhatComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, over := &follow.Stream{}, make(chan struct{})
+		seen := make(chan []string)
+		go func() { seen <- events(s, over, follow.Place{}) }()
+		for _, piece := range []string{"a", "b", "c"} {
+			synctest.Wait()
+			if piece == "a" {
+				s.Started(1)
+			}
+			s.Delta(text(piece))
+		}
+		close(over) // the last piece came just before
+		assert.Equal(t, []string{"started 1.0", "a 1.1", "b 1.2", "c 1.3"}, <-seen)
+	})
+}
+
+func TestAnAnswerThatIsTooLongIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := &follow.Stream{}
+	s.Started(1)
+	big := text(string(make([]byte, 1<<20)))
+	for range 10 {
+		s.Delta(big)
+	}
+	s.Delta(text("x"))
+	assert.Less(t, len(events(s, closed(), follow.Place{})), 6)
+}
+
+func TestCursorsThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, cursor := range []string{"x", "1", "1.", ".1", "-1.2", "1.-2", "1.2.3", "1.2x", "1,2"} {
+		_, err := follow.ParsePlace(cursor)
+		require.Error(t, err, cursor)
+	}
+	place, err := follow.ParsePlace(follow.Place{Attempt: 3, Offset: 41}.String())
+	require.NoError(t, err)
+	assert.Equal(t, follow.Place{Attempt: 3, Offset: 41}, place)
+}
+
+func TestStreamsAreForgottenWhenNobodyUsesThem(t *testing.T) {
+	t.Parallel()
+	var streams follow.Streams
+	key := effect.Key{Project: "p", ID: "k"}
+	first, release := streams.Open(key)
+	second, releaseSecond := streams.Open(key)
+	assert.Same(t, first, second)
+	release()
+	third, releaseThird := streams.Open(key)
+	assert.Same(t, first, third)
+	releaseSecond()
+	releaseThird()
+	fourth, releaseFourth := streams.Open(key)
+	assert.NotSame(t, first, fourth)
+	releaseFourth()
+}

@@ -1,0 +1,97 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// fixedSuffix tells the pool of a fixed limit from the adaptive pool of the same account.
+const fixedSuffix = "@fixed"
+
+// queueRetry is when a caller that found the queue full may come again.
+const queueRetry = time.Second
+
+// Admit lets an attempt through when the pool of its account has a slot, and tells an adaptive pool how it went. Projects are served in turn; an attempt
+// that follows a failed one stands at the head of its project's line. maxWaiting bounds the callers that wait for one pool; zero is no bound.
+func Admit(limiter limit.Limiter, maxWaiting int) Stage {
+	return func(next Func) Func {
+		return func(ctx context.Context, c *Call) (*provider.Response, error) {
+			r, err := poolOf(c)
+			if err != nil {
+				return nil, err
+			}
+			r.MaxWaiting = maxWaiting
+			start := time.Now()
+			release, err := limiter.Acquire(ctx, r)
+			c.Notes.Queued += time.Since(start)
+			switch {
+			case errors.Is(err, limit.ErrFull):
+				account := c.Model.Kind.Name + "/" + c.Model.Account
+				return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL,
+					"%d calls wait for connections of %s; try again later", maxWaiting, account).With("account", account).RetryIn(queueRetry)
+			case err != nil:
+				return nil, err
+			}
+			defer release()
+			response, err := next(ctx, c)
+			if r.Adaptive != nil {
+				report(ctx, limiter, r.Key, c, err)
+			}
+			return response, err
+		}
+	}
+}
+
+// report tells a pool of a success without retries, and of a rate limit. Other failures say nothing about the limit.
+func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, err error) {
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case err == nil && c.Attempt <= 1:
+		limiter.Report(ctx, key, limit.Clean, c.Model.FullName())
+	case provider.ClassOfError(err) == provider.RateLimit:
+		limiter.Report(ctx, key, limit.RateLimited, c.Model.FullName())
+	}
+}
+
+// poolOf says which pool a call belongs to, and how that is bounded when this call makes it.
+func poolOf(c *Call) (limit.Request, error) {
+	caps := c.Model.Capabilities()
+	key := c.Model.Kind.Name + "/" + c.Model.Account
+	if caps.ConnectionKey != "" {
+		key += "/" + caps.ConnectionKey
+	}
+	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: c.Attempt > 1}
+	bounds, err := chat.Adaptive(c.Config)
+	if err != nil {
+		return r, rpcerr.InvalidField("config", "%v", err)
+	}
+	if bounds != nil {
+		r.Adaptive = boundsOf(bounds)
+		return r, nil
+	}
+	r.Key += fixedSuffix
+	r.Fixed = caps.Connections()
+	if n := c.Config.GetMaxConnections(); n > 0 {
+		r.Fixed = int(n)
+	}
+	return r, nil
+}
+
+func boundsOf(a *modelv1.AdaptiveConnections) *limit.Bounds {
+	return &limit.Bounds{
+		Min:            int(a.GetMin()),
+		Start:          int(a.GetStart()),
+		Max:            int(a.GetMax()),
+		Cooldown:       toDuration(a.GetCooldownSeconds()),
+		DecreaseFactor: a.GetDecreaseFactor(),
+		ScaleUp:        a.GetScaleUpPercent(),
+	}
+}

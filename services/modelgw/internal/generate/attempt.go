@@ -1,0 +1,92 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Attempt makes one attempt: the innermost function. An attempt that takes longer than its bound, or that streams and falls silent, is cut and
+// counts as transient. limit is the bound where the configuration has none; zero is none.
+func Attempt(limit time.Duration) Func {
+	return func(ctx context.Context, c *Call) (*provider.Response, error) {
+		start := time.Now()
+		c.Notes.Attempts++
+		defer func() { c.Notes.Working += time.Since(start) }()
+
+		ctx, cut := context.WithCancelCause(ctx)
+		defer cut(nil)
+		bound := limit
+		if c.Config.AttemptTimeout != nil {
+			bound = toDuration(c.Config.GetAttemptTimeout())
+		}
+		if bound > 0 {
+			timer := cutAfter(bound, cut, "the attempt took longer than %s")
+			defer timer.Stop()
+		}
+		r := c.request()
+		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
+			idle := toDuration(c.Config.GetStreamIdleTimeout())
+			timer := cutAfter(idle, cut, "nothing came for %s")
+			defer timer.Stop()
+			r.Progress = func() { timer.Reset(idle) }
+		}
+		response, err := c.Model.Generate(ctx, r)
+		if err != nil {
+			return nil, c.explain(ctx, err)
+		}
+		if response.Output.Time == nil {
+			response.Output.Time = provider.Clock(start)
+		}
+		return response, nil
+	}
+}
+
+// cutAfter ends an attempt after a while; why is the reason, with the while in it.
+func cutAfter(d time.Duration, cut context.CancelCauseFunc, why string) *time.Timer {
+	return time.AfterFunc(d, func() { cut(fmt.Errorf("%w: "+why, errCut, d)) })
+}
+
+// errCut marks attempts that the gateway ended.
+var errCut = errors.New("cut short")
+
+// explain makes a transient failure of an attempt that the gateway cut.
+func (c *Call) explain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errCut) {
+		return &provider.Error{Provider: c.Model.Kind.Name, Class: provider.Transient, Cause: cause}
+	}
+	return err
+}
+
+// request returns what the provider gets, and tells the sink that an attempt begins.
+func (c *Call) request() *provider.Request {
+	r := &provider.Request{
+		Messages:   c.Messages,
+		Tools:      c.Tools,
+		ToolChoice: c.Choice,
+		Config:     c.Config,
+		Attempt:    c.Attempt,
+		Origin:     c.Origin,
+		Record:     c.Record,
+	}
+	if c.Sink == nil {
+		return r
+	}
+	if c.Notes.streamed {
+		c.Sink.Restart(c.Attempt)
+	} else {
+		c.Sink.Started(c.Attempt)
+	}
+	c.Notes.streamed = false
+	r.Stream = func(d *modelv1.GenerateDelta) {
+		c.Notes.streamed = true
+		c.Sink.Delta(d)
+	}
+	return r
+}
+
+func toDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

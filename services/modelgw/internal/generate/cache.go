@@ -1,0 +1,184 @@
+package generate
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
+)
+
+// Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one. A cache that fails is as good
+// as an empty one: the failure is logged and the call made.
+func Cache(store cache.Cache, log *slog.Logger) Stage {
+	s := &sharing{store: store, log: log, flights: map[cache.Key]*flight{}}
+	return func(next Func) Func {
+		return func(ctx context.Context, c *Call) (*provider.Response, error) {
+			if !c.Config.GetCache().GetEnabled() {
+				return next(ctx, c)
+			}
+			return s.answer(ctx, c, next)
+		}
+	}
+}
+
+// sharing is the state of the stage.
+type sharing struct {
+	store cache.Cache
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	flights map[cache.Key]*flight
+}
+
+// flight is a call on its way on behalf of everybody who waits for it. It ends when the last of them leaves.
+type flight struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	// waiting is guarded by sharing.mu.
+	waiting int
+
+	// The rest is final once done is closed.
+	notes    Notes
+	response *provider.Response
+	err      error
+}
+
+func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Response, error) {
+	policy := c.Config.GetCache().GetPolicy()
+	if policy == nil {
+		policy = &modelv1.CachePolicy{}
+	}
+	key, err := respcache.Key(respcache.Input{
+		Project: c.Origin.Project, Model: c.Model.FullName(), Account: c.Model.Account, BaseURL: c.BaseURL, Args: c.Args,
+		Epoch: c.Origin.Attribution.GetEpoch(), Messages: c.Messages, Tools: c.Tools, Choice: c.Choice, Config: c.Config, Policy: policy,
+	})
+	if err != nil {
+		return nil, rpcerr.InvalidField("config.cache", "%v", err)
+	}
+	if output := s.find(ctx, key); output != nil {
+		c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
+		return &provider.Response{Output: output}, nil
+	}
+	f, leads := s.board(ctx, c, key, policy, next)
+	start := time.Now()
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		s.leave(key, f)
+		return nil, context.Cause(ctx)
+	}
+	switch {
+	case leads:
+		c.Notes, c.Attempt = f.notes, f.notes.Attempts
+	case f.err == nil:
+		c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
+		c.Notes.Queued += time.Since(start)
+		return &provider.Response{Output: proto.CloneOf(f.response.Output), Warnings: f.response.Warnings}, nil
+	}
+	return f.response, f.err
+}
+
+// board joins the flight for a key, or starts one and leads it.
+func (s *sharing) board(ctx context.Context, c *Call, key cache.Key, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ok := s.flights[key]; ok {
+		f.waiting++
+		return f, false
+	}
+	// The flight may outlive the one who started it, but has its deadline.
+	work := context.WithoutCancel(ctx)
+	cancel := context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); ok {
+		work, cancel = context.WithDeadline(work, deadline)
+	}
+	f = &flight{done: make(chan struct{}), waiting: 1}
+	work, f.cancel = context.WithCancel(work)
+	s.flights[key] = f
+	inner := *c
+	go func() {
+		defer cancel()
+		defer f.cancel()
+		s.fly(work, key, f, &inner, policy, next)
+	}()
+	return f, true
+}
+
+// fly makes the call of a flight and lands it.
+func (s *sharing) fly(ctx context.Context, key cache.Key, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.ErrorContext(ctx, "a shared model call panicked", "panic", p, "stack", string(debug.Stack()))
+			f.err = rpcerr.Internal("a shared model call")
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.flights[key] == f {
+			delete(s.flights, key)
+		}
+		close(f.done)
+	}()
+	f.response, f.err = next(ctx, c)
+	if f.err == nil {
+		c.Notes.Cache = s.keep(ctx, key, policy, f.response.Output)
+	}
+	f.notes = c.Notes
+}
+
+// leave gives up waiting; the last one ends the flight.
+func (s *sharing) leave(key cache.Key, f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.waiting--; f.waiting == 0 {
+		f.cancel()
+		if s.flights[key] == f {
+			delete(s.flights, key) // whoever comes now starts anew
+		}
+	}
+}
+
+func (s *sharing) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput {
+	value, ok, err := s.store.Get(ctx, key)
+	if err != nil {
+		s.log.WarnContext(ctx, "response cache cannot be read", "error", err)
+	}
+	if err != nil || !ok {
+		return nil
+	}
+	output := &modelv1.ModelOutput{}
+	if err := proto.Unmarshal(value, output); err != nil {
+		s.log.WarnContext(ctx, "an entry of the response cache cannot be read", "error", err)
+		return nil
+	}
+	return output
+}
+
+// keep puts an answer into the cache, where it may be kept.
+func (s *sharing) keep(ctx context.Context, key cache.Key, policy *modelv1.CachePolicy, output *modelv1.ModelOutput) modelv1.CacheUse {
+	life, forever, err := respcache.Lifetime(policy)
+	if err != nil || !respcache.Keepable(output) || !forever && life <= 0 {
+		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED
+	}
+	var expires time.Time
+	if !forever {
+		expires = time.Now().Add(life)
+	}
+	value, err := proto.Marshal(output)
+	if err == nil {
+		err = s.store.Put(ctx, key, value, expires)
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "response cache cannot be written", "error", err)
+		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED
+	}
+	return modelv1.CacheUse_CACHE_USE_WRITE
+}

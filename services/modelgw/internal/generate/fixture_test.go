@@ -1,0 +1,133 @@
+package generate_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// step answers one attempt.
+type step func(ctx context.Context, r *provider.Request) (*provider.Response, error)
+
+// scripted is a provider whose attempts are answered by steps in order, the last one again and again.
+type scripted struct {
+	mu    sync.Mutex
+	steps []step
+	calls int
+}
+
+func (s *scripted) Capabilities() provider.Capabilities {
+	return provider.Capabilities{Features: &modelv1.Capabilities{Streaming: true}}
+}
+
+func (s *scripted) Close() error { return nil }
+
+func (s *scripted) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	s.mu.Lock()
+	next := s.steps[min(s.calls, len(s.steps)-1)]
+	s.calls++
+	s.mu.Unlock()
+	return next(ctx, r)
+}
+
+func (s *scripted) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+// says answers with a text that took 5 tokens.
+func says(text string) step {
+	return func(context.Context, *provider.Request) (*provider.Response, error) {
+		output := chat.TextOutput("m", text)
+		output.Usage = &modelv1.ModelUsage{InputTokens: 3, OutputTokens: 2, TotalTokens: 5}
+		return &provider.Response{Output: output}, nil
+	}
+}
+
+// after answers later.
+func after(d time.Duration, next step) step {
+	return func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+		select {
+		case <-time.After(d):
+			return next(ctx, r)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// fails answers with an upstream error.
+func fails(status int, retryAfter time.Duration) step {
+	return func(context.Context, *provider.Request) (*provider.Response, error) {
+		return nil, &provider.Error{Provider: "test", Class: provider.ClassOf(status), Status: status, RetryAfter: retryAfter}
+	}
+}
+
+// rig is a whole pipeline over a scripted provider.
+type rig struct {
+	provider *scripted
+	model    *provider.Model
+	limiter  *limit.Memory
+	budgets  *budget.Memory
+	generate generate.Func
+	random   float64
+}
+
+func newRig(steps ...step) *rig {
+	g := &rig{provider: &scripted{steps: steps}, limiter: &limit.Memory{}, budgets: budget.NewMemory(nil)}
+	g.model = &provider.Model{Kind: provider.Kind{Name: "test"}, Name: "m", Account: "default", Provider: g.provider}
+	g.generate = g.pipeline(g.limiter)
+	return g
+}
+
+// pipeline is all stages with another limiter.
+func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
+	schedule := retry.Default()
+	schedule.Random = func() float64 { return g.random }
+	log := slog.New(slog.DiscardHandler)
+	return generate.Chain(
+		generate.Attempt(0),
+		generate.Cache(cache.NewMemory(1<<20), log),
+		generate.Spend(g.budgets, nil),
+		generate.Retry(schedule, log),
+		generate.Admit(limiter, 0),
+	)
+}
+
+func (g *rig) call(config *modelv1.GenerateConfig) *generate.Call {
+	if config == nil {
+		config = &modelv1.GenerateConfig{}
+	}
+	return &generate.Call{
+		Model:        g.model,
+		Conversation: prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: config},
+		Origin:       provider.Origin{Project: "p", Attribution: &effectv1.Attribution{Epoch: 1}},
+	}
+}
+
+func (g *rig) pool(t testing.TB) limit.Pool {
+	t.Helper()
+	pools, err := g.limiter.Pools(t.Context())
+	require.NoError(t, err)
+	require.Len(t, pools, 1)
+	return pools[0]
+}

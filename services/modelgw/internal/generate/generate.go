@@ -1,0 +1,89 @@
+// Package generate is the pipeline around a provider. Each stage is a decorator of one function type, and knows none of the others:
+//
+//	cache → budget → retry → admission → attempt
+//
+// The order matters. An answer from the cache takes no slot and costs nothing. A call reserves its budget once, however often it is tried. Each
+// attempt takes a slot of its own, so that a call which sleeps between attempts holds none.
+package generate
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Func answers a call.
+type Func func(ctx context.Context, c *Call) (*provider.Response, error)
+
+// Stage puts something around a Func.
+type Stage func(next Func) Func
+
+// Chain puts stages around f, the outermost first.
+func Chain(f Func, stages ...Stage) Func {
+	for i := len(stages) - 1; i >= 0; i-- {
+		f = stages[i](f)
+	}
+	return f
+}
+
+// Call is one call of a model on its way. It belongs to one goroutine.
+type Call struct {
+	Model *provider.Model
+	// BaseURL and Args are those of the request.
+	BaseURL, Args string
+	// Conversation is what reaches the provider.
+	prepare.Conversation
+	Origin provider.Origin
+	// Scopes are further scopes whose budgets the call spends from.
+	Scopes []string
+	// Record asks for what was said to the provider.
+	Record bool
+	// Sink follows the answer as it comes. Nil: nobody does.
+	Sink Sink
+	// Attempt is the number of the attempt under way, from 1. The retry stage counts.
+	Attempt int
+	// Notes are what the stages found out.
+	Notes Notes
+}
+
+// Sink follows a call. Its methods are called from one goroutine at a time, also after whoever made the call has left.
+type Sink interface {
+	// Started says that an attempt begins.
+	Started(attempt int)
+	// Delta is a piece of the answer.
+	Delta(d *modelv1.GenerateDelta)
+	// Restart says that an attempt begins and that what was streamed before is void.
+	Restart(attempt int)
+}
+
+// Notes are what the stages of a call found out.
+type Notes struct {
+	Start time.Time
+	// Queued was spent waiting for capacity, RetryWait asleep between attempts, Working in attempts.
+	Queued, RetryWait, Working time.Duration
+	// Attempts counts calls of the provider.
+	Attempts int
+	Failed   []*modelv1.FailedAttempt
+	Cache    modelv1.CacheUse
+	// streamed says that the attempt under way has given a piece of an answer.
+	streamed bool
+}
+
+// Timing returns where the time of a call went, up to now.
+func (n *Notes) Timing() *effectv1.Timing {
+	return &effectv1.Timing{
+		StartedAt:   timestamppb.New(n.Start),
+		CompletedAt: timestamppb.Now(),
+		Queued:      durationpb.New(n.Queued),
+		RetryWait:   durationpb.New(n.RetryWait),
+		Working:     durationpb.New(n.Working),
+		Attempts:    int32(n.Attempts), //nolint:gosec // nobody tries two thousand million times
+	}
+}

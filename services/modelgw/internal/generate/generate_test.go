@@ -1,0 +1,360 @@
+package generate_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+func one(n int32) *modelv1.GenerateConfig { return &modelv1.GenerateConfig{MaxConnections: &n} }
+
+func TestASleepingRetryHoldsNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(fails(503, 0), says("other"), says("retried"))
+		first := g.call(one(1))
+		done := make(chan error, 1)
+		go func() {
+			_, err := g.generate(t.Context(), first)
+			done <- err
+		}()
+		synctest.Wait() // the first call sleeps now
+		assert.Zero(t, g.pool(t).InUse)
+		second := g.call(one(1))
+		response, err := g.generate(t.Context(), second)
+		require.NoError(t, err)
+		assert.Equal(t, "other", response.Output.GetCompletion())
+		assert.Zero(t, second.Notes.Queued)
+		require.NoError(t, <-done)
+		assert.Equal(t, 2, first.Notes.Attempts)
+		assert.Equal(t, 3*time.Second, first.Notes.RetryWait)
+	})
+}
+
+func TestARetryStandsBeforeTheOthersOfItsProject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(fails(503, 0), after(10*time.Second, says("holder")), after(time.Second, says("x")))
+		order := make(chan string, 3)
+		start := func(name string) {
+			go func() {
+				_, err := g.generate(t.Context(), g.call(one(1)))
+				assert.NoError(t, err)
+				order <- name
+			}()
+			synctest.Wait()
+		}
+		start("retried") // fails, sleeps for 3 s
+		start("holder")  // takes the slot for 10 s
+		start("waiting") // waits behind it; the retried call comes later than this one
+		var got []string
+		for range 3 {
+			got = append(got, <-order)
+		}
+		assert.Equal(t, []string{"holder", "retried", "waiting"}, got)
+	})
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(fails(429, 40*time.Second), says("x"))
+		c := g.call(nil)
+		_, err := g.generate(t.Context(), c)
+		require.NoError(t, err)
+		assert.Equal(t, 40*time.Second, c.Notes.RetryWait)
+		require.Len(t, c.Notes.Failed, 1)
+		assert.Equal(t, int32(429), c.Notes.Failed[0].GetStatus())
+		assert.Equal(t, 40*time.Second, c.Notes.Failed[0].GetWait().AsDuration())
+	})
+}
+
+func TestWhatTheCallerSeesAfterTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	once := &modelv1.GenerateConfig{MaxRetries: new(int32(0))}
+	for _, c := range []struct {
+		fails  step
+		code   codes.Code
+		reason errorsv1.ErrorReason
+	}{
+		{fails(429, 7*time.Second), codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED},
+		{fails(503, 7*time.Second), codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE},
+		{fails(404, 0), codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED},
+		{
+			func(context.Context, *provider.Request) (*provider.Response, error) {
+				return nil, &provider.Error{Provider: "test", Status: 401, Auth: true, Message: "key sk-12 is wrong"}
+			},
+			codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED,
+		},
+		{
+			func(context.Context, *provider.Request) (*provider.Response, error) {
+				return nil, &provider.Error{Provider: "test", Invalid: true}
+			},
+			codes.Internal, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID,
+		},
+	} {
+		g := newRig(c.fails)
+		_, err := g.generate(t.Context(), g.call(once))
+		assert.Equal(t, c.code, rpcerr.Code(err), err)
+		assert.Equal(t, c.reason, rpcerr.Reason(err), err)
+		if c.code == codes.ResourceExhausted || c.code == codes.Unavailable {
+			assert.Equal(t, 7*time.Second, rpcerr.RetryAfter(err))
+		}
+		assert.NotContains(t, err.Error(), "sk-12", "what an API says about a key may repeat a part of it")
+	}
+}
+
+func TestAnAttemptThatHangsIsCutAndRetried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(time.Hour, says("late")), says("in time"))
+		c := g.call(&modelv1.GenerateConfig{AttemptTimeout: new(2.5)})
+		response, err := g.generate(t.Context(), c)
+		require.NoError(t, err)
+		assert.Equal(t, "in time", response.Output.GetCompletion())
+		assert.Equal(t, 2500*time.Millisecond, c.Notes.Working)
+		assert.Contains(t, c.Notes.Failed[0].GetError(), "longer than 2.5s")
+	})
+}
+
+func TestAStreamThatFallsSilentIsCutAndRetried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dribbles := func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+			for range 5 { // slow, but alive
+				time.Sleep(4 * time.Second)
+				r.Progress()
+			}
+			return after(time.Hour, says("never"))(ctx, r)
+		}
+		g := newRig(dribbles, says("x"))
+		c := g.call(&modelv1.GenerateConfig{StreamIdleTimeout: new(5.0)})
+		_, err := g.generate(t.Context(), c)
+		require.NoError(t, err)
+		assert.Equal(t, 2, c.Notes.Attempts)
+		assert.Equal(t, 25*time.Second, c.Notes.Working)
+		assert.Contains(t, c.Notes.Failed[0].GetError(), "nothing came for 5s")
+	})
+}
+
+func TestACallEndsWithItsContextWhereverItIs(t *testing.T) {
+	t.Parallel()
+	for name, steps := range map[string][]step{
+		"in an attempt":    {after(time.Hour, says("x"))},
+		"between attempts": {fails(503, time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(steps...)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := g.generate(ctx, g.call(nil))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Zero(t, g.pool(t).InUse)
+			})
+		})
+	}
+}
+
+func TestTimeIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(5*time.Second, says("holder")), after(time.Second, fails(500, 0)), after(2*time.Second, says("x")))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err := g.generate(t.Context(), g.call(one(1)))
+			assert.NoError(t, err)
+		}()
+		synctest.Wait()
+		c := g.call(one(1))
+		c.Notes.Start = time.Now()
+		_, err := g.generate(t.Context(), c)
+		require.NoError(t, err)
+		<-done
+		timing := c.Notes.Timing()
+		assert.Equal(t, 5*time.Second, timing.GetQueued().AsDuration())
+		assert.Equal(t, 3*time.Second, timing.GetRetryWait().AsDuration())
+		assert.Equal(t, 3*time.Second, timing.GetWorking().AsDuration())
+		assert.Equal(t, int32(2), timing.GetAttempts())
+		assert.Equal(t, 11*time.Second, timing.GetCompletedAt().AsTime().Sub(timing.GetStartedAt().AsTime()))
+	})
+}
+
+func cached() *modelv1.GenerateConfig {
+	return &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true}}
+}
+
+func TestEqualCachedCallsInFlightShareOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(10*time.Second, says("shared")))
+		answers := make(chan *provider.Response, 3)
+		uses := make(chan modelv1.CacheUse, 3)
+		for range 3 {
+			go func() {
+				c := g.call(cached())
+				response, err := g.generate(t.Context(), c)
+				assert.NoError(t, err)
+				answers <- response
+				uses <- c.Notes.Cache
+			}()
+		}
+		counts := map[modelv1.CacheUse]int{}
+		for range 3 {
+			assert.Equal(t, "shared", (<-answers).Output.GetCompletion())
+			counts[<-uses]++
+		}
+		assert.Equal(t, 1, g.provider.count())
+		assert.Equal(t, map[modelv1.CacheUse]int{modelv1.CacheUse_CACHE_USE_WRITE: 1, modelv1.CacheUse_CACHE_USE_READ: 2}, counts)
+	})
+}
+
+func TestCallsWithoutAPolicyAreAlwaysTwo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(time.Second, says("x")))
+		done := make(chan struct{})
+		for range 2 {
+			go func() {
+				_, err := g.generate(t.Context(), g.call(nil))
+				assert.NoError(t, err)
+				done <- struct{}{}
+			}()
+		}
+		<-done
+		<-done
+		assert.Equal(t, 2, g.provider.count())
+	})
+}
+
+func TestASharedCallOutlivesItsFirstCallerAndEndsWithItsLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(10*time.Second, says("shared")))
+		leave := make([]context.CancelFunc, 2)
+		results := make(chan error, 3)
+		for i := range leave {
+			ctx, cancel := context.WithCancel(t.Context())
+			leave[i] = cancel
+			go func() {
+				_, err := g.generate(ctx, g.call(cached()))
+				results <- err
+			}()
+			synctest.Wait()
+		}
+		leave[0]()
+		require.ErrorIs(t, <-results, context.Canceled)
+		assert.Equal(t, 1, g.pool(t).InUse, "the call goes on for the second caller")
+		leave[1]()
+		require.ErrorIs(t, <-results, context.Canceled)
+		synctest.Wait()
+		assert.Zero(t, g.pool(t).InUse, "nobody waits any more")
+		_, err := g.generate(t.Context(), g.call(cached()))
+		require.NoError(t, err)
+		assert.Equal(t, 2, g.provider.count())
+	})
+}
+
+func TestASharedFailureReachesEverybody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(time.Second, fails(400, 0)), says("later"))
+		results := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := g.generate(t.Context(), g.call(cached()))
+				results <- err
+			}()
+		}
+		for range 2 {
+			assert.True(t, rpcerr.Is(<-results, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED))
+		}
+		_, err := g.generate(t.Context(), g.call(cached()))
+		require.NoError(t, err, "a failure is not kept")
+	})
+}
+
+func TestAPanicInASharedCallIsAFailure(t *testing.T) {
+	t.Parallel()
+	g := newRig(func(context.Context, *provider.Request) (*provider.Response, error) { panic("boom") })
+	_, err := g.generate(t.Context(), g.call(cached()))
+	assert.Equal(t, codes.Internal, rpcerr.Code(err))
+}
+
+func TestCallsWaitWhileReservationsFillABudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(10*time.Second, says("x")))
+		g.budgets.Set("projects/p/evals/e", budget.Bounds{MaxTokens: new(int64(100))})
+		call := func() *generate.Call {
+			c := g.call(&modelv1.GenerateConfig{MaxTokens: new(int64(90))})
+			c.Scopes = []string{"projects/p/evals/e"}
+			return c
+		}
+		start := time.Now()
+		done := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := g.generate(t.Context(), call())
+				done <- err
+			}()
+		}
+		require.NoError(t, <-done)
+		require.NoError(t, <-done)
+		assert.Equal(t, 20*time.Second, time.Since(start), "the second call waited until the first had settled")
+		state := g.budgets.List("projects/p/evals/e")[0]
+		assert.Equal(t, []int64{10, 0}, []int64{state.Tokens, state.Reserved})
+	})
+}
+
+func TestARateLimitShrinksThePoolAndACleanRoundGrowsIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(fails(429, 0), says("x"))
+		_, err := g.generate(t.Context(), g.call(nil))
+		require.NoError(t, err)
+		p := g.pool(t)
+		assert.Equal(t, 15, p.Limit)
+		require.Len(t, p.History, 1)
+		assert.Equal(t, "test/m", p.History[0].Subject)
+	})
+}
+
+// heard is a sink that keeps what it hears.
+type heard struct{ events []string }
+
+func (h *heard) Started(int)                    { h.events = append(h.events, "started") }
+func (h *heard) Restart(int)                    { h.events = append(h.events, "restart") }
+func (h *heard) Delta(d *modelv1.GenerateDelta) { h.events = append(h.events, d.GetText()) }
+
+func TestOnlyARetryAfterAPieceIsARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		piece := func(text string, next step) step {
+			return func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+				r.Stream(&modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: text}})
+				return next(ctx, r)
+			}
+		}
+		g := newRig(fails(503, 0), piece("half", fails(503, 0)), piece("whole", says("whole")))
+		c, sink := g.call(nil), &heard{}
+		c.Sink = sink
+		_, err := g.generate(t.Context(), c)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"started", "started", "half", "restart", "whole"}, sink.events)
+	})
+}

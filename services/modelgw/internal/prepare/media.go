@@ -1,0 +1,100 @@
+package prepare
+
+import (
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// What stands in a tool's result in the place of media that follows in a message of its own.
+const (
+	imageBelow    = "The image follows below."
+	documentBelow = "The document follows below."
+)
+
+// ToolMedia moves images and documents out of tool results for a provider that does not take them there. What a run of such results held follows
+// in one user message, which names the calls.
+func ToolMedia(messages []*modelv1.ChatMessage, imagesStay, documentsStay bool) []*modelv1.ChatMessage {
+	moves := func(part *contentv1.Content) (note string, ok bool) {
+		switch {
+		case part.GetImage() != nil && !imagesStay:
+			return imageBelow, true
+		case part.GetDocument() != nil && !documentsStay:
+			return documentBelow, true
+		}
+		return "", false
+	}
+	var out []*modelv1.ChatMessage
+	var moved []*contentv1.Content
+	var calls []string
+	flush := func() {
+		if len(moved) > 0 {
+			out = append(out, &modelv1.ChatMessage{
+				Id: chat.NewID(), Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(moved...), ToolCallIds: calls,
+			})
+		}
+		moved, calls = nil, nil
+	}
+	for _, m := range messages {
+		left, taken := splitMedia(m, moves)
+		if len(taken) == 0 {
+			flush()
+			out = append(out, m)
+			continue
+		}
+		moved = append(moved, taken...)
+		calls = append(calls, m.GetToolCallIds()...)
+		result := changed(m)
+		result.Content = chat.ListContent(left...)
+		out = append(out, result)
+	}
+	flush()
+	return out
+}
+
+// splitMedia splits a tool's result into what stays, with notes, and what is taken out.
+func splitMedia(m *modelv1.ChatMessage, moves func(*contentv1.Content) (string, bool)) (left, taken []*contentv1.Content) {
+	if m.GetRole() != modelv1.Role_ROLE_TOOL {
+		return nil, nil
+	}
+	for _, part := range m.GetContent().GetList().GetParts() {
+		if note, ok := moves(part); ok {
+			left, taken = append(left, chat.TextPart(note)), append(taken, part)
+		} else {
+			left = append(left, part)
+		}
+	}
+	return left, taken
+}
+
+// inline fails on media that is not part of the conversation itself: a provider would fetch it, or our files would be read.
+func inline(messages []*modelv1.ChatMessage) error {
+	for i, m := range messages {
+		for j, part := range m.GetContent().GetList().GetParts() {
+			media := mediaOf(part)
+			if media == nil || strings.HasPrefix(media.GetUri(), "data:") {
+				continue
+			}
+			return rpcerr.InvalidField("messages", "media of message %d, part %d is not inline: give it as a data URI", i, j)
+		}
+	}
+	return nil
+}
+
+func mediaOf(part *contentv1.Content) *contentv1.Media {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Image:
+		return p.Image.GetMedia()
+	case *contentv1.Content_Audio:
+		return p.Audio.GetMedia()
+	case *contentv1.Content_Video:
+		return p.Video.GetMedia()
+	case *contentv1.Content_Document:
+		return p.Document.GetMedia()
+	default:
+		return nil
+	}
+}

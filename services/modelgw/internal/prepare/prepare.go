@@ -1,0 +1,67 @@
+// Package prepare turns what a caller asks for into what a provider can take: instructions first, tools by the choice, past reasoning and media
+// in tool results as the provider wants them, neighbouring messages merged where it must be so.
+//
+// Nothing here has an effect. Messages are never changed in place: one that must differ is a copy with an id of its own.
+package prepare
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Conversation is what reaches a provider.
+type Conversation struct {
+	Messages []*modelv1.ChatMessage
+	Tools    []*toolv1.ToolInfo
+	Choice   *toolv1.ToolChoice
+	Config   *modelv1.GenerateConfig
+	// Changed says that the messages differ from those that were given.
+	Changed bool
+}
+
+// Prepare readies a conversation for a provider. It fails where media is not inline.
+func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
+	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config)}
+	if prepared.Config.MaxTokens == nil && c.MaxTokens > 0 {
+		prepared.Config.MaxTokens = new(c.MaxTokens)
+	}
+	if text := prepared.Config.GetSystemMessage(); text != "" {
+		prepared.Messages = slices.Concat([]*modelv1.ChatMessage{chat.System(text)}, prepared.Messages)
+	}
+	prepared.Tools, prepared.Choice = Tools(given.Tools, given.Choice, c.ToolsRequired)
+	prepared.Messages = Reasoning(prepared.Messages, reasoningMode(prepared.Config, c))
+	prepared.Messages = ToolMedia(prepared.Messages, c.Features.GetToolResultImages(), c.Features.GetToolResultDocuments())
+	prepared.Messages = Merge(prepared.Messages, c.MergeUser, c.MergeAssistant, c.MergeSystem)
+	prepared.Changed = !slices.Equal(prepared.Messages, given.Messages)
+	return prepared, inline(prepared.Messages)
+}
+
+// Tools applies a choice: a named function leaves only the tools of that name, none leaves no tools, unless the provider wants to see them, and
+// without tools the choice is none. A choice that is not set is auto.
+func Tools(tools []*toolv1.ToolInfo, choice *toolv1.ToolChoice, required bool) ([]*toolv1.ToolInfo, *toolv1.ToolChoice) {
+	const none = toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
+	if name := choice.GetFunction(); name != "" {
+		tools = slices.DeleteFunc(slices.Clone(tools), func(t *toolv1.ToolInfo) bool { return t.GetName() != name })
+	}
+	switch {
+	case len(tools) == 0, choice.GetMode() == none && !required:
+		return nil, chat.ModeChoice(none)
+	case choice.GetFunction() == "" && choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_UNSPECIFIED:
+		return tools, chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
+	default:
+		return tools, choice
+	}
+}
+
+// changed returns a copy of a message with an id of its own.
+func changed(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+	c := proto.CloneOf(m)
+	c.Id = chat.NewID()
+	return c
+}

@@ -1,0 +1,53 @@
+package prepare_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+func TestNothingToChangeChangesNothing(t *testing.T) {
+	t.Parallel()
+	given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.System("s"), chat.User("u"), chat.Assistant("a")}}
+	prepared, err := prepare.Prepare(given, provider.Capabilities{MergeUser: true, AutoReasoning: prepare.ReasoningNone})
+	require.NoError(t, err)
+	assert.False(t, prepared.Changed)
+	assert.Equal(t, given.Messages, prepared.Messages)
+	assert.Equal(t, toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE, prepared.Choice.GetMode(), "there are no tools to choose")
+}
+
+func TestTheSystemMessageComesFirstAndDefaultsFillIn(t *testing.T) {
+	t.Parallel()
+	config := &modelv1.GenerateConfig{SystemMessage: new("first")}
+	given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.System("second"), chat.User("u")}, Config: config}
+	prepared, err := prepare.Prepare(given, provider.Capabilities{MaxTokens: 2048})
+	require.NoError(t, err)
+	require.Len(t, prepared.Messages, 3)
+	assert.True(t, prepared.Changed)
+	assert.Equal(t, "first", chat.Text(prepared.Messages[0]))
+	assert.Equal(t, int64(2048), prepared.Config.GetMaxTokens())
+	assert.Nil(t, config.MaxTokens, "what the caller gave stays as it is")
+
+	config.MaxTokens = new(int64(0))
+	prepared, err = prepare.Prepare(given, provider.Capabilities{MaxTokens: 2048})
+	require.NoError(t, err)
+	assert.Equal(t, int64(0), prepared.Config.GetMaxTokens(), "zero is set")
+}
+
+func TestMessagesAreCopiedBeforeTheyAreChanged(t *testing.T) {
+	t.Parallel()
+	thought := chat.Assistant("")
+	thought.Content = chat.ListContent(chat.ReasoningPart("why"), chat.TextPart("x"))
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: []*modelv1.ChatMessage{thought}}, provider.Capabilities{ForceReasoning: prepare.ReasoningNone})
+	require.NoError(t, err)
+	assert.Len(t, prepared.Messages[0].GetContent().GetList().GetParts(), 1)
+	assert.Len(t, thought.GetContent().GetList().GetParts(), 2)
+	assert.NotEqual(t, thought.GetId(), prepared.Messages[0].GetId())
+}

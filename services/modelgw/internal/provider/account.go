@@ -1,0 +1,66 @@
+package provider
+
+import (
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// DefaultAccount is the account of requests that name none.
+const DefaultAccount = "default"
+
+// Account is access to an upstream API as it is configured.
+type Account struct {
+	// APIKey is the credential.
+	APIKey config.Secret `yaml:"api_key"`
+	// BaseURL is where the API is; empty is the vendor's own address.
+	BaseURL string `yaml:"base_url"`
+	// AllowedBaseURLs are further addresses that a request may ask for: exactly these, or what lies below them.
+	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
+	// KeyOptional allows requests without a key, for servers that want none.
+	KeyOptional bool `yaml:"key_optional"`
+}
+
+// Endpoint returns the base URL of a request without a slash at its end: the one it asks for where the account allows that, else the account's,
+// else the vendor's.
+func (a Account) Endpoint(asked, vendor string) (string, error) {
+	own := a.BaseURL
+	if own == "" {
+		own = vendor
+	}
+	own = strings.TrimRight(own, "/")
+	asked = strings.TrimRight(asked, "/")
+	if asked == "" || asked == own {
+		return own, nil
+	}
+	for _, allowed := range a.AllowedBaseURLs {
+		allowed = strings.TrimRight(allowed, "/")
+		if asked == allowed || strings.HasPrefix(asked, allowed+"/") && !strings.Contains(asked, "/..") {
+			return asked, nil
+		}
+	}
+	return "", rpcerr.InvalidField("base_url", "%q is not allowed for the account; add it to the account's allowed_base_urls", asked)
+}
+
+// Usable says whether requests can be made with the account; hint is how to set its key.
+func (a Account) Usable(name, endpoint, hint string) *modelv1.Account {
+	info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), BaseUrl: endpoint}
+	if !info.GetUsable() {
+		info.Problem = hint
+	}
+	return info
+}
+
+// NoSuchAccount is the failure of a request that names an account which is not configured.
+func NoSuchAccount(kind, name string, known []string) error {
+	return rpcerr.InvalidField("account", "%s has no account %q; configured: %s", kind, name, strings.Join(known, ", "))
+}
+
+// NoKey is the failure of a request whose account has no key; hint is how to set it.
+func NoKey(kind, account, hint string) error {
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED,
+		"%s's account %q has no key: %s", kind, account, hint).With("provider", kind).With("account", account)
+}

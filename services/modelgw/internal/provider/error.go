@@ -1,0 +1,137 @@
+package provider
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Class says whether a failed attempt may be repeated.
+type Class int
+
+// Classes.
+const (
+	// Final failures come again.
+	Final Class = iota
+	// Transient ones may not; the request counts as retried.
+	Transient
+	// RateLimit ones may not, and ask to slow down.
+	RateLimit
+)
+
+// Error is a failure of an upstream API.
+type Error struct {
+	Provider string
+	Class    Class
+	// Status is the HTTP status; 0 when there was none.
+	Status int
+	// Auth says that the API refused our credential.
+	Auth bool
+	// Invalid says that the API's answer cannot be read.
+	Invalid bool
+	// RetryAfter is how long the API asks to wait; zero says nothing.
+	RetryAfter time.Duration
+	// Message is what the API says, for people.
+	Message string
+	// Call is what was said to it, when the request asked for a record.
+	Call *modelv1.ModelCall
+	// Cause is what failed beneath, if anything.
+	Cause error
+}
+
+// Error says which provider failed, with which status, and what it said about it, cut to a bound. What an API says about a refused
+// credential is left out, since it may repeat a part of it.
+func (e *Error) Error() string {
+	text := e.Provider
+	if e.Status != 0 {
+		text += " answered " + strconv.Itoa(e.Status)
+	}
+	switch {
+	case e.Auth:
+		text += ": the key of the account was refused; check the account's configuration"
+	case e.Message != "":
+		text += ": " + cut(e.Message)
+	case e.Cause != nil:
+		text += ": " + cut(e.Cause.Error())
+	}
+	return text
+}
+
+func cut(text string) string {
+	if len(text) <= maxQuoted {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxQuoted], "") + "…"
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// maxQuoted bounds what an error for the caller repeats of the API's own words, in bytes.
+const maxQuoted = 500
+
+// ClassOf returns the class of an HTTP status as most APIs mean it.
+func ClassOf(status int) Class {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return RateLimit
+	case status == http.StatusRequestTimeout, status >= 500 && status < 600:
+		return Transient
+	default:
+		return Final
+	}
+}
+
+// As returns the *Error in err's chain, if there is one.
+func As(err error) (*Error, bool) { return errors.AsType[*Error](err) }
+
+// ClassOfError returns the class of any error of an attempt: that of an *Error, else Final.
+func ClassOfError(err error) Class {
+	if e, ok := As(err); ok {
+		return e.Class
+	}
+	return Final
+}
+
+// RPC turns the last failure of a call into what the caller sees. Errors of another kind stay as they are.
+func RPC(err error) error {
+	e, ok := As(err)
+	if !ok {
+		return err
+	}
+	code, reason := e.kind()
+	out := rpcerr.New(code, reason, "%w", err).With("provider", e.Provider)
+	if e.Status != 0 {
+		out = out.With("status", strconv.Itoa(e.Status))
+	}
+	if e.Class != Final {
+		out = out.RetryIn(max(e.RetryAfter, shortestRetry))
+	}
+	return out
+}
+
+// shortestRetry is when a caller may try again where the API does not say.
+const shortestRetry = time.Second
+
+func (e *Error) kind() (codes.Code, errorsv1.ErrorReason) {
+	switch {
+	case e.Auth:
+		return codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED
+	case e.Class == RateLimit:
+		return codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED
+	case e.Class == Transient:
+		return codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE
+	case e.Invalid:
+		return codes.Internal, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID
+	default:
+		return codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED
+	}
+}

@@ -1,0 +1,195 @@
+package mockllm
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+)
+
+// unscripted is what a model without a script says.
+var unscripted = &answer{short: shortForm{Text: "Default output from mockllm/model", Model: Name}}
+
+// chunkRunes is how many characters a piece of a streamed answer holds.
+const chunkRunes = 16
+
+var features = &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Video: true, Streaming: true, ResponseSchema: true, Reasoning: true}
+
+// Capabilities implements provider.Provider.
+func (m *model) Capabilities() provider.Capabilities {
+	return provider.Capabilities{Features: features}
+}
+
+// Close implements provider.Provider.
+func (m *model) Close() error { return nil }
+
+// Generate implements provider.Provider.
+func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	c := callOf(r)
+	if err := m.host.log.append(r, c); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	a, err := m.choose(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, seconds(a.short.Delay)); err != nil {
+		return nil, err
+	}
+	output := a.build(Name+"/"+m.name, c.turn, r.Tools)
+	if err := m.stream(ctx, r, a, output); err != nil {
+		return nil, err
+	}
+	if a.fails(r.Attempt) {
+		return nil, a.failure()
+	}
+	if output.GetUsage() == nil {
+		output.Usage = usage(r, output)
+	}
+	output.Time = provider.Clock(start)
+	response := &provider.Response{Output: output}
+	if r.Record {
+		response.Call = record(Name+"/"+m.name, r.Messages, output)
+	}
+	return response, nil
+}
+
+// choose returns the answer to a call. Of the ordered list every attempt takes the next one.
+func (m *model) choose(ctx context.Context, c call) (*answer, error) {
+	s, err := m.script(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return unscripted, nil
+	}
+	if a := s.choose(c); a != nil {
+		return a, nil
+	}
+	if next := m.next.Add(1); next <= int64(len(s.list)) {
+		return s.list[next-1], nil
+	}
+	if s.last != nil {
+		return s.last, nil
+	}
+	return nil, m.exhausted(c)
+}
+
+// stream gives the answer out in pieces, as far as it gets before a failure.
+func (m *model) stream(ctx context.Context, r *provider.Request, a *answer, output *modelv1.ModelOutput) error {
+	if r.Stream == nil && r.Progress == nil {
+		return nil
+	}
+	left := -1
+	if a.fails(r.Attempt) {
+		left = a.short.Error.AfterChunks
+	}
+	for i, choice := range output.GetChoices() {
+		for _, delta := range deltas(int32(i), choice.GetMessage()) {
+			if left == 0 {
+				return nil
+			}
+			left--
+			if err := sleep(ctx, seconds(a.short.ChunkDelay)); err != nil {
+				return err
+			}
+			if r.Progress != nil {
+				r.Progress()
+			}
+			if r.Stream != nil {
+				r.Stream(delta)
+			}
+		}
+	}
+	return nil
+}
+
+// deltas cuts a message into pieces.
+func deltas(choice int32, m *modelv1.ChatMessage) []*modelv1.GenerateDelta {
+	var all []*modelv1.GenerateDelta
+	for _, part := range m.GetContent().GetList().GetParts() {
+		for _, piece := range pieces(part.GetReasoning().GetReasoning()) {
+			all = append(all, &modelv1.GenerateDelta{Choice: choice, Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: piece}})
+		}
+	}
+	for _, piece := range pieces(chat.Text(m)) {
+		all = append(all, &modelv1.GenerateDelta{Choice: choice, Piece: &modelv1.GenerateDelta_Text{Text: piece}})
+	}
+	for i, call := range m.GetToolCalls() {
+		delta := &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction()}
+		for _, piece := range pieces(call.GetArgumentsJson()) {
+			delta.Arguments = piece
+			all = append(all, &modelv1.GenerateDelta{Choice: choice, Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: delta}})
+			delta = &modelv1.ToolCallDelta{Index: int32(i)}
+		}
+	}
+	return all
+}
+
+func pieces(text string) []string {
+	var all []string
+	for text != "" {
+		end, runes := 0, 0
+		for end < len(text) && runes < chunkRunes {
+			_, size := utf8.DecodeRuneInString(text[end:])
+			end += size
+			runes++
+		}
+		all, text = append(all, text[:end]), text[end:]
+	}
+	return all
+}
+
+func (a *answer) failure() error {
+	e := a.short.Error
+	failure := &provider.Error{
+		Provider: Name, Status: e.Status, Message: e.Message, RetryAfter: seconds(e.RetryAfter),
+		Class: provider.ClassOf(e.Status), Auth: e.Status == 401 || e.Status == 403,
+	}
+	if e.Status == 0 {
+		failure.Class = provider.Transient
+	}
+	return failure
+}
+
+// usage estimates what an answer used where the script does not say.
+func usage(r *provider.Request, output *modelv1.ModelOutput) *modelv1.ModelUsage {
+	in := tokens.Messages(r.Messages) + tokens.Tools(r.Tools)
+	out := int64(0)
+	if m := chat.FirstMessage(output); m != nil {
+		out = tokens.Messages([]*modelv1.ChatMessage{m})
+	}
+	return &modelv1.ModelUsage{InputTokens: in, OutputTokens: out, TotalTokens: in + out}
+}
+
+func record(model string, messages []*modelv1.ChatMessage, output *modelv1.ModelOutput) *modelv1.ModelCall {
+	var request, response encode.Writer
+	request.BeginObject()
+	request.TextMember("model", model)
+	request.RawMember("messages", string(chat.MessagesJSON(messages)))
+	request.EndObject()
+	response.BeginObject()
+	response.TextMember("content", chat.Completion(output))
+	response.EndObject()
+	return &modelv1.ModelCall{RequestJson: request.String(), ResponseJson: response.String(), Time: output.Time}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

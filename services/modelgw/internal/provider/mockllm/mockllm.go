@@ -1,0 +1,165 @@
+// Package mockllm is a model that says what a script tells it to: for tests, demonstrations and rehearsals that cost nothing.
+//
+// What it answers does not depend on the order of calls: entries of a script are tied to the sample, epoch and turn of a call, or to what the
+// conversation says. Only a plain list of outputs is given out in order. Without a script it always says the same.
+//
+// Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's blob store, and
+// `{"script": "<name>"}` one that the configuration names. A path of this machine is never taken from a request.
+package mockllm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Name is the provider's name.
+const Name = "mockllm"
+
+// Config sets the scripted model up.
+type Config struct {
+	// Scripts are files of scripts by the name that a request may use.
+	Scripts map[string]string `yaml:"scripts"`
+	// CallLog is a file to which each call is appended, and synced, before it is answered. It is for tests that count calls across crashes.
+	CallLog string `yaml:"call_log" env:"EVALFLEET_MODELGW_MOCK_CALL_LOG"`
+}
+
+// Blobs reads bodies of a project by their SHA-256 in hexadecimal digits.
+type Blobs func(ctx context.Context, project, hash string) ([]byte, error)
+
+// maxScripts bounds the parsed scripts that are kept.
+const maxScripts = 64
+
+// host is what instances share.
+type host struct {
+	config Config
+	blobs  Blobs
+	log    *callLog
+
+	mu      sync.Mutex
+	scripts map[string]*script
+}
+
+// Kind returns the provider. blobs may be nil where there is no blob store. The function that is returned with it closes the call log.
+func Kind(config Config, blobs Blobs) (provider.Kind, func() error, error) {
+	log, err := openCallLog(config.CallLog)
+	if err != nil {
+		return provider.Kind{}, nil, fmt.Errorf("mockllm: %w", err)
+	}
+	h := &host{config: config, blobs: blobs, log: log, scripts: map[string]*script{}}
+	return provider.Kind{
+		Name:        Name,
+		Description: "answers from a script; needs no account",
+		Models:      []string{"model"},
+		Accounts:    []*modelv1.Account{{Name: provider.DefaultAccount, Usable: true}},
+		Open:        h.open,
+	}, log.Close, nil
+}
+
+// model is one opened model.
+type model struct {
+	host    *host
+	project string
+	name    string
+	// ref is where the script is; empty when it is inline or there is none.
+	ref    string
+	inline *script
+	// next counts what was taken from the list of outputs.
+	next atomic.Int64
+}
+
+// arguments are the model arguments.
+type arguments struct {
+	Outputs []json.RawMessage `json:"outputs"`
+	Script  string            `json:"script"`
+}
+
+func (h *host) open(spec provider.Spec) (provider.Provider, error) {
+	m := &model{host: h, project: spec.Project, name: spec.Model}
+	if spec.Account != provider.DefaultAccount {
+		return nil, provider.NoSuchAccount(Name, spec.Account, []string{provider.DefaultAccount})
+	}
+	if spec.Args == "" {
+		return m, nil
+	}
+	var args arguments
+	if err := decodeStrictly([]byte(spec.Args), &args); err != nil {
+		return nil, rpcerr.InvalidField("model_args_json", "%v; mockllm takes outputs or script", err)
+	}
+	m.ref = args.Script
+	if args.Outputs != nil {
+		whole := document{}
+		whole.addItems(args.Outputs)
+		parsed, err := whole.compile()
+		if err != nil {
+			return nil, rpcerr.InvalidField("model_args_json", "outputs: %v", err)
+		}
+		m.inline = parsed
+	}
+	return m, nil
+}
+
+// script returns the script of a model, or nil when it has none.
+func (m *model) script(ctx context.Context) (*script, error) {
+	if m.inline != nil || m.ref == "" {
+		return m.inline, nil
+	}
+	hash, isBlob := strings.CutPrefix(m.ref, "blob:")
+	hash = strings.TrimPrefix(hash, "sha256:")
+	key := m.ref
+	if isBlob {
+		key = m.project + "/" + hash
+	}
+	h := m.host
+	h.mu.Lock()
+	defer h.mu.Unlock() // held while a script is read, so that it is read once
+	if s, ok := h.scripts[key]; ok {
+		return s, nil
+	}
+	text, err := h.read(ctx, m.project, hash, isBlob)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parseScript(text)
+	if err != nil {
+		return nil, rpcerr.InvalidField("model_args_json", "script %s: %v", m.ref, err)
+	}
+	if len(h.scripts) >= maxScripts {
+		clear(h.scripts)
+	}
+	h.scripts[key] = s
+	return s, nil
+}
+
+func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]byte, error) {
+	if isBlob {
+		if h.blobs == nil {
+			return nil, rpcerr.NotBuiltYet("scripts in the blob store")
+		}
+		return h.blobs(ctx, project, hash)
+	}
+	path, known := h.config.Scripts[hash]
+	if !known {
+		return nil, rpcerr.InvalidField("model_args_json", "no script %q is configured; configured: %s, or give blob:<sha256>",
+			hash, strings.Join(slices.Sorted(maps.Keys(h.config.Scripts)), ", "))
+	}
+	return os.ReadFile(path) //nolint:gosec // the operator names the file
+}
+
+// exhausted is the failure of a call that the script has no answer for.
+func (m *model) exhausted(c call) error {
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED,
+		"the script of %s/%s has no answer for sample %q, epoch %d, turn %d; add one, or a default", Name, m.name, c.sample, c.epoch, c.turn).
+		With("model", Name+"/"+m.name).With("sample", c.sample).With("turn", fmt.Sprint(c.turn))
+}

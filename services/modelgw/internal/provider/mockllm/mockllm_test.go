@@ -1,0 +1,247 @@
+package mockllm_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
+)
+
+// script is the script of the suite's answers. Arguments go in as they are written.
+func script(answers []providertest.Answer) string {
+	var outputs []string
+	for _, a := range answers {
+		calls := "[]"
+		if a.Function != "" {
+			arguments := a.Arguments
+			if !json.Valid([]byte(arguments)) {
+				arguments = quoted(arguments)
+			}
+			calls = fmt.Sprintf(`[{"function": %s, "arguments": %s}]`, quoted(a.Function), arguments)
+		}
+		failure := "null"
+		if a.Status != 0 {
+			failure = fmt.Sprintf(`{"status": %d, "retry_after_s": %v}`, a.Status, a.RetryAfter.Seconds())
+		}
+		outputs = append(outputs, fmt.Sprintf(`{"text": %s, "delay_s": %v, "tool_calls": %s, "error": %s}`,
+			quoted(a.Text), a.Delay.Seconds(), calls, failure))
+	}
+	return `{"outputs": [` + strings.Join(outputs, ",") + `]}`
+}
+
+func quoted(text string) string {
+	document, _ := json.Marshal(text)
+	return string(document)
+}
+
+func open(t testing.TB, c mockllm.Config, blobs mockllm.Blobs, args string) provider.Provider {
+	t.Helper()
+	kind, closeLog, err := mockllm.Kind(c, blobs)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = closeLog() })
+	p, err := kind.Open(provider.Spec{Project: "p", Model: "model", Account: provider.DefaultAccount, Args: args})
+	require.NoError(t, err)
+	return p
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, providertest.Harness{New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+		return open(t, mockllm.Config{}, nil, script(answers))
+	}})
+}
+
+// ask makes one call and returns its text.
+func ask(t testing.TB, p provider.Provider, sample string, epoch, turn int32, question string) (string, error) {
+	t.Helper()
+	response, err := p.Generate(t.Context(), &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.System("be brief"), chat.User(question)}, Config: &modelv1.GenerateConfig{}, Attempt: 1,
+		Origin: provider.Origin{Project: "p", Attribution: &effectv1.Attribution{Sample: sample, Epoch: epoch, Turn: turn}},
+	})
+	if err != nil {
+		return "", err
+	}
+	return chat.Completion(response.Output), nil
+}
+
+func TestTheFirstEntryThatFitsAnswers(t *testing.T) {
+	t.Parallel()
+	const document = `{
+		"entries": [
+			{"sample": "a", "epoch": 2, "turn": 1, "output": "a in epoch 2"},
+			{"contains": "urgent", "output": "at once"},
+			{"sample": "a", "outputs": ["a first", "a second"]},
+			{"sample": 7, "output": "seven"},
+			{"regexp": "^what is (\\d+)", "in": "last_user", "max_turn": 2, "output": "a number"},
+			{"contains": "be brief", "in": "conversation", "min_turn": 5, "output": "briefly"}
+		],
+		"default": {"text": "no idea"}
+	}`
+	yamlDocument := "entries:\n" +
+		"- {sample: a, epoch: 2, turn: 1, output: a in epoch 2}\n" +
+		"- {contains: urgent, output: at once}\n" +
+		"- sample: a\n  outputs: [a first, a second]\n" +
+		"- {sample: 7, output: seven}\n" +
+		"- {regexp: '^what is (\\d+)', in: last_user, max_turn: 2, output: a number}\n" +
+		"- {contains: be brief, in: conversation, min_turn: 5, output: briefly}\n" +
+		"default: {text: no idea}\n"
+	for name, text := range map[string]string{"json": document, "yaml": yamlDocument} {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		p := open(t, mockllm.Config{Scripts: map[string]string{"demo": path}}, nil, `{"script": "demo"}`)
+		for _, c := range []struct {
+			sample      string
+			epoch, turn int32
+			question    string
+			want        string
+		}{
+			{"a", 2, 1, "x", "a in epoch 2"},
+			{"a", 1, 1, "urgent!", "at once"},
+			{"a", 1, 1, "x", "a first"},
+			{"a", 1, 2, "x", "a second"},
+			{"a", 1, 3, "x", "no idea"},
+			{"7", 1, 4, "x", "seven"},
+			{"b", 1, 1, "what is 12?", "a number"},
+			{"b", 1, 3, "what is 12?", "no idea"},
+			{"b", 1, 6, "what is 12?", "briefly"},
+		} {
+			got, err := ask(t, p, c.sample, c.epoch, c.turn, c.question)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got, "%s: %+v", name, c)
+		}
+	}
+}
+
+func TestJSONLinesAreAScriptOfEntries(t *testing.T) {
+	t.Parallel()
+	lines := `{"sample": "a", "turn": 1, "output": "one"}
+{"sample": "a", "turn": 2, "output": {"text": "two"}}
+"in order"`
+	p := open(t, mockllm.Config{}, func(_ context.Context, project, hash string) ([]byte, error) {
+		assert.Equal(t, "p", project)
+		assert.Equal(t, "abc", hash)
+		return []byte(lines), nil
+	}, `{"script": "blob:sha256:abc"}`)
+	for turn, want := range map[int32]string{1: "one", 2: "two"} {
+		got, err := ask(t, p, "a", 1, turn, "x")
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	got, err := ask(t, p, "b", 1, 1, "x")
+	require.NoError(t, err)
+	assert.Equal(t, "in order", got)
+	_, err = ask(t, p, "b", 1, 1, "x")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED), err)
+}
+
+func TestArgumentsKeepTheirOrderInYAMLToo(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "script.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("outputs:\n- tool_calls:\n  - {function: f, arguments: {b: 1, a: 2020-01-01, c: yes, d: 1.5, e: null}}\n"), 0o600))
+	p := open(t, mockllm.Config{Scripts: map[string]string{"s": path}}, nil, `{"script": "s"}`)
+	response, err := p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}, Attempt: 1})
+	require.NoError(t, err)
+	assert.Equal(t, `{"b":1,"a":"2020-01-01","c":"yes","d":1.5,"e":null}`, chat.FirstMessage(response.Output).GetToolCalls()[0].GetArgumentsJson())
+}
+
+func TestAWholeOutputIsGivenAsItIs(t *testing.T) {
+	t.Parallel()
+	p := open(t, mockllm.Config{}, nil, `{"outputs": [{"model": "x", "choices": [
+		{"message": {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "why"}, {"type": "text", "text": "a"}]}, "stop_reason": "max_tokens"},
+		{"message": {"role": "assistant", "content": "b"}, "stop_reason": "content_filter"}],
+		"usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}}]}`)
+	response, err := p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}, Attempt: 1})
+	require.NoError(t, err)
+	output := response.Output
+	assert.Equal(t, "a", output.GetCompletion())
+	assert.Len(t, output.GetChoices(), 2)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, chat.StopReason(output))
+	assert.Equal(t, int64(3), output.GetUsage().GetTotalTokens())
+	assert.NotEmpty(t, chat.FirstMessage(output).GetId())
+}
+
+func TestAnErrorMayPassAfterSomeAttempts(t *testing.T) {
+	t.Parallel()
+	p := open(t, mockllm.Config{}, nil, `{"outputs": [{"output": {"text": "x", "error": {"status": 503, "times": 2}}}]}`)
+	for attempt := 1; attempt <= 3; attempt++ {
+		_, err := p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}, Attempt: attempt})
+		assert.Equal(t, attempt <= 2, err != nil, attempt)
+	}
+}
+
+func TestFaultsOfScriptsAreNamed(t *testing.T) {
+	t.Parallel()
+	kind, closeLog, err := mockllm.Kind(mockllm.Config{}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = closeLog() })
+	for args, says := range map[string]string{
+		`{"outputs": [{"txt": "x"}]}`:                                     "txt",
+		`{"outputs": ["ok", {"text": "x", "completion": "y"}]}`:           "output 2",
+		`{"outputs": [{"sample": "a", "output": "x", "outputs": ["y"]}]}`: "both output and outputs",
+		`{"outputs": [{"regexp": "(", "output": "x"}]}`:                   "entry 1",
+		`{"outputs": [{"in": "nowhere", "output": "x"}]}`:                 "last_user",
+		`{"outputs": [{"tool_calls": [{"arguments": {}}]}]}`:              "no function",
+		`{"outputs": [{"choices": [{"message": {"role": "user"}}]}]}`:     "content",
+		`{"outputs": [7]}`: "text or an object",
+		`{"output": []}`:   "output",
+	} {
+		_, err := kind.Open(provider.Spec{Model: "model", Account: provider.DefaultAccount, Args: args})
+		require.Error(t, err, args)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), args)
+		assert.ErrorContains(t, err, says, args)
+	}
+	p, err := kind.Open(provider.Spec{Model: "model", Account: provider.DefaultAccount, Args: `{"script": "blob:abc"}`})
+	require.NoError(t, err)
+	_, err = ask(t, p, "a", 1, 1, "x")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), err)
+}
+
+func TestTheCallLogHasALineForEachCall(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "calls.jsonl")
+	p := open(t, mockllm.Config{CallLog: path}, nil, `{"outputs": [{"output": {"text": "x", "error": {"status": 503}}}]}`)
+	for turn := range int32(3) {
+		_, err := ask(t, p, "s", 1, turn+1, "x")
+		require.Error(t, err)
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Len(t, lines, 3)
+	for i, line := range lines {
+		assert.JSONEq(t, fmt.Sprintf(
+			`{"project":"p","run":"","sample":"s","epoch":1,"turn":%d,"request_id":"","attempt":1,"reissued":false}`, i+1), line)
+	}
+}
+
+func FuzzScript(f *testing.F) {
+	kind, closeLog, err := mockllm.Kind(mockllm.Config{}, nil)
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = closeLog() })
+	f.Add(`{"outputs": ["x", {"sample": 1, "outputs": [{"text": "y"}]}]}`)
+	f.Add(`{"outputs": [{"regexp": "a+", "output": {"tool_calls": [{"function": "f", "arguments": "{"}]}}]}`)
+	f.Fuzz(func(t *testing.T, args string) {
+		p, err := kind.Open(provider.Spec{Model: "model", Account: provider.DefaultAccount, Args: args})
+		if err != nil {
+			return
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // no waiting for delays
+		_, _ = p.Generate(ctx, &provider.Request{Config: &modelv1.GenerateConfig{}, Attempt: 1})
+	})
+}

@@ -1,0 +1,53 @@
+package openai
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// name is what a model is called. OpenAI's models differ in what they take, and only their names tell which is which.
+type name string
+
+var (
+	oSeries   = regexp.MustCompile(`(?:^|[/:-])o\d`)
+	gptNumber = regexp.MustCompile(`gpt-(\d+)`)
+)
+
+// plainFragments are parts of names of models that are no frontier models under a code name.
+var plainFragments = []string{
+	"gpt", "codex", "deep-research", "embedding", "whisper", "dall-e", "tts", "moderation", "image-1", "sora",
+}
+
+// isOSeries says whether the model is one of o1, o3, o4-mini and so on.
+func (n name) isOSeries() bool { return oSeries.MatchString(string(n)) }
+
+// generation returns the number behind `gpt-`; 0 where there is none.
+func (n name) generation() int {
+	match := gptNumber.FindStringSubmatch(string(n))
+	if match == nil {
+		return 0
+	}
+	number, _ := strconv.Atoi(match[1])
+	return number
+}
+
+// isCodeName says whether the model bears none of the known names: it is then taken for the newest generation.
+func (n name) isCodeName() bool {
+	return !n.isOSeries() && !slices.ContainsFunc(plainFragments, func(part string) bool { return strings.Contains(string(n), part) })
+}
+
+// reasons says whether the model reasons before it answers.
+func (n name) reasons() bool { return n.isOSeries() || n.generation() >= 5 || n.isCodeName() }
+
+// takesEffort says whether the model can be told how much to reason.
+func (n name) takesEffort() bool { return n.reasons() || !strings.Contains(string(n), "gpt") }
+
+// wantsResponses says whether the Responses API is the model's own.
+func (n name) wantsResponses() bool {
+	return n.reasons() || strings.Contains(string(n), "codex") || strings.Contains(string(n), "deep-research")
+}
+
+// sees says whether the model is one of the first that took images, which stop short without a bound of their output.
+func (n name) sees() bool { return strings.Contains(string(n), "vision") }

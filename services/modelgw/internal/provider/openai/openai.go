@@ -1,0 +1,150 @@
+// Package openai is OpenAI's API, or a server that behaves like it at another address: account, names of models and their quirks. The format is
+// pkg/dialect/openaichat. Only chat completions are built; models that need the Responses API are refused with the argument that helps.
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+)
+
+// Name is the provider's name.
+const Name = "openai"
+
+// vendor is OpenAI's own address.
+const vendor = "https://api.openai.com/v1"
+
+const keyHint = "set OPENAI_API_KEY, or api_key in the configuration of modelgw"
+
+// Config sets the provider up.
+type Config struct {
+	// APIKey is the key of the account `default`.
+	APIKey config.Secret `yaml:"api_key" env:"OPENAI_API_KEY"`
+	// BaseURL is the address of the account `default`; default is OpenAI's own.
+	BaseURL string `yaml:"base_url" env:"OPENAI_BASE_URL"`
+	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below them.
+	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_ALLOWED_BASE_URLS"`
+	// KeyOptional allows requests without a key, for servers that want none.
+	KeyOptional bool `yaml:"key_optional"`
+	// Organization and Project are sent with each request, where they are set.
+	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
+	Project      string `yaml:"project" env:"OPENAI_PROJECT_ID"`
+	// Accounts are further accounts by name.
+	Accounts map[string]provider.Account `yaml:"accounts"`
+}
+
+// models are names that are listed; any other may be asked for too.
+var models = []string{"gpt-4", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini", "gpt-5", "gpt-5-mini", "o3", "o4-mini"}
+
+// host is what instances share.
+type host struct {
+	accounts map[string]provider.Account
+	headers  map[string]string
+	http     *http.Client
+}
+
+// Kind returns the provider. The function that is returned with it closes idle connections.
+func Kind(c Config) (provider.Kind, func() error) {
+	h := &host{accounts: map[string]provider.Account{}, headers: map[string]string{}, http: chatapi.NewHTTPClient()}
+	maps.Copy(h.accounts, c.Accounts)
+	h.accounts[provider.DefaultAccount] = provider.Account{
+		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+	}
+	for name, value := range map[string]string{"OpenAI-Organization": c.Organization, "OpenAI-Project": c.Project} {
+		if value != "" {
+			h.headers[name] = value
+		}
+	}
+	kind := provider.Kind{
+		Name:        Name,
+		Description: "OpenAI, and servers that behave like it",
+		Dialect:     "openai-chat",
+		Models:      models,
+		Open:        h.open,
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.accounts)) {
+		endpoint, _ := h.accounts[name].Endpoint("", vendor)
+		kind.Accounts = append(kind.Accounts, h.accounts[name].Usable(name, endpoint, keyHint))
+	}
+	return kind, func() error {
+		h.http.CloseIdleConnections()
+		return nil
+	}
+}
+
+// arguments are the model arguments.
+type arguments struct {
+	// ResponsesAPI says which API to use: false is chat completions.
+	ResponsesAPI *bool `json:"responses_api"`
+	// Streaming says whether requests are streamed; default is when somebody watches.
+	Streaming *bool `json:"streaming"`
+	// ServiceTier, SafetyIdentifier, PromptCacheKey and PromptCacheRetention are sent as they are.
+	ServiceTier          string `json:"service_tier"`
+	SafetyIdentifier     string `json:"safety_identifier"`
+	PromptCacheKey       string `json:"prompt_cache_key"`
+	PromptCacheRetention string `json:"prompt_cache_retention"`
+	// ResponsesStore, ResponsesPhase and Background are of the Responses API.
+	ResponsesStore *bool `json:"responses_store"`
+	ResponsesPhase *bool `json:"responses_phase"`
+	Background     *bool `json:"background"`
+}
+
+// model is one opened model.
+type model struct {
+	name   name
+	args   arguments
+	client *chatapi.Client
+}
+
+func (h *host) open(spec provider.Spec) (provider.Provider, error) {
+	account, known := h.accounts[spec.Account]
+	if !known {
+		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
+	}
+	m := &model{name: name(spec.Model)}
+	for _, service := range []string{"azure/", "bedrock/"} {
+		if strings.HasPrefix(spec.Model, service) {
+			return nil, rpcerr.NotBuiltYet("OpenAI's models on " + strings.TrimSuffix(service, "/"))
+		}
+	}
+	if spec.Args != "" {
+		decoder := json.NewDecoder(bytes.NewReader([]byte(spec.Args)))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&m.args); err != nil {
+			return nil, rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+	}
+	endpoint, err := account.Endpoint(spec.BaseURL, vendor)
+	if err != nil {
+		return nil, err
+	}
+	if account.APIKey.IsZero() && !account.KeyOptional {
+		return nil, provider.NoKey(Name, spec.Account, keyHint)
+	}
+	m.client = &chatapi.Client{
+		HTTP: h.http, Provider: Name, BaseURL: endpoint, Key: account.APIKey, Headers: h.headers, Quirks: quirks,
+	}
+	return m, nil
+}
+
+// Capabilities implements provider.Provider.
+func (m *model) Capabilities() provider.Capabilities {
+	return provider.Capabilities{
+		ConnectionKey: string(m.name),
+		Features: &modelv1.Capabilities{
+			Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: m.name.reasons(),
+		},
+	}
+}
+
+// Close implements provider.Provider.
+func (m *model) Close() error { return nil }

@@ -1,0 +1,138 @@
+package openai_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
+	t.Helper()
+	var c openai.Config
+	require.NoError(t, config.Load(&c, "", setup.LookUp))
+	if setup.APIKey != "" {
+		c.APIKey = config.NewSecret(setup.APIKey)
+	}
+	if setup.BaseURL != "" {
+		c.BaseURL = setup.BaseURL
+	}
+	kind, closeIdle := openai.Kind(c)
+	t.Cleanup(func() { _ = closeIdle() })
+	return kind
+}
+
+func TestGoldenRequests(t *testing.T) {
+	t.Parallel()
+	providertest.Golden(t, "request", []string{"providers/request/openai/*.json"}, open)
+}
+
+func TestGoldenResponses(t *testing.T) {
+	t.Parallel()
+	providertest.Golden(t, "response", []string{"providers/response/openai/*.json"}, open)
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, providertest.Harness{New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+		kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.ChatServer(t, answers...)})
+		p, err := kind.Open(provider.Spec{Model: "gpt-4o", Account: provider.DefaultAccount})
+		require.NoError(t, err)
+		return p
+	}})
+}
+
+func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
+	t.Parallel()
+	var c openai.Config
+	c.APIKey = config.NewSecret("k")
+	c.AllowedBaseURLs = []string{"http://127.0.0.1:1/proxy"}
+	c.Accounts = map[string]provider.Account{"empty": {}}
+	kind, closeIdle := openai.Kind(c)
+	t.Cleanup(func() { _ = closeIdle() })
+	for name, test := range map[string]struct {
+		spec   provider.Spec
+		reason errorsv1.ErrorReason
+		says   string
+	}{
+		"no such account": {
+			provider.Spec{Model: "gpt-4o", Account: "spare"}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "configured: default, empty",
+		},
+		"no key": {
+			provider.Spec{Model: "gpt-4o", Account: "empty"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "OPENAI_API_KEY",
+		},
+		"an address that is not allowed": {
+			provider.Spec{Model: "gpt-4o", Account: "default", BaseURL: "http://127.0.0.1:1/proxyy"},
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "allowed_base_urls",
+		},
+		"an address that climbs out": {
+			provider.Spec{Model: "gpt-4o", Account: "default", BaseURL: "http://127.0.0.1:1/proxy/../admin"},
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "not allowed",
+		},
+		"an unknown argument": {
+			provider.Spec{Model: "gpt-4o", Account: "default", Args: `{"respones_api": false}`},
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "respones_api",
+		},
+		"another cloud": {
+			provider.Spec{Model: "azure/gpt-4o", Account: "default"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "azure",
+		},
+	} {
+		_, err := kind.Open(test.spec)
+		assert.Equal(t, test.reason, rpcerr.Reason(err), "%s: %v", name, err)
+		assert.ErrorContains(t, err, test.says, name)
+	}
+	_, err := kind.Open(provider.Spec{Model: "gpt-4o", Account: "default", BaseURL: "http://127.0.0.1:1/proxy/openai/"})
+	require.NoError(t, err)
+
+	p, err := kind.Open(provider.Spec{Model: "o3", Account: "default"})
+	require.NoError(t, err)
+	_, err = p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), err)
+	assert.ErrorContains(t, err, "responses_api=false")
+}
+
+func TestTheKeyDoesNotFollowARedirect(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	t.Cleanup(elsewhere.Close)
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(server.Close)
+	kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: server.URL})
+	p, err := kind.Open(provider.Spec{Model: "gpt-4o", Account: provider.DefaultAccount})
+	require.NoError(t, err)
+	_, err = p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
+	failure, ok := provider.As(err)
+	require.True(t, ok, err)
+	assert.Equal(t, http.StatusTemporaryRedirect, failure.Status)
+	assert.Equal(t, provider.Final, failure.Class)
+}
+
+func TestARecordLeavesMediaOut(t *testing.T) {
+	t.Parallel()
+	kind := open(t, providertest.GoldenSetup{APIKey: "secret-key", BaseURL: providertest.ChatServer(t, providertest.Answer{Text: "a cat"})})
+	p, err := kind.Open(provider.Spec{Model: "gpt-4o", Account: provider.DefaultAccount})
+	require.NoError(t, err)
+	picture := "data:image/png;base64," + strings.Repeat("AAAA", 1000)
+	m := chat.User("")
+	m.Content = chat.ListContent(chat.TextPart("what is it?"), chat.ImagePart(picture))
+	response, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{m}, Config: &modelv1.GenerateConfig{}, Record: true})
+	require.NoError(t, err)
+	assert.NotContains(t, response.Call.GetRequestJson(), "AAAA")
+	assert.NotContains(t, response.Call.GetRequestJson(), "secret-key")
+	assert.Contains(t, response.Call.GetRequestJson(), "what is it?")
+}

@@ -1,0 +1,178 @@
+// Package openaicompat is servers of others that speak OpenAI's chat completions. A model is named `openai-api/<service>/<model>`; a service is an
+// address and a key in the configuration.
+package openaicompat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+)
+
+// Name is the provider's name.
+const Name = "openai-api"
+
+// Config sets the services up.
+type Config struct {
+	// Services are the servers by the name that stands behind `openai-api/`.
+	Services map[string]provider.Account `yaml:"services"`
+}
+
+// host is what instances share.
+type host struct {
+	services map[string]provider.Account
+	http     *http.Client
+}
+
+// Kind returns the provider. The function that is returned with it closes idle connections.
+func Kind(c Config) (provider.Kind, func() error) {
+	h := &host{services: c.Services, http: chatapi.NewHTTPClient()}
+	kind := provider.Kind{
+		Name:        Name,
+		Description: "servers that speak OpenAI's chat completions, by configured service",
+		Dialect:     "openai-chat",
+		Open:        h.open,
+	}
+	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
+		account := c.Services[service]
+		kind.Accounts = append(kind.Accounts, account.Usable(service, account.BaseURL, keyHint(service)))
+	}
+	return kind, func() error {
+		h.http.CloseIdleConnections()
+		return nil
+	}
+}
+
+func keyHint(service string) string {
+	return fmt.Sprintf("set api_key of the service %q in the configuration of modelgw, or key_optional", service)
+}
+
+// arguments are the model arguments.
+type arguments struct {
+	// ResponsesAPI and EmulateTools are not built yet.
+	ResponsesAPI bool `json:"responses_api"`
+	EmulateTools bool `json:"emulate_tools"`
+	// Stream says whether requests are streamed; default is when somebody watches.
+	Stream *bool `json:"stream"`
+	// StrictTools is said of each tool; default true.
+	StrictTools *bool `json:"strict_tools"`
+}
+
+// model is one opened model.
+type model struct {
+	name   string
+	args   arguments
+	client *chatapi.Client
+}
+
+func (h *host) open(spec provider.Spec) (provider.Provider, error) {
+	service, name, ok := strings.Cut(spec.Model, "/")
+	if !ok || name == "" {
+		return nil, rpcerr.InvalidField("model", "%s/%s names no service: write %s/<service>/<model>", Name, spec.Model, Name)
+	}
+	account, known := h.services[service]
+	if !known {
+		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "unknown service %q of %s; configured: %s",
+			service, Name, strings.Join(slices.Sorted(maps.Keys(h.services)), ", ")).With("model", Name+"/"+spec.Model)
+	}
+	if spec.Account != provider.DefaultAccount {
+		return nil, provider.NoSuchAccount(Name, spec.Account, []string{provider.DefaultAccount})
+	}
+	m := &model{name: name}
+	if spec.Args != "" {
+		decoder := json.NewDecoder(bytes.NewReader([]byte(spec.Args)))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&m.args); err != nil {
+			return nil, rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+	}
+	switch {
+	case m.args.ResponsesAPI:
+		return nil, rpcerr.NotBuiltYet("the Responses API")
+	case m.args.EmulateTools:
+		return nil, rpcerr.NotBuiltYet("tools that are emulated in prompts")
+	}
+	endpoint, err := account.Endpoint(spec.BaseURL, "")
+	if err != nil {
+		return nil, err
+	}
+	if endpoint == "" {
+		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED,
+			"the service %q of %s has no base_url in the configuration of modelgw", service, Name).With("provider", Name)
+	}
+	if account.APIKey.IsZero() && !account.KeyOptional {
+		return nil, provider.NoKey(Name, service, keyHint(service))
+	}
+	m.client = &chatapi.Client{HTTP: h.http, Provider: Name + "/" + service, BaseURL: endpoint, Key: account.APIKey, Quirks: quirks}
+	return m, nil
+}
+
+// Capabilities implements provider.Provider.
+func (m *model) Capabilities() provider.Capabilities {
+	return provider.Capabilities{
+		ConnectionKey: m.client.BaseURL + "/" + m.name,
+		Features:      &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: true},
+	}
+}
+
+// Close implements provider.Provider.
+func (m *model) Close() error { return nil }
+
+// quirks are what the errors of such servers mean.
+var quirks = chatapi.Quirks{
+	RetryUnreadable: true,
+	BadRequest:      []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge},
+	Stop: func(_ int, e *openaichat.Error, name string) (*modelv1.ModelOutput, bool) {
+		if !strings.Contains(e.Message, "input length") {
+			return nil, false
+		}
+		return chat.MessageOutput(name, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
+	},
+}
+
+// newer are names whose bound of output tokens has another member.
+var newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
+
+// Generate implements provider.Provider.
+func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+	request := &openaichat.Request{
+		Model: m.name, Messages: r.Messages, Tools: reduced(r.Tools), Choice: r.ToolChoice, Config: r.Config, StrictTools: m.args.StrictTools,
+		Stream: r.Stream != nil || r.Progress != nil,
+	}
+	if m.args.Stream != nil {
+		request.Stream = *m.args.Stream
+	}
+	if request.StrictTools == nil {
+		request.StrictTools = new(true)
+	}
+	if newer.MatchString(m.name) {
+		request.MaxTokensMember = "max_completion_tokens"
+	}
+	return m.client.Do(ctx, r, request)
+}
+
+// reduced returns tools whose schemas lack the keywords that many of these servers refuse.
+func reduced(tools []*toolv1.ToolInfo) []*toolv1.ToolInfo {
+	all := make([]*toolv1.ToolInfo, len(tools))
+	for i, tool := range tools {
+		all[i] = &toolv1.ToolInfo{
+			Name: tool.GetName(), Description: tool.GetDescription(), OptionsJson: tool.GetOptionsJson(),
+			ParametersJson: withoutExtendedKeywords(tool.GetParametersJson()),
+		}
+	}
+	return all
+}

@@ -1,0 +1,124 @@
+// Package provider is the port to upstream model APIs: what the gateway asks of one, what it must know of it beforehand, and how it fails.
+//
+// A Kind is a provider as it is registered under a name, such as `openai`. Opened for a model, an account and arguments it gives a Provider, which
+// makes one attempt per call and nothing more: retries, limits, caches and budgets are the gateway's. The registry keeps what it opened, so that
+// equal references share one instance and its state.
+package provider
+
+import (
+	"context"
+	"time"
+
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// Provider makes attempts on one model. Its methods may be called concurrently.
+type Provider interface {
+	// Capabilities says what the gateway must know before it calls. It is the same each time.
+	Capabilities() Capabilities
+	// Generate makes one attempt. Failures of the upstream API are *Error. What stops the model without being a failure (a full context, a
+	// content filter) is a stop reason of an output.
+	Generate(ctx context.Context, r *Request) (*Response, error)
+	// Close releases what the instance holds. Attempts in flight go on. It may be called more than once.
+	Close() error
+}
+
+// Request is one attempt. The gateway has prepared all of it; a provider changes nothing in it.
+type Request struct {
+	Messages   []*modelv1.ChatMessage
+	Tools      []*toolv1.ToolInfo
+	ToolChoice *toolv1.ToolChoice
+	Config     *modelv1.GenerateConfig
+	// Attempt is the number of this attempt within its call, from 1.
+	Attempt int
+	// Origin says on whose behalf the call is made.
+	Origin Origin
+	// Stream takes the pieces of the answer as they come. Nil: nobody looks.
+	Stream func(*modelv1.GenerateDelta)
+	// Progress is called whenever anything arrives from the upstream API. Nil: nobody watches. A provider that cannot stream never calls it.
+	Progress func()
+	// Record asks for what was said to the provider.
+	Record bool
+}
+
+// Origin says on whose behalf a call is made. It never changes an answer of a real model.
+type Origin struct {
+	Project     string
+	RequestID   string
+	Attribution *effectv1.Attribution
+	// Reissued is true when a process that made this call before has died.
+	Reissued bool
+}
+
+// Response is what an attempt gave.
+type Response struct {
+	Output *modelv1.ModelOutput
+	// Call is what was said, when Request.Record asked for it.
+	Call *modelv1.ModelCall
+	// Warnings say what of the request was left out or changed, such as an option that the model does not take.
+	Warnings []string
+}
+
+// Capabilities is what the gateway must know of a provider before it calls. The zero value is a provider that takes text, under one pool.
+type Capabilities struct {
+	// ConnectionKey tells pools of one account apart; empty: all models of the account share one.
+	ConnectionKey string
+	// MaxConnections is the size of a pool that does not adapt, where nothing else is said; zero is 10.
+	MaxConnections int
+	// MaxTokens is the default bound of output tokens; zero leaves it to the server.
+	MaxTokens int64
+	// ToolsRequired keeps tools in the request when none may be called, since the conversation holds calls.
+	ToolsRequired bool
+	// MergeUser, MergeAssistant and MergeSystem ask that neighbouring messages of a role become one.
+	MergeUser, MergeAssistant, MergeSystem bool
+	// ForceReasoning is the mode of past reasoning whatever is configured; AutoReasoning is the one of `auto`, where empty is `all`.
+	ForceReasoning, AutoReasoning string
+	// LongCache says that the provider's prompt cache is asked to keep entries for an hour, which costs more.
+	LongCache bool
+	// Features are what a model can take and do.
+	Features *modelv1.Capabilities
+}
+
+// Connections is MaxConnections with its default.
+func (c Capabilities) Connections() int {
+	if c.MaxConnections > 0 {
+		return c.MaxConnections
+	}
+	return defaultConnections
+}
+
+const defaultConnections = 10
+
+// Kind is a provider as it is registered.
+type Kind struct {
+	// Name stands before the first `/` of a model.
+	Name        string
+	Description string
+	// Dialect is the format that it speaks.
+	Dialect string
+	// Models are names that are known; others may be taken too.
+	Models []string
+	// Accounts are those that are configured.
+	Accounts []*modelv1.Account
+	// Open gives access to a model. It does no I/O.
+	Open func(Spec) (Provider, error)
+}
+
+// Spec says what to open.
+type Spec struct {
+	// Project is whose calls the instance serves; two projects never share one.
+	Project string
+	// Model is the name behind the first `/`.
+	Model string
+	// Account is the configured name of the account; `default` unless another one is asked for.
+	Account string
+	// BaseURL is what the request asks for; empty is the account's own.
+	BaseURL string
+	// Args are the arguments of the provider, a JSON object as text; empty is none.
+	Args string
+}
+
+// Clock is how long an attempt took, as an output tells it.
+func Clock(start time.Time) *float64 { return new(time.Since(start).Seconds()) }

@@ -1,0 +1,115 @@
+package providertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ChatServer starts a server that speaks OpenAI's chat completions and gives these answers in order. It returns its base URL.
+func ChatServer(t testing.TB, answers ...Answer) string {
+	t.Helper()
+	s := &chatServer{answers: answers}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return server.URL + "/v1"
+}
+
+type chatServer struct {
+	mu      sync.Mutex
+	answers []Answer
+}
+
+// ServeHTTP implements http.Handler.
+func (s *chatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Stream bool `json:"stream"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&asked)
+	s.mu.Lock()
+	a := s.answers[0]
+	s.answers = s.answers[1:]
+	s.mu.Unlock()
+	select {
+	case <-time.After(a.Delay):
+	case <-r.Context().Done():
+		return
+	}
+	switch {
+	case a.Status != 0:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", strconv.Itoa(int(a.RetryAfter.Seconds())))
+		w.WriteHeader(a.Status)
+		_, _ = fmt.Fprintf(w, `{"error":{"message":"failure %d","type":"test"}}`, a.Status)
+	case asked.Stream:
+		w.Header().Set("Content-Type", "text/event-stream")
+		a.writeStream(w)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		a.writeWhole(w)
+	}
+}
+
+type object = map[string]any
+
+func (a Answer) calls() []object {
+	if a.Function == "" {
+		return nil
+	}
+	return []object{{"index": 0, "id": "call_1", "type": "function", "function": object{"name": a.Function, "arguments": a.Arguments}}}
+}
+
+func (a Answer) finish() string {
+	if a.Function != "" {
+		return "tool_calls"
+	}
+	return "stop"
+}
+
+var testUsage = object{"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+
+func (a Answer) writeWhole(w http.ResponseWriter) {
+	_ = json.NewEncoder(w).Encode(object{
+		"id": "c1", "object": "chat.completion", "model": "served", "usage": testUsage,
+		"choices": []object{{
+			"index": 0, "finish_reason": a.finish(),
+			"message": object{"role": "assistant", "content": a.Text, "tool_calls": a.calls()},
+		}},
+	})
+}
+
+// writeStream cuts the answer into pieces of three bytes.
+func (a Answer) writeStream(w http.ResponseWriter) {
+	send := func(choices []object, usage object) {
+		document, _ := json.Marshal(object{"id": "c1", "object": "chat.completion.chunk", "model": "served", "choices": choices, "usage": usage})
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", document)
+		_ = http.NewResponseController(w).Flush()
+	}
+	piece := func(delta object) { send([]object{{"index": 0, "delta": delta}}, nil) }
+	for _, text := range cut(a.Text) {
+		piece(object{"content": text})
+	}
+	if a.Function != "" {
+		piece(object{"tool_calls": []object{{"index": 0, "id": "call_1", "type": "function", "function": object{"name": a.Function, "arguments": ""}}}})
+		for _, text := range cut(a.Arguments) {
+			piece(object{"tool_calls": []object{{"index": 0, "function": object{"arguments": text}}}})
+		}
+	}
+	send([]object{{"index": 0, "delta": object{}, "finish_reason": a.finish()}}, nil)
+	send([]object{}, testUsage)
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+func cut(text string) []string {
+	const size = 3
+	var all []string
+	for len(text) > size {
+		all, text = append(all, text[:size]), text[size:]
+	}
+	return append(all, text)
+}

@@ -1,0 +1,290 @@
+package providertest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/goldentest"
+	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// GoldenSetup is what a recorded case says of the account.
+type GoldenSetup struct {
+	// APIKey and BaseURL are those of the case; empty where it names none. For a case that was recorded at the vendor's own address BaseURL
+	// leads to the recording server.
+	APIKey, BaseURL string
+	// Service is what stands before the first slash of the model's name.
+	Service string
+	// Env are the variables that were set.
+	Env map[string]string
+}
+
+// LookUp returns a variable as config.Load wants it.
+func (s GoldenSetup) LookUp(name string) (string, bool) {
+	value, ok := s.Env[name]
+	return value, ok
+}
+
+// goldenCase is the form of a recorded case.
+type goldenCase struct {
+	Kind        string                     `json:"kind"`
+	Model       string                     `json:"model"`
+	BaseURL     *string                    `json:"base_url"`
+	Env         map[string]string          `json:"env"`
+	ModelArgs   json.RawMessage            `json:"model_args"`
+	APIKey      string                     `json:"api_key"`
+	ModelConfig json.RawMessage            `json:"model_config"`
+	Config      json.RawMessage            `json:"config"`
+	Messages    json.RawMessage            `json:"messages"`
+	Tools       json.RawMessage            `json:"tools"`
+	ToolChoice  json.RawMessage            `json:"tool_choice"`
+	Direct      bool                       `json:"direct"`
+	Prepared    map[string]json.RawMessage `json:"prepared"`
+	Requests    []upstreamRequest          `json:"upstream_requests"`
+	Responses   []upstreamResponse         `json:"upstream_responses"`
+	Output      json.RawMessage            `json:"output"`
+	Error       *goldenError               `json:"error"`
+}
+
+type goldenError struct {
+	How         string   `json:"how"`
+	Retryable   bool     `json:"retryable"`
+	Kind        string   `json:"kind"`
+	RetryAfter  *float64 `json:"retry_after"`
+	Status      *int     `json:"status"`
+	AuthFailure bool     `json:"auth_failure"`
+}
+
+// Golden runs the recorded cases of a provider against a recording server. open makes the provider for a case.
+func Golden(t *testing.T, theme string, patterns []string, open func(t testing.TB, setup GoldenSetup) provider.Kind) {
+	t.Helper()
+	goldentest.Run(t, theme, goldentest.Load(t, patterns...), func(t *goldentest.T, c goldentest.Case) {
+		var form goldenCase
+		require.NoError(t, c.Decode(&form))
+		server := newRecorder(t, form.Responses)
+		play(t, c, &form, server, open)
+	}, goldentest.Parallel())
+}
+
+func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder, open func(testing.TB, GoldenSetup) provider.Kind) {
+	t.Helper()
+	given := conversation(t, form)
+	setup := GoldenSetup{APIKey: form.APIKey, Env: map[string]string{}}
+	setup.Service, _, _ = strings.Cut(form.Model, "/")
+	for name, value := range form.Env {
+		setup.Env[name] = strings.ReplaceAll(value, "$ROOT", server.URL())
+	}
+	switch {
+	case form.BaseURL != nil:
+		setup.BaseURL = strings.ReplaceAll(*form.BaseURL, "$ROOT", server.URL())
+	case form.Direct:
+		setup.BaseURL = server.URL() + "/v1"
+	}
+	args := strings.ReplaceAll(string(form.ModelArgs), "$ROOT", server.URL())
+	if args == "null" {
+		args = ""
+	}
+	var registry provider.Registry
+	kind := open(t, setup)
+	require.NoError(t, registry.Register(kind))
+	model, err := registry.Open(provider.Ref{Project: "p", Model: kind.Name + "/" + form.Model, Args: args})
+	if err != nil {
+		equalFailure(t, form, server, err)
+		return
+	}
+	prepared, err := prepare.Prepare(given, model.Capabilities())
+	if err != nil {
+		equalFailure(t, form, server, err)
+		return
+	}
+	equalPrepared(t, c, form, prepared)
+	response, err := model.Generate(t.Context(), &provider.Request{
+		Messages: prepared.Messages, Tools: prepared.Tools, ToolChoice: prepared.Choice, Config: prepared.Config, Attempt: 1,
+	})
+	if form.Kind == "request" {
+		equalRequests(t, form, server.Requests())
+		if form.Error != nil {
+			require.Error(t, err)
+		}
+		return
+	}
+	if err != nil || form.Error != nil {
+		equalFailure(t, form, server, err)
+		return
+	}
+	output := decoded(t, chat.OutputJSON(response.Output))
+	delete(output.(map[string]any), "time")
+	want, got := plain(decoded(t, form.Output)), plain(output)
+	freeWording(want, got)
+	t.Equal(want, got)
+}
+
+// freeWording puts the recorded parse error in place of one that quotes the same of the model: around the quote, wording and blanks are ours.
+func freeWording(want, got any) {
+	switch w := want.(type) {
+	case []any:
+		g, _ := got.([]any)
+		for i := range min(len(w), len(g)) {
+			freeWording(w[i], g[i])
+		}
+	case map[string]any:
+		g, _ := got.(map[string]any)
+		for name := range w {
+			freeWording(w[name], g[name])
+		}
+		recorded, isText := w["parse_error"].(string)
+		said, _ := g["parse_error"].(string)
+		quoted := strings.TrimSpace(strings.ReplaceAll(recorded, "<prose>", ""))
+		if isText && strings.Contains(said, quoted) {
+			g["parse_error"] = recorded
+		}
+	}
+}
+
+// conversation reads what the case gives, with the configuration of the model below that of the call.
+func conversation(t *goldentest.T, form *goldenCase) prepare.Conversation {
+	t.Helper()
+	messages, err := chat.ParseMessages(form.Messages)
+	require.NoError(t, err)
+	var tools []*toolv1.ToolInfo
+	if len(form.Tools) > 0 && string(form.Tools) != "null" {
+		tools, err = chat.ParseTools(form.Tools)
+		require.NoError(t, err)
+	}
+	var choice *toolv1.ToolChoice
+	if len(form.ToolChoice) > 0 {
+		choice, err = chat.ParseToolChoice(form.ToolChoice)
+		require.NoError(t, err)
+	}
+	return prepare.Conversation{
+		Messages: messages, Tools: tools, Choice: choice, Config: chat.Merge(config(t, form.ModelConfig), config(t, form.Config)),
+	}
+}
+
+func config(t *goldentest.T, document json.RawMessage) *modelv1.GenerateConfig {
+	t.Helper()
+	if len(document) == 0 || string(document) == "null" {
+		return nil
+	}
+	c, err := chat.ParseConfig(document)
+	require.NoError(t, err)
+	return c
+}
+
+// equalPrepared compares what reaches the provider, where the case says that it differs from what was given.
+func equalPrepared(t *goldentest.T, c goldentest.Case, form *goldenCase, prepared prepare.Conversation) {
+	t.Helper()
+	for name := range form.Prepared {
+		var got json.RawMessage
+		switch name {
+		case "messages":
+			got = chat.MessagesJSON(prepared.Messages)
+		case "tools":
+			got = chat.ToolsJSON(prepared.Tools)
+		case "tool_choice":
+			got = chat.ToolChoiceJSON(prepared.Choice)
+		case "config":
+			got = chat.ConfigJSON(prepared.Config)
+		default:
+			t.Skipf("no driver for the prepared %s", name)
+		}
+		t.Equal(c.At("prepared", name), decoded(t, got), match.EmptyAsAbsent("tool_call_id"))
+	}
+}
+
+func equalRequests(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
+	t.Helper()
+	require.Len(t, got, len(form.Requests), "requests to the server")
+	for i, want := range form.Requests {
+		require.Equal(t, want.Method+" "+want.Path, got[i].Method+" "+got[i].Path)
+		t.Equal(want.Query, got[i].Query, match.EmptyAsAbsent("*"))
+		for name, value := range want.Headers {
+			t.Equal(value, got[i].header.Get(name))
+		}
+		t.Equal(plain(want.Body), plain(got[i].Body), match.EmptyAsAbsent("tools"))
+	}
+}
+
+// equalFailure compares how a call failed: whether anything was sent, and what may be done about it.
+func equalFailure(t *goldentest.T, form *goldenCase, server *recorder, err error) {
+	t.Helper()
+	require.NotNil(t, form.Error, "the call failed: %v", err)
+	require.Error(t, err)
+	if form.Error.How == "before_upstream" {
+		require.Empty(t, server.Requests(), "nothing must be sent")
+		return
+	}
+	got := map[string]any{"retryable": provider.ClassOfError(err) != provider.Final}
+	want := map[string]any{"retryable": form.Error.Retryable}
+	if failure, ok := provider.As(err); ok {
+		want["auth_failure"], got["auth_failure"] = form.Error.AuthFailure, failure.Auth
+		if form.Error.Kind != "" {
+			want["kind"], got["kind"] = form.Error.Kind, map[provider.Class]string{
+				provider.Transient: "transient", provider.RateLimit: "rate_limit",
+			}[failure.Class]
+		}
+		if form.Error.RetryAfter != nil {
+			want["retry_after"], got["retry_after"] = *form.Error.RetryAfter, failure.RetryAfter.Seconds()
+		}
+		if form.Error.Status != nil {
+			want["status"], got["status"] = *form.Error.Status, failure.Status
+		}
+	}
+	t.Equal(want, got)
+}
+
+func decoded(t *goldentest.T, document json.RawMessage) any {
+	t.Helper()
+	var value any
+	require.NoError(t, json.Unmarshal(document, &value))
+	return value
+}
+
+// plain returns a value with the JSON that stands in texts brought to one form: arguments of calls, and details of reasoning in a signature. Blanks
+// and the order of members in them are the recording program's.
+func plain(value any) any {
+	switch v := value.(type) {
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = plain(item)
+		}
+		return list
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for name, member := range v {
+			object[name] = plain(member)
+			if text, ok := member.(string); ok && name == "arguments" {
+				object[name] = compact(text)
+			}
+		}
+		return object
+	case string:
+		if rest, ok := strings.CutPrefix(v, detailsScheme); ok {
+			return detailsScheme + compact(rest)
+		}
+	}
+	return value
+}
+
+const detailsScheme = "reasoning-details://"
+
+func compact(text string) string {
+	var value any
+	if json.Unmarshal([]byte(text), &value) != nil {
+		return text
+	}
+	document, err := json.Marshal(value)
+	if err != nil {
+		return text
+	}
+	return string(document)
+}

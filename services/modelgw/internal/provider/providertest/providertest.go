@@ -1,0 +1,185 @@
+// Package providertest is the suite that every provider.Provider passes, and the driver of recorded cases.
+package providertest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Answer is what the upstream API shall answer to the next attempt.
+type Answer struct {
+	Text string
+	// Function and Arguments are a call of a tool, where Function is set.
+	Function, Arguments string
+	// Status is the HTTP status of a failure; 0 is a success.
+	Status     int
+	RetryAfter time.Duration
+	// Delay is how long it takes.
+	Delay time.Duration
+}
+
+// Harness says how to test a provider.
+type Harness struct {
+	// New makes a provider whose upstream API gives these answers in order, one an attempt.
+	New func(t *testing.T, answers ...Answer) provider.Provider
+}
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, Harness){
+		"an answer has a text, a model, a source and a time": answers,
+		"a call of a tool keeps its arguments":               calls,
+		"arguments that are no JSON are a parse error":       badArguments,
+		"a stream says what the answer says":                 streams,
+		"failures have a class":                              classes,
+		"an attempt ends with its context":                   ends,
+		"a record is there when it is asked for":             records,
+		"capabilities do not change":                         capabilities,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, h)
+		})
+	}
+}
+
+var weather = &toolv1.ToolInfo{
+	Name: "weather", Description: "Tells the weather of a city.",
+	ParametersJson: `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`,
+}
+
+func request(text string) *provider.Request {
+	return &provider.Request{
+		Messages: []*modelv1.ChatMessage{chat.User(text)}, Tools: []*toolv1.ToolInfo{weather},
+		ToolChoice: chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), Config: &modelv1.GenerateConfig{}, Attempt: 1,
+	}
+}
+
+func answers(t *testing.T, h Harness) {
+	p := h.New(t, Answer{Text: "fine"})
+	response, err := p.Generate(t.Context(), request("how are you?"))
+	require.NoError(t, err)
+	output := response.Output
+	message := chat.FirstMessage(output)
+	require.NotNil(t, message)
+	assert.Equal(t, "fine", chat.Completion(output))
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_STOP, chat.StopReason(output))
+	assert.NotEmpty(t, output.GetModel())
+	assert.NotEmpty(t, message.GetId())
+	assert.Equal(t, modelv1.Role_ROLE_ASSISTANT, message.GetRole())
+	assert.Equal(t, modelv1.MessageSource_MESSAGE_SOURCE_GENERATE, message.GetSource())
+	assert.NotNil(t, output.GetUsage())
+	assert.NotNil(t, output.Time)
+}
+
+func calls(t *testing.T, h Harness) {
+	const arguments = `{"city": "Oslo", "big": 123456789012345678901234567890, "a": 1.0}`
+	p := h.New(t, Answer{Function: "weather", Arguments: arguments})
+	response, err := p.Generate(t.Context(), request("weather?"))
+	require.NoError(t, err)
+	called := chat.FirstMessage(response.Output).GetToolCalls()
+	require.Len(t, called, 1)
+	assert.Equal(t, "weather", called[0].GetFunction())
+	assert.Equal(t, arguments, called[0].GetArgumentsJson(), "digits and order survive")
+	assert.NotEmpty(t, called[0].GetId())
+	assert.Nil(t, called[0].ParseError)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, chat.StopReason(response.Output))
+}
+
+func badArguments(t *testing.T, h Harness) {
+	p := h.New(t, Answer{Function: "weather", Arguments: `{"city": `}, Answer{Function: "weather", Arguments: "Oslo"})
+	response, err := p.Generate(t.Context(), request("weather?"))
+	require.NoError(t, err)
+	broken := chat.FirstMessage(response.Output).GetToolCalls()[0]
+	assert.NotEmpty(t, broken.GetParseError())
+	assert.Equal(t, "{}", broken.GetArgumentsJson())
+	response, err = p.Generate(t.Context(), request("weather?"))
+	require.NoError(t, err)
+	bare := chat.FirstMessage(response.Output).GetToolCalls()[0]
+	assert.JSONEq(t, `{"city": "Oslo"}`, bare.GetArgumentsJson(), "bare text is the first parameter")
+}
+
+func streams(t *testing.T, h Harness) {
+	if !h.New(t, Answer{}).Capabilities().Features.GetStreaming() {
+		t.Skip("the provider does not stream")
+	}
+	text := strings.Repeat("a rather long answer ", 20)
+	p := h.New(t, Answer{Text: text, Function: "weather", Arguments: `{"city":"Oslo"}`})
+	r, progress := request("q"), 0
+	var said, arguments, function string
+	r.Progress = func() { progress++ }
+	r.Stream = func(d *modelv1.GenerateDelta) {
+		said += d.GetText()
+		arguments += d.GetToolCall().GetArguments()
+		function += d.GetToolCall().GetFunction()
+	}
+	response, err := p.Generate(t.Context(), r)
+	require.NoError(t, err)
+	assert.Equal(t, text, chat.Completion(response.Output))
+	assert.Equal(t, text, said)
+	assert.Equal(t, "weather", function)
+	assert.JSONEq(t, `{"city":"Oslo"}`, arguments)
+	assert.Greater(t, progress, 1)
+	assert.NotNil(t, response.Output.GetUsage())
+}
+
+func classes(t *testing.T, h Harness) {
+	for status, want := range map[int]provider.Class{
+		429: provider.RateLimit, 500: provider.Transient, 503: provider.Transient, 408: provider.Transient, 400: provider.Final, 401: provider.Final, 409: provider.Final,
+	} {
+		p := h.New(t, Answer{Status: status, RetryAfter: 7 * time.Second})
+		_, err := p.Generate(t.Context(), request("q"))
+		failure, ok := provider.As(err)
+		require.True(t, ok, "%d: %v", status, err)
+		assert.Equal(t, want, failure.Class, status)
+		assert.Equal(t, status, failure.Status)
+		assert.Equal(t, status == 401, failure.Auth)
+		if status == 429 {
+			assert.Equal(t, 7*time.Second, failure.RetryAfter)
+		}
+	}
+}
+
+func ends(t *testing.T, h Harness) {
+	p := h.New(t, Answer{Text: "late", Delay: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := p.Generate(ctx, request("q"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, isUpstream := provider.As(err)
+	assert.False(t, isUpstream, "an attempt that we end is no failure of the API")
+}
+
+func records(t *testing.T, h Harness) {
+	p := h.New(t, Answer{Text: "fine"}, Answer{Text: "fine"})
+	r := request("how are you?")
+	response, err := p.Generate(t.Context(), r)
+	require.NoError(t, err)
+	assert.Nil(t, response.Call)
+	r.Record = true
+	response, err = p.Generate(t.Context(), r)
+	require.NoError(t, err)
+	require.NotNil(t, response.Call)
+	assert.Contains(t, response.Call.GetRequestJson(), "how are you?")
+	assert.Contains(t, response.Call.GetResponseJson(), "fine")
+	assert.False(t, response.Call.GetError())
+}
+
+func capabilities(t *testing.T, h Harness) {
+	p := h.New(t, Answer{})
+	assert.Equal(t, p.Capabilities(), p.Capabilities())
+	assert.Positive(t, p.Capabilities().Connections())
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close())
+}

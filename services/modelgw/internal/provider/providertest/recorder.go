@@ -1,0 +1,136 @@
+package providertest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// upstreamRequest is a request that reached the server.
+type upstreamRequest struct {
+	Method  string            `json:"method"`
+	Path    string            `json:"path"`
+	Query   map[string]any    `json:"query"`
+	Headers map[string]string `json:"headers"`
+	Body    any               `json:"body"`
+
+	header http.Header
+}
+
+// upstreamResponse is what the server answers.
+type upstreamResponse struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    json.RawMessage   `json:"body"`
+	SSE     []struct {
+		Event string          `json:"event"`
+		Data  json.RawMessage `json:"data"`
+	} `json:"sse"`
+}
+
+// defaultAnswer is what the server says where the case does not.
+const defaultAnswer = `{"id":"chatcmpl-0","object":"chat.completion","created":1700000000,"model":"served-model",` +
+	`"choices":[{"index":0,"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}],` +
+	`"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`
+
+const defaultStream = `data: {"id":"chatcmpl-0","object":"chat.completion.chunk","model":"served-model","choices":[{"index":0,"delta":{"content":"Done."},"finish_reason":"stop"}]}` +
+	"\n\ndata: [DONE]\n\n"
+
+// recorder is a server that keeps requests and gives recorded answers in order, the last one again and again.
+type recorder struct {
+	server *httptest.Server
+
+	mu       sync.Mutex
+	requests []upstreamRequest
+	answers  []upstreamResponse
+}
+
+func newRecorder(t testing.TB, answers []upstreamResponse) *recorder {
+	t.Helper()
+	r := &recorder{answers: answers}
+	r.server = httptest.NewServer(r)
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+// URL is the server's root.
+func (r *recorder) URL() string { return r.server.URL }
+
+// Requests returns what reached the server.
+func (r *recorder) Requests() []upstreamRequest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.requests
+}
+
+// ServeHTTP implements http.Handler.
+func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, _ := io.ReadAll(request.Body)
+	got := upstreamRequest{Method: request.Method, Path: request.URL.Path, Query: map[string]any{}, header: request.Header}
+	_ = json.Unmarshal(body, &got.Body)
+	for name, values := range request.URL.Query() {
+		got.Query[name] = values[0]
+	}
+	r.mu.Lock()
+	r.requests = append(r.requests, got)
+	var answer *upstreamResponse
+	if len(r.answers) > 0 {
+		answer = &r.answers[0]
+		if len(r.answers) > 1 {
+			r.answers = r.answers[1:]
+		}
+	}
+	r.mu.Unlock()
+	if answer == nil {
+		object, _ := got.Body.(map[string]any)
+		if object["stream"] == true {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, defaultStream)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, defaultAnswer)
+		return
+	}
+	answer.write(w)
+}
+
+func (a *upstreamResponse) write(w http.ResponseWriter) {
+	body := string(a.Body)
+	w.Header().Set("Content-Type", "application/json")
+	if a.SSE != nil {
+		w.Header().Set("Content-Type", "text/event-stream")
+		body = a.stream()
+	}
+	for name, value := range a.Headers {
+		w.Header().Set(name, value)
+	}
+	var raw string
+	if json.Unmarshal(a.Body, &raw) == nil {
+		body = raw
+	}
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	_, _ = io.WriteString(w, body)
+}
+
+func (a *upstreamResponse) stream() string {
+	var b strings.Builder
+	for _, event := range a.SSE {
+		if event.Event != "" {
+			b.WriteString("event: " + event.Event + "\n")
+		}
+		data := string(event.Data)
+		var text string
+		if json.Unmarshal(event.Data, &text) == nil {
+			data = text
+		}
+		b.WriteString("data: " + data + "\n\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,144 @@
+package provider
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// maxOpen bounds the instances that a registry keeps; those not asked for longest are closed and made again when they are.
+const maxOpen = 1024
+
+// Registry knows the kinds of providers and keeps what was opened. The zero value is empty and ready to use. Register comes before all else; the
+// other methods may be called concurrently.
+type Registry struct {
+	kinds map[string]Kind
+
+	mu     sync.Mutex
+	open   map[Ref]*list.Element
+	recent *list.List // of *opened, the one asked for last first
+}
+
+// Ref names what a request asks for.
+type Ref struct {
+	Project string
+	// Model is `provider/name`.
+	Model   string
+	Account string
+	BaseURL string
+	Args    string
+}
+
+// Model is an opened model.
+type Model struct {
+	// Kind is the provider, Name what stands behind the first `/`.
+	Kind    Kind
+	Name    string
+	Account string
+	Provider
+}
+
+// FullName returns `provider/name`.
+func (m *Model) FullName() string { return m.Kind.Name + "/" + m.Name }
+
+type opened struct {
+	ref   Ref
+	model *Model
+}
+
+// Register adds a kind. It fails when the name is taken.
+func (r *Registry) Register(k Kind) error {
+	if _, taken := r.kinds[k.Name]; taken {
+		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_EXISTS, "a provider %q is registered already", k.Name)
+	}
+	if r.kinds == nil {
+		r.kinds = map[string]Kind{}
+	}
+	k.Models = slices.Sorted(slices.Values(k.Models))
+	r.kinds[k.Name] = k
+	return nil
+}
+
+// Kinds returns the registered kinds by name.
+func (r *Registry) Kinds() []Kind {
+	kinds := make([]Kind, 0, len(r.kinds))
+	for _, name := range slices.Sorted(maps.Keys(r.kinds)) {
+		kinds = append(kinds, r.kinds[name])
+	}
+	return kinds
+}
+
+// SplitName cuts `provider/name` at its first slash.
+func SplitName(model string) (kind, name string, err error) {
+	kind, name, ok := strings.Cut(model, "/")
+	if !ok || kind == "" || name == "" {
+		return "", "", rpcerr.InvalidField("model", "%q is not of the form <provider>/<model>, such as openai/gpt-4o", model)
+	}
+	return kind, name, nil
+}
+
+// none is the model of evaluations that call none.
+const none = "none"
+
+// Open returns the instance for a reference: the one that an equal reference got before, if it is still kept.
+func (r *Registry) Open(ref Ref) (*Model, error) {
+	if ref.Model == none || strings.HasPrefix(ref.Model, none+"/") {
+		return nil, rpcerr.InvalidField("model", "no model was given: name one as <provider>/<model>")
+	}
+	kind, name, err := SplitName(ref.Model)
+	if err != nil {
+		return nil, err
+	}
+	k, known := r.kinds[kind]
+	if !known {
+		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "unknown provider %q of model %q; known: %s",
+			kind, ref.Model, strings.Join(slices.Sorted(maps.Keys(r.kinds)), ", ")).With("model", ref.Model)
+	}
+	if ref.Account == "" {
+		ref.Account = DefaultAccount
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if element, ok := r.open[ref]; ok {
+		r.recent.MoveToFront(element)
+		return element.Value.(*opened).model, nil //nolint:forcetypeassert // the list holds nothing else
+	}
+	p, err := k.Open(Spec{Project: ref.Project, Model: name, Account: ref.Account, BaseURL: ref.BaseURL, Args: ref.Args})
+	if err != nil {
+		return nil, err
+	}
+	model := &Model{Kind: k, Name: name, Account: ref.Account, Provider: p}
+	r.keep(ref, model)
+	return model, nil
+}
+
+func (r *Registry) keep(ref Ref, model *Model) {
+	if r.open == nil {
+		r.open, r.recent = map[Ref]*list.Element{}, list.New()
+	}
+	r.open[ref] = r.recent.PushFront(&opened{ref: ref, model: model})
+	if len(r.open) > maxOpen {
+		r.drop(r.recent.Back())
+	}
+}
+
+func (r *Registry) drop(element *list.Element) {
+	o, _ := r.recent.Remove(element).(*opened)
+	delete(r.open, o.ref)
+	_ = o.model.Close()
+}
+
+// Close closes all instances.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.recent != nil && r.recent.Len() > 0 {
+		r.drop(r.recent.Back())
+	}
+	return nil
+}

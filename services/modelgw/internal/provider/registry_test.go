@@ -1,0 +1,156 @@
+package provider_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/goldentest"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// opened is a provider that counts how often it is closed.
+type opened struct {
+	provider.Provider
+	closed int
+}
+
+func (o *opened) Close() error {
+	o.closed++
+	return nil
+}
+
+// openAnything is a kind that opens whatever is asked for.
+func openAnything(name string) provider.Kind {
+	return provider.Kind{Name: name, Open: func(provider.Spec) (provider.Provider, error) { return &opened{}, nil }}
+}
+
+func registry(t testing.TB, kinds ...string) *provider.Registry {
+	t.Helper()
+	r := &provider.Registry{}
+	for _, name := range kinds {
+		require.NoError(t, r.Register(openAnything(name)))
+	}
+	return r
+}
+
+// reference is how a case names a model.
+type reference struct {
+	Model   string          `json:"model"`
+	Config  json.RawMessage `json:"config"`
+	BaseURL string          `json:"base_url"`
+	APIKey  string          `json:"api_key"`
+	Role    string          `json:"role"`
+	Memoize *bool           `json:"memoize"`
+}
+
+func TestGoldenModelNames(t *testing.T) {
+	t.Parallel()
+	goldentest.Run(t, "model-names", goldentest.Load(t, "core/model-names.jsonl"), func(t *goldentest.T, c goldentest.Case) {
+		r := registry(t, "mockllm", "openai", "together")
+		switch c.Op() {
+		case "get_model":
+			var form struct{ Input reference }
+			require.NoError(t, c.Decode(&form))
+			model, err := r.Open(provider.Ref{Project: "p", Model: form.Input.Model})
+			if _, fails := c.At("expect", "error").(map[string]any); fails {
+				require.Error(t, err)
+				list, _ := c.At("expect", "mentions").([]any)
+				for _, mention := range list {
+					named := strings.NewReplacer("<api_name>/<model_name>", "<provider>/<model>").Replace(fmt.Sprint(mention))
+					require.ErrorContains(t, err, named)
+				}
+				return
+			}
+			require.NoError(t, err)
+			t.Equal(c.At("expect", "name"), model.Name)
+			t.Equal(c.At("expect", "string"), model.FullName())
+		case "same_instance":
+			var form struct {
+				Input struct{ First, Second reference }
+			}
+			require.NoError(t, c.Decode(&form))
+			first, second := form.Input.First, form.Input.Second
+			if string(first.Config) != string(second.Config) || first.APIKey != second.APIKey || first.Role != second.Role || second.Memoize != nil {
+				t.Skip("configuration, keys and roles are no part of an instance here")
+			}
+			a, err := r.Open(provider.Ref{Project: "p", Model: first.Model, BaseURL: first.BaseURL})
+			require.NoError(t, err)
+			b, err := r.Open(provider.Ref{Project: "p", Model: second.Model, BaseURL: second.BaseURL})
+			require.NoError(t, err)
+			t.Equal(c.At("expect"), a == b)
+		default:
+			t.Skipf("no driver for %q", c.Op())
+		}
+	})
+}
+
+func TestEqualReferencesShareOneInstance(t *testing.T) {
+	t.Parallel()
+	r := registry(t, "x")
+	open := func(ref provider.Ref) *provider.Model {
+		m, err := r.Open(ref)
+		require.NoError(t, err)
+		return m
+	}
+	base := provider.Ref{Project: "p", Model: "x/m"}
+	first := open(base)
+	assert.Same(t, first, open(base))
+	assert.Same(t, first, open(provider.Ref{Project: "p", Model: "x/m", Account: "default"}))
+	for _, other := range []provider.Ref{
+		{Project: "q", Model: "x/m"},
+		{Project: "p", Model: "x/M"},
+		{Project: "p", Model: "x/m", Account: "spare"},
+		{Project: "p", Model: "x/m", Args: "{}"},
+	} {
+		assert.NotSame(t, first, open(other))
+	}
+	require.NoError(t, r.Close())
+	assert.Equal(t, 1, first.Provider.(*opened).closed)
+	assert.NotSame(t, first, open(base), "a closed instance is never given out again")
+}
+
+func TestInstancesNotAskedForLongestAreClosed(t *testing.T) {
+	t.Parallel()
+	r := registry(t, "x")
+	var all []*provider.Model
+	for i := range 1100 {
+		m, err := r.Open(provider.Ref{Project: "p", Model: fmt.Sprintf("x/%d", i)})
+		require.NoError(t, err)
+		all = append(all, m)
+		_, err = r.Open(provider.Ref{Project: "p", Model: "x/0"})
+		require.NoError(t, err)
+	}
+	closed := 0
+	for _, m := range all {
+		closed += m.Provider.(*opened).closed
+	}
+	assert.Equal(t, 1100-1024, closed)
+	assert.Zero(t, all[0].Provider.(*opened).closed, "this one was asked for again and again")
+}
+
+func TestANameIsRegisteredOnce(t *testing.T) {
+	t.Parallel()
+	r := registry(t, "x")
+	err := r.Register(openAnything("x"))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_EXISTS), err)
+}
+
+func TestErrorsAreCutAndKeepTheirCause(t *testing.T) {
+	t.Parallel()
+	e := &provider.Error{Provider: "x", Status: 400, Message: strings.Repeat("ü", 10_000)}
+	assert.Less(t, len(e.Error()), 600)
+	assert.Equal(t, strings.ToValidUTF8(e.Error(), "?"), e.Error())
+	assert.Equal(t, provider.Final, provider.ClassOfError(fmt.Errorf("wrapped: %w", e)))
+	assert.Equal(t, provider.RateLimit, provider.ClassOfError(fmt.Errorf("wrapped: %w", &provider.Error{Class: provider.RateLimit})))
+	sent := provider.RPC(e)
+	found, ok := provider.As(sent)
+	require.True(t, ok)
+	assert.Same(t, e, found)
+}

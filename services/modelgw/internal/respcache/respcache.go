@@ -1,0 +1,154 @@
+// Package respcache decides which calls of a model may share an answer, and for how long one is kept.
+//
+// A key is a hash over everything that reaches the provider and could change its answer, after preparation: configuration, messages, tools, choice,
+// base URL; and over the policy: its expiry, its scopes and, unless it says otherwise, the epoch. Project and model are the group of an entry. What only
+// steers retries, timeouts and connections does not count, nor do ids of messages.
+package respcache
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// defaultExpiry is how long an answer is kept where a policy does not say.
+const defaultExpiry = "1W"
+
+// never is the expiry of answers that are kept for good.
+const never = "never"
+
+var units = map[byte]time.Duration{
+	's': time.Second,
+	'm': time.Minute,
+	'h': time.Hour,
+	'D': 24 * time.Hour,
+	'W': 7 * 24 * time.Hour,
+	'M': 30 * 24 * time.Hour,
+	'Y': 365 * 24 * time.Hour,
+}
+
+// ParseExpiry reads how long an answer is kept: an integer and one of the units s, m, h, D, W, M (30 days) and Y (365 days), whose case matters.
+func ParseExpiry(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, errors.New("the expiry is empty")
+	}
+	last := len(text) - 1
+	n, err := strconv.ParseInt(strings.TrimSpace(text[:last]), 10, 32)
+	unit, known := units[text[last]]
+	if err != nil || !known {
+		return 0, fmt.Errorf("invalid expiry %q: write an integer and s, m, h, D, W, M or Y, such as 12h or 1W", text)
+	}
+	return time.Duration(n) * unit, nil
+}
+
+// Lifetime returns how long a policy keeps an answer; forever has no duration.
+func Lifetime(policy *modelv1.CachePolicy) (d time.Duration, forever bool, err error) {
+	switch expiry := policy.GetExpiry(); expiry {
+	case never:
+		return 0, true, nil
+	case "":
+		d, err = ParseExpiry(defaultExpiry)
+	default:
+		d, err = ParseExpiry(expiry)
+	}
+	return d, false, err
+}
+
+// Input is what a key is made of.
+type Input struct {
+	Project  string
+	Model    string // provider/name
+	Account  string
+	BaseURL  string
+	Epoch    int32
+	Messages []*modelv1.ChatMessage
+	Tools    []*toolv1.ToolInfo
+	Choice   *toolv1.ToolChoice
+	Config   *modelv1.GenerateConfig
+	Args     string // of the model
+	Policy   *modelv1.CachePolicy
+}
+
+// Group returns the group of a project's answers of a model.
+func Group(project, model string) string { return project + "/" + model }
+
+// Model returns the model of a group.
+func Model(project, group string) string { return strings.TrimPrefix(group, project+"/") }
+
+// Key returns the key of a call. It fails where the policy's expiry cannot be read.
+func Key(in Input) (cache.Key, error) {
+	life, forever, err := Lifetime(in.Policy)
+	if err != nil {
+		return cache.Key{}, err
+	}
+	w := encode.NewWriter(4096)
+	w.BeginList()
+	w.Text(in.Account)
+	w.Text(in.BaseURL)
+	w.Text(in.Args)
+	w.Raw(string(chat.ConfigJSON(deciding(in.Config))))
+	w.Raw(string(chat.MessagesJSON(anonymous(in.Messages))))
+	w.Raw(string(chat.ToolChoiceJSON(in.Choice)))
+	w.Raw(string(chat.ToolsJSON(in.Tools)))
+	if forever {
+		w.Null()
+	} else {
+		w.Int(int64(life.Seconds()))
+	}
+	for _, scope := range slices.Sorted(maps.Keys(in.Policy.GetScopes())) {
+		w.Text(scope)
+		w.Text(in.Policy.GetScopes()[scope])
+	}
+	if in.Policy.PerEpoch == nil || in.Policy.GetPerEpoch() {
+		w.Int(int64(in.Epoch))
+	}
+	w.EndList()
+	hash := sha256.Sum256(w.Bytes())
+	return cache.Key{Group: Group(in.Project, in.Model), ID: hex.EncodeToString(hash[:])}, nil
+}
+
+// deciding returns the part of a configuration that may change an answer.
+func deciding(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
+	d := chat.Merge(c)
+	d.MaxConnections, d.AdaptiveConnections, d.Batch, d.Cache = nil, nil, nil, nil
+	d.MaxRetries, d.Timeout, d.AttemptTimeout, d.StreamIdleTimeout = nil, nil, nil, nil
+	d.FailOnRefusal = nil
+	d.CachePrompt = modelv1.CachePrompt_CACHE_PROMPT_UNSPECIFIED
+	return d
+}
+
+// anonymous returns messages without ids and without marks of prompt caching.
+func anonymous(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	all := make([]*modelv1.ChatMessage, len(messages))
+	for i, m := range messages {
+		all[i] = proto.CloneOf(m)
+		all[i].Id = ""
+		for _, part := range all[i].GetContent().GetList().GetParts() {
+			if text := part.GetText(); text != nil {
+				text.CacheBreakpoint = nil
+			}
+		}
+	}
+	return all
+}
+
+// Keepable says whether an answer may be kept: not where a content filter stopped any of it.
+func Keepable(output *modelv1.ModelOutput) bool {
+	return !slices.ContainsFunc(output.GetChoices(), func(c *modelv1.Choice) bool {
+		return c.GetStopReason() == modelv1.StopReason_STOP_REASON_CONTENT_FILTER
+	})
+}

@@ -1,0 +1,206 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// maxAnswerBytes bounds an answer, some way below the bound of messages.
+const maxAnswerBytes = 7 << 19
+
+// Generate implements ModelService.
+func (s *Server) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
+	w, err := s.plan(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.do(ctx, w, nil)
+}
+
+// work is a call that was asked for, ready to be made.
+type work struct {
+	request *modelv1.GenerateRequest
+	key     effect.Key
+	call    generate.Call
+}
+
+// plan checks a request and prepares its call. What fails here has no effect and is kept under no key.
+func (s *Server) plan(r *modelv1.GenerateRequest) (*work, error) {
+	project, err := resource.Project("parent", r.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	if err := unsupported(r); err != nil {
+		return nil, err
+	}
+	model, err := s.Registry.Open(provider.Ref{
+		Project: project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	conversation, err := prepare.Prepare(prepare.Conversation{
+		Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(),
+	}, model.Capabilities())
+	if err != nil {
+		return nil, err
+	}
+	w := &work{request: r, call: generate.Call{
+		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
+		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
+		Scopes: r.GetBudgetScopes(), Record: r.GetRecordCall(),
+	}}
+	if r.GetRequestId() != "" {
+		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
+	}
+	return w, nil
+}
+
+// unsupported refuses what is not built yet.
+func unsupported(r *modelv1.GenerateRequest) error {
+	switch {
+	case r.GetRaw() != nil:
+		return rpcerr.NotBuiltYet("requests in a vendor's form")
+	case r.GetPrefix() != nil:
+		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PREFIX_UNKNOWN,
+			"the prefix is not held here; send all messages").With("hash", r.GetPrefix().GetHash())
+	case r.GetConfig().GetBatch().GetEnabled():
+		return rpcerr.NotBuiltYet("batches")
+	default:
+		return nil
+	}
+}
+
+// do makes a call, or attaches to the one that its key names. sink follows a call without a key; one with a key has a stream of its own.
+func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.GenerateResponse, error) {
+	hash, err := contentHash(w.request)
+	if err != nil {
+		return nil, err
+	}
+	asked := effect.Request{Key: w.key, Hash: hash, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
+	result, err := s.Runner.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
+		failpoint.Hit("modelgw/after-claim")
+		call := w.call
+		call.Sink = sink
+		if !w.key.IsZero() {
+			stream, release := s.streams.Open(w.key)
+			defer release()
+			call.Sink = stream
+		}
+		call.Origin.Reissued = attempt.Reissued > 0
+		answer, err := s.answer(ctx, &call)
+		if err != nil {
+			return nil, err
+		}
+		answer.Timing.Reissued = call.Origin.Reissued
+		failpoint.Hit("modelgw/after-answer")
+		return proto.Marshal(answer)
+	})
+	if err != nil {
+		return nil, effectError(err, w.key)
+	}
+	failpoint.Hit("modelgw/after-result")
+	return decode(result)
+}
+
+func decode(result effect.Result) (*modelv1.GenerateResponse, error) {
+	answer := &modelv1.GenerateResponse{}
+	if err := proto.Unmarshal(result.Body, answer); err != nil {
+		return nil, rpcerr.Internal("a kept answer cannot be read: %w", err)
+	}
+	return answer, nil
+}
+
+// answer sends a call through the pipeline.
+func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.GenerateResponse, error) {
+	call.Notes.Start = time.Now()
+	response, err := s.Pipeline(ctx, call)
+	if err != nil {
+		return nil, ended(ctx, err)
+	}
+	output := response.Output
+	chat.CompleteOutput(output)
+	if tokens, known := chat.ContextTokens(output); known {
+		output.InputContextTokens = &tokens
+	}
+	if call.Config.GetFailOnRefusal() && chat.StopReason(output) == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+		return nil, refused(call, output)
+	}
+	answer := &modelv1.GenerateResponse{
+		Output:         output,
+		Timing:         call.Notes.Timing(),
+		Cache:          call.Notes.Cache,
+		Call:           response.Call,
+		Config:         call.Config,
+		Warnings:       response.Warnings,
+		FailedAttempts: call.Notes.Failed,
+	}
+	if call.Changed {
+		answer.PreparedMessages = call.Messages
+	}
+	return fitting(answer), nil
+}
+
+// ended says why a context ended that cut a call short, where it says so.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.DeadlineExceeded):
+		return rpcerr.DeadlineExceeded("the call did not end within its time")
+	default:
+		return cause
+	}
+}
+
+func refused(call *generate.Call, output *modelv1.ModelOutput) error {
+	why := output.GetChoices()[0].GetStopDetails().GetExplanation()
+	if why == "" {
+		why = "no reason given"
+	}
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED,
+		"%s refused to answer: %s", call.Model.FullName(), why).With("provider", call.Model.Kind.Name)
+}
+
+// fitting leaves out what an answer can do without where it would not fit into a message.
+func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
+	if proto.Size(answer) > maxAnswerBytes {
+		answer.PreparedMessages = nil
+		answer.Warnings = append(answer.Warnings, "the prepared messages are left out: the answer would be too large with them")
+	}
+	if proto.Size(answer) > maxAnswerBytes {
+		answer.Call = nil
+		answer.Warnings = append(answer.Warnings, "the record of the call is left out: the answer would be too large with it")
+	}
+	return answer
+}
+
+// contentHash is a hash over what decides a call: the request without its key, its time and on whose behalf it is made.
+func contentHash(r *modelv1.GenerateRequest) (effect.Hash, error) {
+	content := &modelv1.GenerateRequest{
+		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),
+		Messages: r.GetMessages(), Prefix: r.GetPrefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
+		Raw: r.GetRaw(), BudgetScopes: r.GetBudgetScopes(), RecordCall: r.GetRecordCall(),
+	}
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(content)
+	if err != nil {
+		return effect.Hash{}, rpcerr.InvalidRequest("the request cannot be encoded: %v", err)
+	}
+	return sha256.Sum256(encoded), nil
+}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+)
+
+const poolPrefix = "pools/"
+
+// ListPools implements LimitService.
+func (s *Server) ListPools(ctx context.Context, _ *modelv1.ListPoolsRequest) (*modelv1.ListPoolsResponse, error) {
+	pools, err := s.Limiter.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := &modelv1.ListPoolsResponse{}
+	for _, p := range pools {
+		all.Pools = append(all.Pools, poolMessage(p))
+	}
+	return all, nil
+}
+
+// UpdatePool implements LimitService.
+func (s *Server) UpdatePool(ctx context.Context, r *modelv1.UpdatePoolRequest) (*modelv1.Pool, error) {
+	name := r.GetPool().GetName()
+	key, ok := strings.CutPrefix(name, poolPrefix)
+	if !ok {
+		return nil, rpcerr.InvalidField("pool.name", "%q is not of the form pools/{provider}/{account}[/{key}]", name)
+	}
+	highest := r.GetPool().GetMax()
+	if highest == 0 {
+		highest = r.GetPool().GetLimit()
+	}
+	p, err := s.Limiter.SetMax(ctx, key, int(highest))
+	switch {
+	case errors.Is(err, limit.ErrUnknownPool):
+		return nil, rpcerr.ResourceNotFound(name)
+	case errors.Is(err, limit.ErrTooLow):
+		return nil, rpcerr.InvalidField("pool.limit", "%v", err)
+	case err != nil:
+		return nil, err
+	}
+	return poolMessage(p), nil
+}
+
+//nolint:gosec // limits and counts of connections are small
+func poolMessage(p limit.Pool) *modelv1.Pool {
+	message := &modelv1.Pool{
+		Name: poolPrefix + p.Key, Limit: int32(p.Limit), InFlight: int32(p.InUse), Waiting: int32(p.Waiting),
+		Adaptive: p.Adaptive, Max: int32(p.Max),
+	}
+	for _, c := range p.History {
+		message.History = append(message.History, &modelv1.PoolChange{
+			Time: timestamppb.New(c.Time), OldLimit: int32(c.Old), NewLimit: int32(c.New), Reason: string(c.Reason), Model: c.Subject,
+		})
+	}
+	return message
+}
+
+// Budgets of a project are its own scope and those below it.
+
+// ListBudgets implements LimitService.
+func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (*modelv1.ListBudgetsResponse, error) {
+	if _, err := resource.Project("parent", r.GetParent()); err != nil {
+		return nil, err
+	}
+	position, err := resource.Position(r.GetPageToken(), r)
+	if err != nil {
+		return nil, err
+	}
+	page := &modelv1.ListBudgetsResponse{}
+	size := resource.PageSize(r.GetPageSize())
+	for _, state := range s.Budgets.List(r.GetParent()) {
+		own := state.Scope == r.GetParent() || strings.HasPrefix(state.Scope, r.GetParent()+"/")
+		if !own || state.Scope <= position {
+			continue
+		}
+		if len(page.GetBudgets()) == size {
+			page.NextPageToken = resource.PageToken(scopeOf(page.GetBudgets()[size-1].GetName(), r.GetParent()), r)
+			break
+		}
+		page.Budgets = append(page.Budgets, budgetMessage(r.GetParent(), state))
+	}
+	return page, nil
+}
+
+// UpdateBudget implements LimitService.
+func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest) (*modelv1.Budget, error) {
+	name := r.GetBudget().GetName()
+	parent, scope, ok := strings.Cut(name, "/budgets/")
+	if _, err := resource.Project("budget.name", parent); err != nil || !ok || scope == "" {
+		return nil, rpcerr.InvalidField("budget.name", "%q is not of the form projects/{project}/budgets/{scope}", name)
+	}
+	state := s.Budgets.Set(scopeOf(name, parent), budget.Bounds{MaxTokens: r.GetBudget().MaxTokens, MaxCost: r.GetBudget().MaxCost})
+	return budgetMessage(parent, state), nil
+}
+
+// projectBudget stands in a budget's name for the project as a whole.
+const projectBudget = "project"
+
+// scopeOf returns the scope that a budget's name stands for.
+func scopeOf(name, parent string) string {
+	scope := strings.TrimPrefix(name, parent+"/budgets/")
+	if scope == projectBudget {
+		return parent
+	}
+	return parent + "/" + scope
+}
+
+func budgetMessage(parent string, s budget.State) *modelv1.Budget {
+	scope := projectBudget
+	if s.Scope != parent {
+		scope = strings.TrimPrefix(s.Scope, parent+"/")
+	}
+	return &modelv1.Budget{
+		Name: parent + "/budgets/" + scope, MaxTokens: s.Bounds.MaxTokens, MaxCost: s.Bounds.MaxCost,
+		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved,
+	}
+}

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+)
+
+// CountTokens implements ModelService. No provider counts by itself yet, so every count is an estimate.
+func (s *Server) CountTokens(_ context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
+	project, err := resource.Project("parent", r.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Registry.Open(provider.Ref{Project: project, Model: r.GetModel(), Account: r.GetAccount(), Args: r.GetModelArgsJson()}); err != nil {
+		return nil, err
+	}
+	return &modelv1.CountTokensResponse{
+		MessageTokens: tokens.Messages(r.GetMessages()), ToolTokens: tokens.Tools(r.GetTools()), Estimated: true,
+	}, nil
+}
+
+// GetModel implements ModelService.
+func (s *Server) GetModel(_ context.Context, r *modelv1.GetModelRequest) (*modelv1.Model, error) {
+	rest, isProvider := strings.CutPrefix(r.GetName(), "providers/")
+	kind, name, isModel := strings.Cut(rest, "/models/")
+	if !isProvider || !isModel {
+		return nil, rpcerr.InvalidField("name", "%q is not of the form providers/{provider}/models/{model}", r.GetName())
+	}
+	return s.describe(kind + "/" + name)
+}
+
+// describe tells what is known of a model, with the default account or without any.
+func (s *Server) describe(model string) (*modelv1.Model, error) {
+	kind, name, err := provider.SplitName(model)
+	if err != nil {
+		return nil, err
+	}
+	known := &modelv1.Model{
+		Name: "providers/" + kind + "/models/" + name, ShortName: model, CanonicalName: model,
+		DefaultMaxConnections: int32(provider.Capabilities{}.Connections()), //nolint:gosec // a small number
+		Prices:                s.Prices[model],
+	}
+	opened, err := s.Registry.Open(provider.Ref{Model: model})
+	switch {
+	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED):
+		return known, nil
+	case err != nil:
+		return nil, err
+	}
+	caps := opened.Capabilities()
+	known.Capabilities = caps.Features
+	known.DefaultMaxConnections = int32(caps.Connections()) //nolint:gosec // a small number
+	if caps.MaxTokens > 0 {
+		known.DefaultMaxTokens = new(caps.MaxTokens)
+	}
+	return known, nil
+}
+
+// ListModels implements ModelService.
+func (s *Server) ListModels(_ context.Context, r *modelv1.ListModelsRequest) (*modelv1.ListModelsResponse, error) {
+	position, err := resource.Position(r.GetPageToken(), r)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, kind := range s.Registry.Kinds() {
+		for _, model := range kind.Models {
+			if name := kind.Name + "/" + model; (r.GetProvider() == "" || r.GetProvider() == kind.Name) && name > position {
+				names = append(names, name)
+			}
+		}
+	}
+	page := &modelv1.ListModelsResponse{}
+	if size := resource.PageSize(r.GetPageSize()); len(names) > size {
+		names = names[:size]
+		page.NextPageToken = resource.PageToken(names[size-1], r)
+	}
+	for _, name := range names {
+		model, err := s.describe(name)
+		if err != nil {
+			return nil, err
+		}
+		page.Models = append(page.Models, model)
+	}
+	return page, nil
+}
+
+// ListProviders implements ModelService.
+func (s *Server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (*modelv1.ListProvidersResponse, error) {
+	all := &modelv1.ListProvidersResponse{}
+	for _, kind := range s.Registry.Kinds() {
+		all.Providers = append(all.Providers, &modelv1.Provider{
+			Name: kind.Name, Description: kind.Description, Dialect: kind.Dialect, Accounts: kind.Accounts,
+		})
+	}
+	return all, nil
+}

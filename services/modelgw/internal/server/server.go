@@ -1,0 +1,125 @@
+// Package server implements the gRPC services of the model gateway over the pipeline, the ledger of effects and the registry of providers.
+package server
+
+import (
+	"context"
+	"errors"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/follow"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Deps are what the services stand on. All but Prices are required.
+type Deps struct {
+	Registry *provider.Registry
+	// Pipeline answers calls.
+	Pipeline generate.Func
+	// Runner makes calls with a key happen once. Its errors must be encoded by EncodeError and DecodeError.
+	Runner  *effect.Runner
+	Ledger  effect.Ledger
+	Cache   cache.Cache
+	Limiter limit.Limiter
+	Budgets *budget.Memory
+	Prices  generate.Prices
+}
+
+// Server implements ModelService, CacheService, BatchService and LimitService.
+type Server struct {
+	modelv1.UnimplementedModelServiceServer
+	modelv1.UnimplementedCacheServiceServer
+	modelv1.UnimplementedBatchServiceServer
+	modelv1.UnimplementedLimitServiceServer
+
+	Deps
+	streams follow.Streams
+}
+
+// New returns the server.
+func New(d Deps) *Server { return &Server{Deps: d} }
+
+// Register adds the services to a server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	modelv1.RegisterModelServiceServer(r, s)
+	modelv1.RegisterCacheServiceServer(r, s)
+	modelv1.RegisterBatchServiceServer(r, s)
+	modelv1.RegisterLimitServiceServer(r, s)
+}
+
+// ListBatches belongs to a capability that is not built yet.
+func (s *Server) ListBatches(context.Context, *modelv1.ListBatchesRequest) (*modelv1.ListBatchesResponse, error) {
+	return nil, rpcerr.NotBuiltYet("batches")
+}
+
+// CancelBatch belongs to a capability that is not built yet.
+func (s *Server) CancelBatch(context.Context, *modelv1.CancelBatchRequest) (*modelv1.Batch, error) {
+	return nil, rpcerr.NotBuiltYet("batches")
+}
+
+// EncodeError turns the failure of a call into what the ledger keeps.
+func EncodeError(err error) []byte {
+	encoded, marshalErr := proto.Marshal(rpcerr.ToStatus(err).Proto())
+	if marshalErr != nil {
+		return nil // an unreadable failure reads back as one of ours
+	}
+	return encoded
+}
+
+// DecodeError turns what the ledger keeps of a failed call back into its failure.
+func DecodeError(encoded []byte) error {
+	kept := &statuspb.Status{}
+	if err := proto.Unmarshal(encoded, kept); err != nil || kept.GetCode() == 0 {
+		return rpcerr.Internal("the failure of a model call cannot be read")
+	}
+	return rpcerr.FromStatus(status.ErrorProto(kept))
+}
+
+// Passing says that a failure means no more than "not now": nothing has happened, and the same key may be used again.
+func Passing(err error) bool {
+	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL) ||
+		rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED)
+}
+
+// effectError says in the errors of the platform what became of a key.
+func effectError(err error, key effect.Key) error {
+	var elsewhere *effect.ElsewhereError
+	var panicked *effect.PanicError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, effect.ErrInvalidKey):
+		return rpcerr.InvalidField("request_id", "%v", err)
+	case errors.Is(err, effect.ErrContentMismatch):
+		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
+			"request_id %q was used for another request", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrUnknown), errors.Is(err, effect.ErrReleased):
+		return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN,
+			"nothing is kept under request_id %q", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrCancelled):
+		return rpcerr.Cancelled("the call with request_id %q was cancelled", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrLost):
+		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE,
+			"the process that made the call with request_id %q has died", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrDraining):
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the model gateway is stopping").With("service", "modelgw")
+	case errors.As(err, &elsewhere):
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE,
+			"the call with request_id %q runs at another replica", key.ID).With("service", "modelgw")
+	case errors.As(err, &panicked):
+		return rpcerr.Internal("a model call")
+	default:
+		return err
+	}
+}

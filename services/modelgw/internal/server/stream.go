@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/follow"
+)
+
+// heartbeat is how often a watcher hears that a silent call still runs.
+const heartbeat = 15 * time.Second
+
+// endCursor is the cursor of the last event.
+const endCursor = "end"
+
+type outgoing = grpc.ServerStreamingServer[modelv1.StreamGenerateResponse]
+
+// StreamGenerate implements ModelService.
+func (s *Server) StreamGenerate(r *modelv1.StreamGenerateRequest, out outgoing) error {
+	w, err := s.plan(r.GetRequest())
+	if err != nil {
+		return err
+	}
+	stream := &follow.Stream{}
+	if !w.key.IsZero() {
+		shared, release := s.streams.Open(w.key)
+		defer release()
+		stream = shared
+	}
+	return relay(out, stream, follow.Place{}, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
+		return s.do(ctx, w, stream)
+	})
+}
+
+// AttachGenerate implements ModelService.
+func (s *Server) AttachGenerate(r *modelv1.AttachGenerateRequest, out outgoing) error {
+	key, err := keyOf(r.GetParent(), r.GetRequestId())
+	if err != nil {
+		return err
+	}
+	if r.GetCursor() == endCursor {
+		return nil
+	}
+	from, err := follow.ParsePlace(r.GetCursor())
+	if err != nil {
+		return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "cursor: %v", err)
+	}
+	stream, release := s.streams.Open(key)
+	defer release()
+	return relay(out, stream, from, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
+		result, err := s.Runner.Attach(ctx, key)
+		if err != nil {
+			return nil, effectError(err, key)
+		}
+		return decode(result)
+	})
+}
+
+// relay sends what a stream holds and what comes while call goes on, and then what call returned.
+func relay(out outgoing, stream *follow.Stream, from follow.Place, call func(context.Context) (*modelv1.GenerateResponse, error)) error {
+	ctx, cancel := context.WithCancel(out.Context())
+	var answer *modelv1.GenerateResponse
+	var failure error
+	over, events := make(chan struct{}), make(chan *modelv1.StreamGenerateResponse)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer cancel()
+	helpers.Go(func() {
+		defer close(over)
+		answer, failure = call(ctx)
+	})
+	helpers.Go(func() {
+		defer close(events)
+		for event := range stream.Watch(ctx, over, from) {
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	if err := send(out, events, from.String()); err != nil {
+		return err
+	}
+	<-over
+	if failure != nil {
+		return failure
+	}
+	return out.Send(&modelv1.StreamGenerateResponse{Cursor: endCursor, Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
+}
+
+// send passes events on, with a heartbeat where they are silent for long, until their channel is closed.
+func send(out outgoing, events <-chan *modelv1.StreamGenerateResponse, cursor string) error {
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		var event *modelv1.StreamGenerateResponse
+		select {
+		case next, ok := <-events:
+			if !ok {
+				return nil
+			}
+			event, cursor = next, next.GetCursor()
+			beat.Reset(heartbeat)
+		case <-beat.C:
+			event = &modelv1.StreamGenerateResponse{Cursor: cursor, Event: &modelv1.StreamGenerateResponse_Heartbeat{Heartbeat: &modelv1.GenerateHeartbeat{}}}
+		}
+		if err := out.Send(event); err != nil {
+			return err
+		}
+	}
+}
+
+// CancelGenerate implements ModelService.
+func (s *Server) CancelGenerate(ctx context.Context, r *modelv1.CancelGenerateRequest) (*modelv1.CancelGenerateResponse, error) {
+	key, err := keyOf(r.GetParent(), r.GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.Runner.Cancel(ctx, key)
+	if err != nil {
+		return nil, effectError(err, key)
+	}
+	return &modelv1.CancelGenerateResponse{AlreadyDone: before.State.Finished() || before.State == effect.Released}, nil
+}
+
+// ReleaseGenerate implements ModelService.
+func (s *Server) ReleaseGenerate(ctx context.Context, r *modelv1.ReleaseGenerateRequest) (*modelv1.ReleaseGenerateResponse, error) {
+	keys := make([]effect.Key, len(r.GetRequestIds()))
+	for i, id := range r.GetRequestIds() {
+		key, err := keyOf(r.GetParent(), id)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	if err := s.Ledger.Release(ctx, keys...); err != nil {
+		return nil, err
+	}
+	return &modelv1.ReleaseGenerateResponse{}, nil
+}
+
+func keyOf(parent, requestID string) (effect.Key, error) {
+	project, err := resource.Project("parent", parent)
+	return effect.Key{Project: project, ID: requestID}, err
+}

@@ -1,0 +1,114 @@
+// Package tokens estimates how many tokens a conversation is, for models whose provider does not count them. Text is taken at four characters a
+// token; media at what it commonly costs by its kind and size. An estimate is for limits and displays, never for a bill.
+package tokens
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+const charactersPerToken = 4
+
+// Text estimates a text; never less than 1.
+func Text(text string) int64 {
+	return max(1, int64(utf8.RuneCountInString(text)/charactersPerToken))
+}
+
+// Messages estimates messages, their media included; never less than 1.
+func Messages(messages []*modelv1.ChatMessage) int64 {
+	var texts []string
+	media := int64(0)
+	for _, m := range messages {
+		for _, part := range chat.Parts(m.GetContent()) {
+			texts = append(texts, textsOf(part)...)
+			media += Media(part)
+		}
+		for _, call := range m.GetToolCalls() {
+			texts = append(texts, call.GetFunction(), call.GetArgumentsJson())
+		}
+	}
+	return Text(strings.Join(texts, "\n")) + media
+}
+
+// textsOf returns what counts as text in a part: of reasoning only the summary, of opaque content nothing.
+func textsOf(part *contentv1.Content) []string {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		return []string{p.Text.GetText()}
+	case *contentv1.Content_Reasoning:
+		if summary := p.Reasoning.GetSummary(); summary != "" {
+			return []string{summary}
+		}
+	case *contentv1.Content_ToolUse:
+		texts := []string{p.ToolUse.GetName(), p.ToolUse.GetArguments(), p.ToolUse.GetResult()}
+		if fault := p.ToolUse.GetError(); fault != "" {
+			texts = append(texts, fault)
+		}
+		return texts
+	}
+	return nil
+}
+
+// Tools estimates the definitions of tools; zero when there are none.
+func Tools(tools []*toolv1.ToolInfo) int64 {
+	if len(tools) == 0 {
+		return 0
+	}
+	return Text(string(chat.ToolsJSON(tools)))
+}
+
+// What media costs, and where its size in bytes is not known since it is not inline.
+const (
+	imageLow       = 85
+	image          = 765
+	unknownAudio   = 2000
+	unknownVideo   = 8000
+	unknownPaper   = 5000
+	leastAudio     = 50
+	leastVideo     = 100
+	leastPaper     = 100
+	wavPerSecond   = 176_000
+	mp3PerSecond   = 16_000
+	audioRate      = 50
+	videoPerSecond = 500_000
+	videoRate      = 400
+	bytesPerPage   = 100_000
+	pageRate       = 1000
+)
+
+// Media estimates a part that is media; zero for others.
+func Media(part *contentv1.Content) int64 {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Image:
+		if p.Image.GetDetail() == "low" {
+			return imageLow
+		}
+		return image
+	case *contentv1.Content_Audio:
+		perSecond := wavPerSecond
+		if p.Audio.GetFormat() == "mp3" {
+			perSecond = mp3PerSecond
+		}
+		return bySize(p.Audio.GetMedia(), perSecond, audioRate, leastAudio, unknownAudio)
+	case *contentv1.Content_Video:
+		return bySize(p.Video.GetMedia(), videoPerSecond, videoRate, leastVideo, unknownVideo)
+	case *contentv1.Content_Document:
+		return bySize(p.Document.GetMedia(), bytesPerPage, pageRate, leastPaper, unknownPaper)
+	default:
+		return 0
+	}
+}
+
+func bySize(media *contentv1.Media, unit, rate int, least, unknown int64) int64 {
+	uri := media.GetUri()
+	if !strings.HasPrefix(uri, "data:") {
+		return unknown
+	}
+	bytes := len(uri) * 3 / 4
+	return max(least, int64(float64(bytes)/float64(unit)*float64(rate)))
+}

@@ -1,0 +1,60 @@
+package tokens_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/goldentest"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
+)
+
+func TestGoldenTokenCount(t *testing.T) {
+	t.Parallel()
+	goldentest.Run(t, "token-count", goldentest.Load(t, "core/token-count.jsonl"), func(t *goldentest.T, c goldentest.Case) {
+		switch c.Op() {
+		case "count_media":
+			t.Equal(c.At("expect"), tokens.Media(media(t, c).GetContent().GetList().GetParts()[0]))
+		case "count_text":
+			text, _ := c.At("input").(string)
+			t.Equal(c.At("expect", "estimate"), tokens.Text(text))
+		default:
+			t.Skipf("no driver for %q", c.Op())
+		}
+	})
+}
+
+// media is a message with the case's media; long data is written as a prefix and a number of characters.
+func media(t *goldentest.T, c goldentest.Case) *modelv1.ChatMessage {
+	t.Helper()
+	part, _ := c.At("input").(map[string]any)
+	given := map[string]any{}
+	for name, value := range part {
+		given[name] = value
+	}
+	if prefix, ok := part["uri_prefix"].(string); ok {
+		n, err := part["then_A_times"].(json.Number).Int64()
+		require.NoError(t, err)
+		given[part["type"].(string)] = prefix + strings.Repeat("A", int(n))
+	}
+	document, err := json.Marshal(map[string]any{"role": "user", "content": []any{given}})
+	require.NoError(t, err)
+	m, err := chat.ParseMessage(document)
+	require.NoError(t, err)
+	return m
+}
+
+func TestAConversationIsCountedByItsTexts(t *testing.T) {
+	t.Parallel()
+	m := chat.Assistant("", chat.Call("id", "four", `{"a":12345}`))
+	m.Content = chat.ListContent(chat.TextPart("12345678"), chat.ReasoningPart("not counted"), chat.ImagePart("data:image/png;base64,AAAA"))
+	// "12345678\nfour\n{"a":12345}" is 25 characters; the image costs what images cost.
+	assert.Equal(t, int64(25/4+765), tokens.Messages([]*modelv1.ChatMessage{m}))
+	assert.Equal(t, int64(1), tokens.Messages(nil))
+	assert.Zero(t, tokens.Tools(nil))
+}

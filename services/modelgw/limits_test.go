@@ -1,0 +1,161 @@
+package modelgw_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+type (
+	modelConfig = modelgw.Config
+	modelDeps   = modelgw.Deps
+)
+
+// waitLimit and tick are for conditions that another goroutine of the gateway brings about.
+const (
+	waitLimit = 10 * time.Second
+	tick      = 2 * time.Millisecond
+)
+
+func durationOf(text string) *durationpb.Duration {
+	d, _ := time.ParseDuration(text)
+	return durationpb.New(d)
+}
+
+func TestPoolsAreShownAndRetuned(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	_, err := g.models.Generate(t.Context(), ask("", "q"))
+	require.NoError(t, err)
+	pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
+	require.NoError(t, err)
+	require.Len(t, pools.GetPools(), 1)
+	p := pools.GetPools()[0]
+	assert.Equal(t, "pools/mockllm/default", p.GetName())
+	assert.True(t, p.GetAdaptive())
+	assert.Equal(t, []int32{20, 100, 0}, []int32{p.GetLimit(), p.GetMax(), p.GetInFlight()})
+
+	p, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: 5}})
+	require.NoError(t, err)
+	assert.Equal(t, int32(5), p.GetLimit())
+	require.Len(t, p.GetHistory(), 1)
+	assert.Equal(t, "manual", p.GetHistory()[0].GetReason())
+
+	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: "pools/nobody", Max: 5}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), err)
+	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: -1}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
+}
+
+func TestABudgetEndsCallsAndAHigherOneLetsThemOn(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Budgets = map[string]modelgw.Budget{project: {MaxTokens: new(int64(10))}}
+		c.Prices = map[string]modelgw.Price{"mockllm/model": {Input: 1, Output: 2}}
+	})
+	script := `{"outputs": [{"output": {"text": "x", "usage": {"input_tokens": 4, "output_tokens": 8, "total_tokens": 12}}}]}`
+	answer, err := g.models.Generate(t.Context(), ask(script, "q"))
+	require.NoError(t, err)
+	assert.InDelta(t, 20e-6, answer.GetOutput().GetUsage().GetTotalCost(), 1e-12)
+
+	request := keyed("k", ask(script, "q"))
+	_, err = g.models.Generate(t.Context(), request)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED), err)
+	assert.Positive(t, rpcerr.RetryAfter(err))
+
+	budgets, err := g.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
+	require.NoError(t, err)
+	require.Len(t, budgets.GetBudgets(), 1)
+	b := budgets.GetBudgets()[0]
+	assert.Equal(t, int64(12), b.GetSpentTokens())
+	assert.Zero(t, b.GetReservedTokens())
+
+	b.MaxTokens = new(int64(100))
+	_, err = g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: b})
+	require.NoError(t, err)
+	_, err = g.models.Generate(t.Context(), request)
+	require.NoError(t, err, "the same key goes on: nothing had happened under it")
+}
+
+func TestTheCacheAnswersEqualCallsOfAnEpoch(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	script := `{"outputs": ["one", "two", "three"]}`
+	cached := func(epoch int32) *modelv1.GenerateRequest {
+		r := on("s", 1, ask(script, "q"))
+		r.Attribution.Epoch = epoch
+		r.Config = &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true}}
+		return r
+	}
+	var texts []string
+	var uses []modelv1.CacheUse
+	for _, epoch := range []int32{1, 1, 2} {
+		answer, err := g.models.Generate(t.Context(), cached(epoch))
+		require.NoError(t, err)
+		texts, uses = append(texts, answer.GetOutput().GetCompletion()), append(uses, answer.GetCache())
+		if answer.GetCache() == modelv1.CacheUse_CACHE_USE_READ {
+			assert.Zero(t, answer.GetTiming().GetAttempts())
+		}
+	}
+	assert.Equal(t, []string{"one", "one", "two"}, texts)
+	assert.Equal(t, []modelv1.CacheUse{modelv1.CacheUse_CACHE_USE_WRITE, modelv1.CacheUse_CACHE_USE_READ, modelv1.CacheUse_CACHE_USE_WRITE}, uses)
+
+	sizes, err := g.caches.GetCacheSize(t.Context(), &modelv1.GetCacheSizeRequest{Parent: project})
+	require.NoError(t, err)
+	assert.Positive(t, sizes.GetBytes()["mockllm/model"])
+	entries, err := g.caches.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: project, PageSize: 1})
+	require.NoError(t, err)
+	require.Len(t, entries.GetEntries(), 1)
+	require.NotEmpty(t, entries.GetNextPageToken())
+	rest, err := g.caches.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: project, PageToken: entries.GetNextPageToken()})
+	require.NoError(t, err)
+	require.Len(t, rest.GetEntries(), 1)
+	assert.NotEqual(t, entries.GetEntries()[0].GetId(), rest.GetEntries()[0].GetId())
+	other, err := g.caches.GetCacheSize(t.Context(), &modelv1.GetCacheSizeRequest{Parent: "projects/other"})
+	require.NoError(t, err)
+	assert.Empty(t, other.GetBytes())
+	cleared, err := g.caches.ClearCache(t.Context(), &modelv1.ClearCacheRequest{Parent: project, Model: "mockllm/model"})
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), cleared.GetRemoved())
+}
+
+func TestModelsAndProvidersAreListed(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	providers, err := g.models.ListProviders(t.Context(), &modelv1.ListProvidersRequest{})
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, p := range providers.GetProviders() {
+		for _, account := range p.GetAccounts() {
+			names[p.GetName()] = account.GetUsable()
+			assert.Equal(t, account.GetUsable(), account.GetProblem() == "", "an account that cannot be used says why")
+		}
+	}
+	assert.Equal(t, map[string]bool{"mockllm": true, "openai": false}, names)
+	models, err := g.models.ListModels(t.Context(), &modelv1.ListModelsRequest{Provider: "mockllm"})
+	require.NoError(t, err)
+	require.Len(t, models.GetModels(), 1)
+	model, err := g.models.GetModel(t.Context(), &modelv1.GetModelRequest{Name: "providers/mockllm/models/a/b"})
+	require.NoError(t, err)
+	assert.Equal(t, "mockllm/a/b", model.GetShortName())
+	assert.True(t, model.GetCapabilities().GetTools())
+	model, err = g.models.GetModel(t.Context(), &modelv1.GetModelRequest{Name: "providers/openai/models/gpt-4o"})
+	require.NoError(t, err, "a model is known without a key")
+	assert.Equal(t, int32(10), model.GetDefaultMaxConnections())
+	_, err = g.models.GetModel(t.Context(), &modelv1.GetModelRequest{Name: "models/x"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
+	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: "mockllm/model", Messages: ask("", "12345678").Messages})
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), count.GetMessageTokens())
+	assert.True(t, count.GetEstimated())
+	_, err = g.batches.ListBatches(t.Context(), &modelv1.ListBatchesRequest{Parent: project})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), err)
+}

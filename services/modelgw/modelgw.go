@@ -1,0 +1,197 @@
+// Package modelgw is the model gateway: it generates with any configured model, so that others need to know neither vendors nor keys.
+//
+// Around each call is the pipeline of internal/generate: cache, budget, retries, admission to the account's connections, attempt. A call that has a key
+// happens once: its claim and its answer are kept in the ledger of effects, and whoever comes again with the key gets that answer.
+package modelgw
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
+)
+
+// Config sets the gateway up.
+type Config struct {
+	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none.
+	AttemptTimeout time.Duration `yaml:"attempt_timeout" env:"EVALFLEET_MODELGW_ATTEMPT_TIMEOUT"`
+	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with CONNECTION_QUEUE_FULL. Zero is no bound.
+	MaxWaiting int `yaml:"max_waiting" env:"EVALFLEET_MODELGW_MAX_WAITING"`
+	// CacheBytes bounds the response cache. Default 256 MiB.
+	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
+	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
+	Budgets map[string]Budget `yaml:"budgets"`
+	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known.
+	Prices map[string]Price `yaml:"prices"`
+	// OpenAI is OpenAI's API, with its accounts.
+	OpenAI openai.Config `yaml:"openai"`
+	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
+	OpenAIAPI openaicompat.Config `yaml:"openai_api"`
+	// Mockllm is the scripted model.
+	Mockllm mockllm.Config `yaml:"mockllm"`
+}
+
+// Budget bounds what may be spent within a scope.
+type Budget struct {
+	// MaxTokens bounds tokens; leave it out for no bound.
+	MaxTokens *int64 `yaml:"max_tokens"`
+	// MaxCost bounds dollars, of models whose prices are known; leave it out for no bound.
+	MaxCost *float64 `yaml:"max_cost"`
+}
+
+// Price is what a model costs, in dollars per million tokens.
+type Price struct {
+	Input           float64 `yaml:"input"`
+	Output          float64 `yaml:"output"`
+	InputCacheWrite float64 `yaml:"input_cache_write"`
+	InputCacheRead  float64 `yaml:"input_cache_read"`
+}
+
+const defaultCacheBytes = 256 << 20
+
+// SetDefaults sets what is not zero by default.
+func (c *Config) SetDefaults() { c.CacheBytes = defaultCacheBytes }
+
+// Validate refuses negative bounds.
+func (c *Config) Validate() error {
+	var faults []error
+	if c.AttemptTimeout < 0 {
+		faults = append(faults, errors.New("attempt_timeout: must not be negative; leave it out for no bound"))
+	}
+	if c.MaxWaiting < 0 {
+		faults = append(faults, errors.New("max_waiting: must not be negative; leave it out for no bound"))
+	}
+	if c.CacheBytes < 0 {
+		faults = append(faults, errors.New("cache_bytes: must not be negative; 0 keeps nothing"))
+	}
+	return errors.Join(faults...)
+}
+
+// Deps are what the service works with.
+type Deps struct {
+	// Ledger keeps claims and answers of calls; it is the service's own.
+	Ledger effect.Ledger
+	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
+	Owner string
+	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
+	Alive func(owner string) bool
+	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil where there is no blob store.
+	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
+	// Logger logs. Prompts and outputs are never logged.
+	Logger *slog.Logger
+}
+
+// Service is the model gateway. It may be used concurrently.
+type Service struct {
+	server   *server.Server
+	runner   *effect.Runner
+	registry *provider.Registry
+	closers  []func() error
+}
+
+// New makes the service. Close ends it.
+func New(cfg Config, deps Deps) (*Service, error) {
+	s := &Service{registry: &provider.Registry{}}
+	if err := s.register(cfg, deps); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	runner, err := effect.New(effect.Config{
+		Ledger:      deps.Ledger,
+		Owner:       deps.Owner,
+		Alive:       deps.Alive,
+		Retryable:   server.Passing,
+		EncodeError: server.EncodeError,
+		DecodeError: server.DecodeError,
+		Logger:      deps.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.runner = runner
+	store := cache.NewMemory(cfg.CacheBytes)
+	limiter := &limit.Memory{}
+	budgets := budget.NewMemory(bounds(cfg.Budgets))
+	prices := pricesOf(cfg.Prices)
+	s.server = server.New(server.Deps{
+		Registry: s.registry,
+		Pipeline: generate.Chain(
+			generate.Attempt(cfg.AttemptTimeout),
+			generate.Cache(store, deps.Logger),
+			generate.Spend(budgets, prices),
+			generate.Retry(retry.Default(), deps.Logger),
+			generate.Admit(limiter, cfg.MaxWaiting),
+		),
+		Runner:  runner,
+		Ledger:  deps.Ledger,
+		Cache:   store,
+		Limiter: limiter,
+		Budgets: budgets,
+		Prices:  prices,
+	})
+	return s, nil
+}
+
+// register adds the providers.
+func (s *Service) register(cfg Config, deps Deps) error {
+	mock, closeMock, err := mockllm.Kind(cfg.Mockllm, deps.Blobs)
+	if err != nil {
+		return err
+	}
+	vendor, closeVendor := openai.Kind(cfg.OpenAI)
+	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
+	s.closers = append(s.closers, closeMock, closeVendor, closeOthers)
+	for _, kind := range []provider.Kind{mock, vendor, others} {
+		if err := s.registry.Register(kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func bounds(configured map[string]Budget) map[string]budget.Bounds {
+	all := map[string]budget.Bounds{}
+	for scope, b := range configured {
+		all[scope] = budget.Bounds(b)
+	}
+	return all
+}
+
+func pricesOf(configured map[string]Price) generate.Prices {
+	all := generate.Prices{}
+	for model, p := range configured {
+		all[model] = &modelv1.Prices{Input: p.Input, Output: p.Output, InputCacheWrite: p.InputCacheWrite, InputCacheRead: p.InputCacheRead}
+	}
+	return all
+}
+
+// Register offers the service's RPCs at a server.
+func (s *Service) Register(registrar grpc.ServiceRegistrar) { s.server.Register(registrar) }
+
+// Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to whoever asks for them next. It then
+// returns ctx's error. The service takes no calls any more.
+func (s *Service) Close(ctx context.Context) error {
+	return errors.Join(s.runner.Drain(ctx), s.close())
+}
+
+func (s *Service) close() error {
+	err := s.registry.Close()
+	for _, closer := range s.closers {
+		err = errors.Join(err, closer())
+	}
+	return err
+}

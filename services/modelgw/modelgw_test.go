@@ -1,0 +1,392 @@
+package modelgw_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+)
+
+func TestAModelAnswersWithItsTiming(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	answer, err := g.models.Generate(t.Context(), ask("", "hello"))
+	require.NoError(t, err)
+	assert.Equal(t, "Default output from mockllm/model", answer.GetOutput().GetCompletion())
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_STOP, chat.StopReason(answer.GetOutput()))
+	assert.Positive(t, answer.GetOutput().GetUsage().GetTotalTokens())
+	assert.Equal(t, int32(1), answer.GetTiming().GetAttempts())
+	assert.Nil(t, answer.GetPreparedMessages(), "nothing had to be changed")
+}
+
+func TestAnswersAreTiedToSampleAndTurnWhateverTheOrder(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	script := `{"outputs": [
+		{"sample": "a", "outputs": ["a1", {"tool_calls": [{"function": "bash", "arguments": {"cmd": "ls"}}]}]},
+		{"sample": 7, "turn": 2, "output": "seven, second"},
+		{"contains": "capital", "output": {"text": "Paris", "usage": {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4}}}]}`
+	texts := map[string]*modelv1.GenerateRequest{
+		"seven, second": on("7", 2, ask(script, "x")),
+		"a1":            on("a", 1, ask(script, "x")),
+		"Paris":         on("b", 9, ask(script, "the capital?")),
+	}
+	for want, request := range texts {
+		answer, err := g.models.Generate(t.Context(), request)
+		require.NoError(t, err)
+		assert.Equal(t, want, answer.GetOutput().GetCompletion())
+	}
+	answer, err := g.models.Generate(t.Context(), on("a", 2, ask(script, "x")))
+	require.NoError(t, err)
+	calls := chat.FirstMessage(answer.GetOutput()).GetToolCalls()
+	require.Len(t, calls, 1)
+	assert.Equal(t, `{"cmd": "ls"}`, calls[0].GetArgumentsJson())
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, chat.StopReason(answer.GetOutput()))
+
+	_, err = g.models.Generate(t.Context(), on("a", 3, ask(script, "x")))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED), err)
+	assert.ErrorContains(t, err, `sample "a"`)
+}
+
+func TestACallWithAKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	request := keyed("run1/7", on("s", 1, ask(`{"outputs": ["first", "second"]}`, "q")))
+	first, err := g.models.Generate(t.Context(), request)
+	require.NoError(t, err)
+	request.Attribution.Turn, request.Timeout = 5, nil
+	again, err := g.models.Generate(t.Context(), request)
+	require.NoError(t, err)
+	assert.Equal(t, "first", first.GetOutput().GetCompletion())
+	assert.Equal(t, "first", again.GetOutput().GetCompletion(), "attribution is no part of the content")
+	assert.Equal(t, chat.FirstMessage(first.GetOutput()).GetId(), chat.FirstMessage(again.GetOutput()).GetId())
+	assert.Len(t, g.calls(t), 1)
+
+	_, err = g.models.Generate(t.Context(), keyed("run1/7", ask("", "another question")))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED), err)
+
+	other := keyed("run1/7", ask("", "another question"))
+	other.Parent = "projects/other"
+	_, err = g.models.Generate(t.Context(), other)
+	require.NoError(t, err, "keys of two projects never meet")
+}
+
+func TestAnAnswerIsKeptUntilItIsReleased(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	_, err := g.models.Generate(t.Context(), keyed("k", ask("", "q")))
+	require.NoError(t, err)
+	attach := func() error {
+		stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
+		require.NoError(t, err)
+		_, err = receive(t, stream)
+		return err
+	}
+	require.NoError(t, attach())
+	_, err = g.models.ReleaseGenerate(t.Context(), &modelv1.ReleaseGenerateRequest{Parent: project, RequestIds: []string{"k", "unknown"}})
+	require.NoError(t, err)
+	assert.True(t, rpcerr.Is(attach(), errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN))
+}
+
+func TestAFailureIsKeptToo(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	request := keyed("k", ask(`{"outputs": [{"error": {"status": 400, "message": "bad schema"}}, "fine"]}`, "q"))
+	for range 2 {
+		_, err := g.models.Generate(t.Context(), request)
+		require.Error(t, err)
+		assert.Equal(t, codes.FailedPrecondition, rpcerr.Code(err))
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED), err)
+		assert.ErrorContains(t, err, "bad schema")
+	}
+	assert.Len(t, g.calls(t), 1)
+}
+
+func TestAFullQueueIsNoResult(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(c *modelConfig, _ *modelDeps) { c.MaxWaiting = 1 })
+	slow := func(id string) *modelv1.GenerateRequest {
+		r := keyed(id, ask(`{"outputs": [{"output": {"text": "slow", "delay_s": 3600}}]}`, "q"))
+		r.Config = &modelv1.GenerateConfig{MaxConnections: new(int32(1))}
+		return r
+	}
+	done := make(chan error, 2)
+	for i := range 2 {
+		go func() {
+			_, err := g.models.Generate(t.Context(), slow(fmt.Sprint("slow", i)))
+			done <- err
+		}()
+	}
+	require.Eventually(t, func() bool {
+		pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
+		return err == nil && len(pools.GetPools()) == 1 && pools.GetPools()[0].GetWaiting() == 1
+	}, waitLimit, tick)
+	third := slow("third")
+	_, err := g.models.Generate(t.Context(), third)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL), err)
+	assert.Positive(t, rpcerr.RetryAfter(err))
+	for i := range 2 {
+		_, err := g.models.CancelGenerate(t.Context(), &modelv1.CancelGenerateRequest{Parent: project, RequestId: fmt.Sprint("slow", i)})
+		require.NoError(t, err)
+		require.True(t, rpcerr.Is(<-done, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED))
+	}
+	third.Timeout = durationOf("50ms")
+	_, err = g.models.Generate(t.Context(), third)
+	assert.Equal(t, codes.DeadlineExceeded, rpcerr.Code(err), "the call is made now: nothing was kept under its key")
+}
+
+func TestACancelBeforeTheCallPreventsIt(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	before, err := g.models.CancelGenerate(t.Context(), &modelv1.CancelGenerateRequest{Parent: project, RequestId: "k"})
+	require.NoError(t, err)
+	assert.False(t, before.GetAlreadyDone())
+	_, err = g.models.Generate(t.Context(), keyed("k", ask("", "q")))
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED), err)
+	assert.Equal(t, codes.Canceled, rpcerr.Code(err))
+	assert.Empty(t, g.calls(t))
+}
+
+func TestAKeyedCallOutlivesItsCallerAndOneWithoutDoesNot(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	script := `{"outputs": [{"output": {"text": "late", "delay_s": 0.2}}]}`
+	leave := func(r *modelv1.GenerateRequest) {
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			_, _ = g.models.Generate(ctx, r)
+		}()
+		sample := r.GetAttribution().GetSample()
+		require.Eventually(t, func() bool {
+			for _, call := range g.calls(t) {
+				if call.Sample == sample {
+					return true
+				}
+			}
+			return false
+		}, waitLimit, tick)
+		cancel()
+		<-left
+	}
+	leave(keyed("k", on("keyed", 1, ask(script, "q"))))
+	stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
+	require.NoError(t, err)
+	events, err := receive(t, stream)
+	require.NoError(t, err)
+	assert.Equal(t, "late", events[len(events)-1].GetCompleted().GetOutput().GetCompletion())
+
+	leave(on("free", 1, ask(`{"outputs": [{"output": {"text": "never", "delay_s": 3600}}]}`, "q")))
+	require.Eventually(t, func() bool {
+		pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
+		return err == nil && pools.GetPools()[0].GetInFlight() == 0
+	}, waitLimit, tick, "the connection is free at once")
+}
+
+func TestTimeoutBoundsTheCall(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	r := keyed("k", ask(`{"outputs": [{"output": {"text": "late", "delay_s": 3600}}]}`, "q"))
+	r.Timeout = durationOf("50ms")
+	_, err := g.models.Generate(t.Context(), r)
+	assert.Equal(t, codes.DeadlineExceeded, rpcerr.Code(err), err)
+}
+
+func TestAStreamHoldsTheWholeAnswerInPieces(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	text := strings.Repeat("many words and ümläuts, ", 40)
+	for _, id := range []string{"", "k"} {
+		stream, err := g.models.StreamGenerate(t.Context(), &modelv1.StreamGenerateRequest{
+			Request: keyed(id, ask(fmt.Sprintf(`{"outputs": [{"output": %q}]}`, text), "q")),
+		})
+		require.NoError(t, err)
+		events, err := receive(t, stream)
+		require.NoError(t, err)
+		require.Greater(t, len(events), 5)
+		assert.Equal(t, int32(1), events[0].GetStarted().GetAttempt())
+		assert.Equal(t, text, said(events))
+		last := events[len(events)-1].GetCompleted()
+		require.NotNil(t, last)
+		assert.Equal(t, text, last.GetOutput().GetCompletion())
+	}
+	stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: "nonsense"})
+	require.NoError(t, err)
+	_, err = receive(t, stream)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), err)
+}
+
+func TestAWatcherGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	text := strings.Repeat("0123456789", 40)
+	request := keyed("k", ask(fmt.Sprintf(`{"outputs": [{"output": {"text": %q, "chunk_delay_s": 0.02}}]}`, text), "q"))
+	done := make(chan error, 1)
+	go func() {
+		_, err := g.models.Generate(t.Context(), request)
+		done <- err
+	}()
+	var first *modelv1.StreamGenerateResponse
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stream, err := g.models.AttachGenerate(ctx, &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
+		require.NoError(t, err)
+		for range 4 { // started and three pieces
+			if first, err = stream.Recv(); err != nil {
+				return false
+			}
+		}
+		return true
+	}, waitLimit, tick)
+	stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: first.GetCursor()})
+	require.NoError(t, err)
+	events, err := receive(t, stream)
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	assert.True(t, strings.HasSuffix(text, said(events)))
+	assert.Len(t, said(events), len(text)-3*16)
+	assert.NotNil(t, events[len(events)-1].GetCompleted())
+}
+
+func TestARetryAfterTheFirstPieceIsARestart(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	text := strings.Repeat("x", 100)
+	stream, err := g.models.StreamGenerate(t.Context(), &modelv1.StreamGenerateRequest{Request: keyed("k", ask(fmt.Sprintf(
+		`{"outputs": [{"output": {"text": %q, "error": {"status": 503, "after_chunks": 2, "times": 1, "retry_after_s": 0.01}}}]}`, text), "q"))})
+	require.NoError(t, err)
+	events, err := receive(t, stream)
+	require.NoError(t, err)
+	restarts := 0
+	for _, event := range events {
+		if event.GetRestart() != nil {
+			restarts++
+			assert.Equal(t, int32(2), event.GetRestart().GetAttempt())
+		}
+	}
+	assert.Equal(t, 1, restarts)
+	assert.Equal(t, text, said(events))
+	answer := events[len(events)-1].GetCompleted()
+	require.Len(t, answer.GetFailedAttempts(), 1)
+	assert.Equal(t, int32(503), answer.GetFailedAttempts()[0].GetStatus())
+	assert.Equal(t, int32(2), answer.GetTiming().GetAttempts())
+	assert.Positive(t, answer.GetTiming().GetRetryWait().AsDuration())
+}
+
+func TestACallOfADeadProcessIsMadeAgainOnce(t *testing.T) {
+	t.Parallel()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "effects.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ledger, err := effectsqlite.New(t.Context(), db, "modelgw")
+	require.NoError(t, err)
+	request := keyed("k", on("s", 1, ask(`{"outputs": [{"output": {"text": "the answer", "delay_s": 0.3}}]}`, "q")))
+
+	first := start(t, withLedger(ledger, "first"))
+	go func() { _, _ = first.models.Generate(context.WithoutCancel(t.Context()), request) }()
+	require.Eventually(t, func() bool { return len(first.calls(t)) == 1 }, waitLimit, tick)
+	first.close() // cut short with the call in flight: its claim stays open, as after a crash
+	record, err := ledger.Lookup(t.Context(), effect.Key{Project: "default", ID: "k"})
+	require.NoError(t, err)
+	require.Equal(t, effect.Running, record.State)
+
+	second := start(t, withLedger(ledger, "second"))
+	answer, err := second.models.Generate(t.Context(), request)
+	require.NoError(t, err)
+	assert.Equal(t, "the answer", answer.GetOutput().GetCompletion())
+	assert.True(t, answer.GetTiming().GetReissued())
+	calls := second.calls(t)
+	require.Len(t, calls, 1)
+	assert.True(t, calls[0].Reissued)
+}
+
+func TestBadRequestsSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	change := func(f func(*modelv1.GenerateRequest)) *modelv1.GenerateRequest {
+		r := ask("", "q")
+		f(r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		request *modelv1.GenerateRequest
+		reason  errorsv1.ErrorReason
+		says    string
+	}{
+		"no provider in the name": {
+			change(func(r *modelv1.GenerateRequest) { r.Model = "gpt-4o" }),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "<provider>/<model>",
+		},
+		"unknown provider": {
+			change(func(r *modelv1.GenerateRequest) { r.Model = "nosuch/x" }),
+			errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "nosuch",
+		},
+		"no project": {
+			change(func(r *modelv1.GenerateRequest) { r.Parent = "default" }),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "projects/",
+		},
+		"unknown account": {
+			change(func(r *modelv1.GenerateRequest) { r.Account = "spare" }),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `"spare"`,
+		},
+		"unknown model argument": {
+			change(func(r *modelv1.GenerateRequest) { r.ModelArgsJson = `{"outptus": []}` }),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "outptus",
+		},
+		"a script that is not configured": {
+			change(func(r *modelv1.GenerateRequest) { r.ModelArgsJson = `{"script": "/etc/passwd"}` }),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "/etc/passwd",
+		},
+		"media that is not inline": {
+			change(func(r *modelv1.GenerateRequest) {
+				r.Messages[0].Content = chat.ListContent(chat.ImagePart("https://example.com/cat.png"))
+			}),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "message 0, part 0",
+		},
+		"bounds of connections": {
+			change(func(r *modelv1.GenerateRequest) {
+				r.Config = &modelv1.GenerateConfig{AdaptiveConnections: &modelv1.AdaptiveConnections{Min: new(int32(5)), Max: new(int32(3))}}
+			}),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "max must not be below min",
+		},
+		"a cache's expiry": {
+			change(func(r *modelv1.GenerateRequest) {
+				r.Config = &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: "1w"}}}
+			}),
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `"1w"`,
+		},
+		"a vendor's request": {
+			change(func(r *modelv1.GenerateRequest) { r.Raw = &modelv1.RawRequest{Dialect: "openai-chat"} }),
+			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "vendor",
+		},
+		"a batch": {
+			change(func(r *modelv1.GenerateRequest) {
+				r.Config = &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}
+			}),
+			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "batches",
+		},
+		"a prefix": {
+			change(func(r *modelv1.GenerateRequest) { r.Prefix = &modelv1.MessagePrefix{Hash: "9f", Count: 3} }),
+			errorsv1.ErrorReason_ERROR_REASON_PREFIX_UNKNOWN, "send all messages",
+		},
+	} {
+		_, err := g.models.Generate(t.Context(), c.request)
+		assert.Equal(t, c.reason, rpcerr.Reason(err), "%s: %v", name, err)
+		assert.ErrorContains(t, err, c.says, name)
+	}
+}

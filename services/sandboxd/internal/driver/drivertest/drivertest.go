@@ -1,0 +1,169 @@
+// Package drivertest is the suite that every driver passes: what a box can do, what it cannot reach, how much it may use, and that
+// it outlives the process that made it. It looks at a box as its tenant does, by commands and files, through the guest.
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
+)
+
+// Harness says how to make the subject and what it lacks.
+type Harness struct {
+	// New makes a driver that keeps its state in dir. Called again with the same dir it is what a later process has.
+	New func(t *testing.T, dir string) driver.Driver
+	// OneUser tells that boxes have a single user.
+	OneUser bool
+	// PerProcess tells that memory is bounded for each process alone.
+	PerProcess bool
+	// Secrets are files and folders of the host that no box may see.
+	Secrets []string
+	// Unwritable are paths that are there in a box and that nobody in it can write.
+	Unwritable []string
+}
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	t.Run("commands", func(t *testing.T) { t.Parallel(); commands(t, h) })
+	t.Run("ends", func(t *testing.T) { t.Parallel(); ends(t, h) })
+	t.Run("streams", func(t *testing.T) { t.Parallel(); streams(t, h) })
+	t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, h) })
+	t.Run("files", func(t *testing.T) { t.Parallel(); files(t, h) })
+	t.Run("isolation", func(t *testing.T) { t.Parallel(); isolation(t, h) })
+	t.Run("limits", func(t *testing.T) { t.Parallel(); bounds(t, h) })
+	t.Run("life", func(t *testing.T) { t.Parallel(); life(t, h) })
+}
+
+const owner = "drivertest"
+
+// small bounds the boxes of the suite.
+var small = driver.Limits{MemoryBytes: 256 << 20, PIDs: 64, OpenFiles: 256, FileSizeBytes: 64 << 20, DiskBytes: 96 << 20}
+
+// box is a box and a connection to its guest.
+type box struct {
+	*testing.T
+	driver driver.Driver
+	spec   driver.Spec
+	report driver.Report
+	client *client.Client
+}
+
+// newBox makes a box that is destroyed with the test.
+func newBox(t *testing.T, d driver.Driver, change func(*driver.Spec)) *box {
+	t.Helper()
+	spec := driver.Spec{
+		ID: "t-" + strings.ToLower(rand.Text()), Owner: owner, Deadline: time.Now().Add(10 * time.Minute), OrphanTimeout: 5 * time.Minute, Limits: small,
+	}
+	if change != nil {
+		change(&spec)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, d.Destroy(ctx, spec.ID))
+	})
+	report, err := d.Create(t.Context(), spec)
+	require.NoError(t, err)
+	b := &box{T: t, driver: d, spec: spec, report: report}
+	b.client = b.connect("")
+	return b
+}
+
+// connect makes a client of the box's guest, as a process does that has nothing but the record of the box.
+func (b *box) connect(boot string) *client.Client {
+	hello := &guestv1.HelloRequest{
+		Sandbox: b.spec.ID, Env: b.report.Env, Workdir: b.report.Workdir, User: b.report.User,
+		Deadline: timestamppb.New(b.spec.Deadline), OrphanTimeout: durationpb.New(b.spec.OrphanTimeout),
+	}
+	c := client.New(client.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return b.driver.Connect(ctx, b.spec.ID) }, Hello: hello, BootID: boot, Sandbox: b.spec.ID,
+	})
+	b.Cleanup(c.Close)
+	return c
+}
+
+// sub is the box for a subtest.
+func (b *box) sub(t *testing.T) *box {
+	c := *b
+	c.T = t
+	return &c
+}
+
+// exec runs a command.
+func (b *box) exec(spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
+	b.Helper()
+	return b.run(b.client, "", spec)
+}
+
+// run runs a command under a key, over any client; over a cut connection it asks again where it has a key.
+func (b *box) run(c *client.Client, key string, spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	call := c.Once
+	if key != "" {
+		call = c.Again
+	}
+	var result *sandboxv1.ExecResult
+	err := call(ctx, func(api guestv1.GuestServiceClient) error {
+		resp, err := api.Run(ctx, &guestv1.RunRequest{Key: key, Spec: spec, MaxAnswerBytes: 3 << 20})
+		result = resp.GetResult()
+		return err
+	})
+	return result, err
+}
+
+// sh runs a script that must end well and gives what it printed.
+func (b *box) sh(format string, args ...any) string {
+	b.Helper()
+	script := fmt.Sprintf(format, args...)
+	r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", script}, Timeout: durationpb.New(30 * time.Second)})
+	require.NoError(b, err, script)
+	require.Zero(b, r.GetExitCode(), "%s\nstdout: %s\nstderr: %s\ntimed out: %v", script, r.GetStdout(), r.GetStderr(), r.GetTimedOut())
+	return string(r.GetStdout())
+}
+
+// fails runs a script that must not end well.
+func (b *box) fails(format string, args ...any) {
+	b.Helper()
+	script := fmt.Sprintf(format, args...)
+	r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", script}, Timeout: durationpb.New(30 * time.Second)})
+	require.NoError(b, err, script)
+	require.NotZero(b, r.GetExitCode(), "%s\nstdout: %s\nstderr: %s", script, r.GetStdout(), r.GetStderr())
+}
+
+// python runs a program that must end well and gives what it printed.
+func (b *box) python(program string, args ...string) string {
+	b.Helper()
+	r, err := b.exec(&sandboxv1.ExecSpec{Argv: append([]string{"python3", "-c", program}, args...), Timeout: durationpb.New(30 * time.Second)})
+	require.NoError(b, err)
+	require.Zero(b, r.GetExitCode(), "%s\nstdout: %s\nstderr: %s", program, r.GetStdout(), r.GetStderr())
+	return strings.TrimSpace(string(r.GetStdout()))
+}
+
+// running counts the processes of the box that were started with exactly these arguments.
+func (b *box) running(argv ...string) string {
+	b.Helper()
+	return b.python(`
+import os, sys
+want = b'\0'.join(a.encode() for a in sys.argv[1:]) + b'\0'
+n = 0
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    try: n += open('/proc/%s/cmdline' % pid, 'rb').read() == want
+    except OSError: pass
+print(n)`, argv...)
+}

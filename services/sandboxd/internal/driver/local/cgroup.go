@@ -1,0 +1,158 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// groupFolder is the folder of all boxes' cgroups.
+const groupFolder = "evalfleet"
+
+// cgroups is where this process may make cgroups for boxes.
+type cgroups struct {
+	// trees are the hierarchies that are used: the unified one alone, or those of v1.
+	trees hierarchies
+	// base is the folder of all boxes in each tree, as a path from the mount.
+	base map[string]string
+	// mounts are open for as long as the hierarchies are mounted by this process.
+	mounts []*os.File
+}
+
+// findCgroups finds where memory and pids can be bounded: in the hierarchies as they are mounted, else in mounts of our own.
+// The error says why nowhere.
+func findCgroups(log *slog.Logger) (*cgroups, error) {
+	mounted, err := mountedHierarchies()
+	if err == nil {
+		var c *cgroups
+		if c, err = useHierarchies(mounted); err == nil {
+			return c, nil
+		}
+	}
+	if os.Geteuid() != 0 {
+		return nil, err
+	}
+	log.Debug("the mounted cgroups cannot be used; mounting our own", "reason", err)
+	c, mountErr := ownCgroups()
+	if mountErr != nil {
+		return nil, errors.Join(err, mountErr)
+	}
+	return c, nil
+}
+
+// ownCgroups uses hierarchies that this process mounts for itself.
+func ownCgroups() (*cgroups, error) {
+	ours, files, err := mountHierarchies()
+	if err != nil {
+		return nil, err
+	}
+	c, err := useHierarchies(ours)
+	if err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	c.mounts = files
+	return c, nil
+}
+
+// path is a group's folder on this machine.
+func (c *cgroups) path(controller, group string) string {
+	return filepath.Join(c.trees[controller].mount, group)
+}
+
+// useHierarchies makes the folder of all boxes in the unified hierarchy where that has the controllers, else in those of v1.
+func useHierarchies(h hierarchies) (*cgroups, error) {
+	var errs []error
+	if tree, ok := h[unified]; ok {
+		base, err := useV2(tree)
+		if err == nil {
+			return &cgroups{trees: hierarchies{unified: tree}, base: map[string]string{unified: base}}, nil
+		}
+		errs = append(errs, err)
+	}
+	c := &cgroups{trees: hierarchies{}, base: map[string]string{}}
+	for _, controller := range controllers {
+		base, err := useV1(h, controller)
+		if err == nil {
+			c.trees[controller], c.base[controller] = h[controller], base
+		} else if controller != "cpu" {
+			return nil, errors.Join(append(errs, err)...)
+		}
+	}
+	return c, nil
+}
+
+// useV1 makes a folder below this process's own group.
+func useV1(h hierarchies, controller string) (base string, err error) {
+	tree, ok := h[controller]
+	if !ok {
+		return "", fmt.Errorf("no cgroup hierarchy bounds %s: %w", controller, os.ErrNotExist)
+	}
+	return tree.firstUsable(func(parent string) error {
+		folder := filepath.Join(tree.mount, parent, groupFolder)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		// It may be another user's.
+		trial, err := os.MkdirTemp(folder, "trial-")
+		if err != nil {
+			return err
+		}
+		return os.Remove(trial)
+	})
+}
+
+// useV2 makes a folder whose children have the controllers. A group of v2 may hold processes, or groups with controllers, but not
+// both, so this process steps aside into a group of its own where that helps.
+func useV2(tree hierarchy) (base string, err error) {
+	return tree.firstUsable(func(own string) error {
+		parent := filepath.Join(tree.mount, own)
+		err := enable(parent)
+		if errors.Is(err, unix.EBUSY) {
+			aside := filepath.Join(parent, groupFolder+"-host")
+			if err := os.MkdirAll(aside, 0o755); err != nil {
+				return err
+			}
+			if err := put(filepath.Join(aside, "cgroup.procs"), strconv.Itoa(os.Getpid())); err != nil {
+				return err
+			}
+			err = enable(parent)
+		}
+		if err != nil {
+			return err
+		}
+		folder := filepath.Join(parent, groupFolder)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		return enable(folder)
+	})
+}
+
+// enable lets the children of a v2 group have memory and pids, and cpu where that works.
+func enable(folder string) error {
+	control := filepath.Join(folder, "cgroup.subtree_control")
+	if err := put(control, "+memory +pids"); err != nil {
+		return err
+	}
+	_ = put(control, "+cpu") // a bound that not every box asks for
+	return nil
+}
+
+// firstUsable tries the group of this process, then the root, and gives the folder of boxes in the first that works.
+func (h hierarchy) firstUsable(try func(parent string) error) (string, error) {
+	var errs []error
+	for _, parent := range []string{h.own, "/"} {
+		err := try(parent)
+		if err == nil {
+			return filepath.Join(parent, groupFolder), nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}

@@ -1,0 +1,200 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+)
+
+// headroom is how many more processes the guest has than its commands, so that a fork bomb does not stop it.
+const headroom = 64
+
+const cpuPeriod = 100_000 // µs
+
+// groupRef names a cgroup so that a later process finds it: the tree and the path from its mount.
+type groupRef struct{ Tree, Path string }
+
+// group is the cgroup of a box that is being made.
+type group struct {
+	refs   []groupRef // children first
+	enter  []string   // `cgroup.procs` files for the guest
+	tasks  string     // v1: `tasks` file for the thread that starts commands
+	born   string     // v2: folder that commands are born into
+	events string     // counts kills for memory
+	parts  []string
+	weaker []string
+}
+
+// create makes the groups of a box and sets its bounds; owner is who the guest is to this machine.
+func (c *cgroups) create(ctx context.Context, id string, l driver.Limits, owner int) (*group, error) {
+	g := &group{parts: []string{"cgroup memory", "cgroup pids"}}
+	var err error
+	if _, v2 := c.trees[unified]; v2 {
+		err = c.createV2(g, id, l, owner)
+	} else {
+		err = c.createV1(g, id, l)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the cgroups of a box: %w", err), c.remove(ctx, g.refs))
+	}
+	return g, nil
+}
+
+// add makes one group below the folder of all boxes.
+func (c *cgroups) add(g *group, tree string, names ...string) (folder string, err error) {
+	path := filepath.Join(append([]string{c.base[tree]}, names...)...)
+	g.refs = append([]groupRef{{tree, path}}, g.refs...)
+	folder = c.path(tree, path)
+	return folder, os.Mkdir(folder, 0o755)
+}
+
+func (c *cgroups) createV1(g *group, id string, l driver.Limits) error {
+	memory, err := c.add(g, "memory", id)
+	if err != nil {
+		return err
+	}
+	pids, err := c.add(g, "pids", id)
+	if err != nil {
+		return err
+	}
+	work, err := c.add(g, "pids", id, "work")
+	if err != nil {
+		return err
+	}
+	g.enter = []string{filepath.Join(memory, "cgroup.procs"), filepath.Join(pids, "cgroup.procs")}
+	g.tasks = filepath.Join(work, "tasks")
+	g.events = filepath.Join(memory, "memory.oom_control")
+	if l.MemoryBytes > 0 {
+		if err := set(memory, "memory.limit_in_bytes", l.MemoryBytes); err != nil {
+			return err
+		}
+		// Where the kernel counts swap, it is part of the bound.
+		if err := set(memory, "memory.memsw.limit_in_bytes", l.MemoryBytes); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := setPIDs(pids, work, l.PIDs); err != nil {
+		return err
+	}
+	if l.CPUMillis <= 0 {
+		return nil
+	}
+	if _, ok := c.trees["cpu"]; !ok {
+		g.weaker = append(g.weaker, "cpu: unbounded, since there is no cpu cgroup")
+		return nil
+	}
+	cpu, err := c.add(g, "cpu", id)
+	if err != nil {
+		return err
+	}
+	g.enter = append(g.enter, filepath.Join(cpu, "cgroup.procs"))
+	g.parts = append(g.parts, "cgroup cpu")
+	return errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", l.CPUMillis*cpuPeriod/1000))
+}
+
+func (c *cgroups) createV2(g *group, id string, l driver.Limits, owner int) error {
+	top, err := c.add(g, unified, id)
+	if err != nil {
+		return err
+	}
+	if err := enable(top); err != nil {
+		return err
+	}
+	guest, err := c.add(g, unified, id, "guest")
+	if err != nil {
+		return err
+	}
+	work, err := c.add(g, unified, id, "work")
+	if err != nil {
+		return err
+	}
+	// Giving birth into a group takes the right to move a process there, and that of the group above both.
+	for _, folder := range []string{top, work} {
+		if err := os.Chown(filepath.Join(folder, "cgroup.procs"), owner, owner); err != nil {
+			return err
+		}
+	}
+	g.enter = []string{filepath.Join(guest, "cgroup.procs")}
+	g.born = work
+	g.events = filepath.Join(top, "memory.events")
+	if l.MemoryBytes > 0 {
+		if err := set(top, "memory.max", l.MemoryBytes); err != nil {
+			return err
+		}
+		if err := set(top, "memory.swap.max", 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := setPIDs(top, work, l.PIDs); err != nil {
+		return err
+	}
+	if l.CPUMillis <= 0 {
+		return nil
+	}
+	if err := put(filepath.Join(top, "cpu.max"), fmt.Sprintf("%d %d", l.CPUMillis*cpuPeriod/1000, cpuPeriod)); err != nil {
+		g.weaker = append(g.weaker, "cpu: unbounded ("+err.Error()+")")
+		return nil
+	}
+	g.parts = append(g.parts, "cgroup cpu")
+	return nil
+}
+
+// setPIDs bounds the commands, and the box with the guest's own threads.
+func setPIDs(box, work string, limit int64) error {
+	if limit <= 0 {
+		return nil
+	}
+	return errors.Join(set(box, "pids.max", limit+headroom), set(work, "pids.max", limit))
+}
+
+// admit moves a process into the box's groups.
+func (g *group) admit(pid int) error {
+	for _, file := range g.enter {
+		if err := put(file, strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("move the guest into its cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// remove kills what is left in groups and removes them. Groups that are gone are no error.
+func (c *cgroups) remove(ctx context.Context, refs []groupRef) error {
+	for end := time.Now().Add(10 * time.Second); ; {
+		var err error
+		for _, ref := range refs {
+			folder := c.path(ref.Tree, ref.Path)
+			_ = put(filepath.Join(folder, "cgroup.kill"), "1") // v2 alone has it
+			if e := os.Remove(folder); e != nil && !errors.Is(e, os.ErrNotExist) {
+				err = fmt.Errorf("remove a cgroup: %w", e)
+			}
+		}
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func set(folder, file string, value int64) error {
+	return put(filepath.Join(folder, file), strconv.FormatInt(value, 10))
+}
+
+// put writes to a file of the kernel, which must exist.
+func put(file, text string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,298 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
+)
+
+// plan is what kind of box is being made.
+type plan struct {
+	spec       driver.Spec
+	namespaces bool
+	groups     bool
+	missing    []string // parts that are missing and were allowed to be
+}
+
+// Users of boxes are numbered so to the rest of the machine: a range of 65,536 for each box, chosen by its id.
+const (
+	firstRange = 0x7000_0000
+	rangeSize  = 65_536
+	ranges     = 4096
+)
+
+func rangeOf(id string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return firstRange + int(h.Sum32()%ranges)*rangeSize
+}
+
+// isolated are the namespaces of a box.
+const isolated = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET
+
+const (
+	filesFolder  = "files"
+	startTimeout = 30 * time.Second
+)
+
+// launch makes the folder, the cgroups and the guest of a box. A part of the isolation that is missing is a *box.PartError; the
+// caller destroys what is left then.
+//
+// The guest waits for its specification, and dies without one. So the record is written, with its process id, before anything
+// can happen that a later process would not find.
+func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
+	id, folder := p.spec.ID, d.folder(p.spec.ID)
+	control := filepath.Join(folder, controlFolder)
+	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(control, 0o755)); err != nil {
+		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
+	}
+	rec := &record{ID: id, Owner: p.spec.Owner, Labels: p.spec.Labels, Created: time.Now(), Namespaces: p.namespaces}
+	owner := os.Geteuid()
+	if d.many && p.namespaces {
+		owner = rangeOf(id)
+	}
+	var g *group
+	if p.groups {
+		var err error
+		if g, err = d.cgroups.create(ctx, id, p.spec.Limits, owner); err != nil {
+			return driver.Report{}, &box.PartError{Part: "cgroups for memory and pids", Err: err}
+		}
+		rec.Cgroups = g.refs
+	}
+	if err := rec.write(folder); err != nil {
+		return driver.Report{}, err
+	}
+	s := d.specification(p, g)
+	if !p.namespaces {
+		if err := hostFolders(folder); err != nil {
+			return driver.Report{}, err
+		}
+	}
+	start, err := d.start(p, g, &s, control)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	defer start.close()
+	if err := rec.identify(start.pid); err != nil {
+		return driver.Report{}, describe(err)
+	}
+	if err := rec.write(folder); err != nil {
+		return driver.Report{}, err
+	}
+	if g != nil {
+		if err := g.admit(start.pid); err != nil {
+			return driver.Report{}, &box.PartError{Part: "cgroups for memory and pids", Err: err}
+		}
+	}
+	b, err := listen(folder, rec, d.log)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	d.mu.Lock()
+	d.doors[id] = b
+	d.mu.Unlock()
+	outcome, err := start.begin(ctx, s)
+	if err != nil {
+		return driver.Report{}, errors.Join(describe(err), d.lastWords(folder))
+	}
+	if outcome.Failed != "" {
+		return driver.Report{}, &box.PartError{Part: outcome.Failed, Err: errors.New(outcome.Reason)}
+	}
+	rec.Ready, rec.Report = true, d.report(p, g, outcome.Weaker)
+	return rec.Report, rec.write(folder)
+}
+
+// starting is a guest that waits for its specification.
+type starting struct {
+	pid     int
+	spec    *os.File
+	outcome *os.File
+}
+
+func (s *starting) close() { closeAll([]*os.File{s.spec, s.outcome}) }
+
+// begin tells the guest what to be and waits for its answer.
+func (s *starting) begin(ctx context.Context, spec box.Spec) (box.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = s.outcome.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var outcome box.Outcome
+	if err := json.NewEncoder(s.spec).Encode(spec); err != nil {
+		return outcome, err
+	}
+	s.spec.Close()
+	if err := json.NewDecoder(s.outcome).Decode(&outcome); err != nil {
+		if ctx.Err() != nil {
+			return outcome, context.Cause(ctx)
+		}
+		return outcome, err
+	}
+	return outcome, nil
+}
+
+// start clones the guest into its namespaces. It fills in which descriptors the guest has.
+func (d *Driver) start(p plan, g *group, s *box.Spec, control string) (_ *starting, err error) {
+	var theirs []*os.File
+	defer func() { closeAll(theirs) }()
+	give := func(f *os.File, err error) (int, error) {
+		if err != nil {
+			return 0, err
+		}
+		theirs = append(theirs, f)
+		return guest.SpecFD + len(theirs) - 1, nil
+	}
+	specRead, specWrite, err := os.Pipe()
+	if err != nil {
+		return nil, describe(err)
+	}
+	outcomeRead, outcomeWrite, err := os.Pipe()
+	if err != nil {
+		closeAll([]*os.File{specRead, specWrite})
+		return nil, describe(err)
+	}
+	st := &starting{spec: specWrite, outcome: outcomeRead}
+	defer func() {
+		if err != nil {
+			st.close()
+		}
+	}()
+	_, _ = give(specRead, nil)
+	_, _ = give(outcomeWrite, nil)
+	if s.Guest.ControlFD, err = give(os.OpenFile(control, unix.O_PATH|unix.O_DIRECTORY, 0)); err != nil {
+		return nil, describe(err)
+	}
+	program, err := give(os.Open(d.guest))
+	if err != nil {
+		return nil, describe(err)
+	}
+	if err := giveGroup(g, s, give); err != nil {
+		return nil, &box.PartError{Part: "cgroups for memory and pids", Err: err}
+	}
+	if d.many {
+		for i, tree := range s.Trees {
+			fd, err := box.OpenTree(tree.Source)
+			if err != nil {
+				return nil, &box.PartError{Part: "system folders", Err: err}
+			}
+			s.Trees[i].FD, _ = give(os.NewFile(uintptr(fd), tree.Source), nil)
+		}
+	}
+	logFile, err := os.OpenFile(filepath.Join(filepath.Dir(control), "guestd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, describe(err)
+	}
+	defer logFile.Close()
+	cmd := &exec.Cmd{
+		// By its descriptor: the guest is another user, who may not walk to the file.
+		Path: fmt.Sprintf("/proc/self/fd/%d", program), Args: []string{"guestd", "init"}, Env: []string{}, Dir: "/",
+		Stdout: logFile, Stderr: logFile, ExtraFiles: theirs, SysProcAttr: d.attributes(p),
+	}
+	if err := cmd.Start(); err != nil {
+		if p.namespaces {
+			return nil, &box.PartError{Part: d.missingNamespace(), Err: err}
+		}
+		return nil, describe(err)
+	}
+	st.pid = cmd.Process.Pid
+	go func() { st, _ := cmd.Process.Wait(); println("GUEST", p.spec.ID, st.String()) }() // reaps; the box's life does not hang on it
+	return st, nil
+}
+
+// giveGroup opens the files of the cgroup that the guest needs.
+func giveGroup(g *group, s *box.Spec, give func(*os.File, error) (int, error)) (err error) {
+	if g == nil {
+		return nil
+	}
+	if s.Guest.OOMFD, err = give(os.Open(g.events)); err != nil {
+		return err
+	}
+	if g.tasks != "" {
+		if s.Command.TasksFD, err = give(os.OpenFile(g.tasks, os.O_WRONLY, 0)); err != nil {
+			return err
+		}
+	}
+	if g.born != "" {
+		s.Command.CgroupFD, err = give(os.OpenFile(g.born, os.O_RDONLY|unix.O_DIRECTORY, 0))
+	}
+	return err
+}
+
+// attributes are how the guest is cloned: as root, with a range of users of its own; else as the one user that can be mapped.
+func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setsid: true}
+	if !p.namespaces {
+		return a
+	}
+	a.Cloneflags = isolated
+	if d.many {
+		base := rangeOf(p.spec.ID)
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: rangeSize}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: rangeSize}}
+		a.GidMappingsEnableSetgroups = true
+		a.Credential = &syscall.Credential{Uid: 0, Gid: 0}
+		return a
+	}
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: userID, HostID: os.Geteuid(), Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: userID, HostID: os.Getegid(), Size: 1}}
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		a.AmbientCaps = append(a.AmbientCaps, c) // over the box alone; the guest gives them up when the box is built
+	}
+	return a
+}
+
+// missingNamespace finds which namespace this machine refuses.
+func (d *Driver) missingNamespace() string {
+	flags := uintptr(0)
+	for _, n := range []struct {
+		flag uintptr
+		name string
+	}{
+		{syscall.CLONE_NEWUSER, "user namespace"}, {syscall.CLONE_NEWNS, "mount namespace"}, {syscall.CLONE_NEWPID, "process namespace"},
+		{syscall.CLONE_NEWIPC, "ipc namespace"}, {syscall.CLONE_NEWUTS, "uts namespace"}, {syscall.CLONE_NEWNET, "network namespace"},
+	} {
+		flags |= n.flag
+		cmd := exec.Command(d.guest, "version")
+		cmd.Env = []string{}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
+		if err := cmd.Run(); err != nil {
+			return n.name
+		}
+	}
+	return "users of its own"
+}
+
+// hostFolders makes the folders of a box that sees the host's files.
+func hostFolders(folder string) error {
+	for _, name := range []string{"workspace", "home", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(folder, filesFolder, name), 0o700); err != nil {
+			return fmt.Errorf("make the folders of a box: %w", err)
+		}
+	}
+	return nil
+}
+
+// lastWords are what the guest wrote before it died, if anything.
+func (d *Driver) lastWords(folder string) error {
+	data, err := os.ReadFile(filepath.Join(folder, "guestd.log"))
+	if err != nil || len(data) == 0 {
+		return nil
+	}
+	text := strings.TrimSpace(string(data[max(0, len(data)-1024):]))
+	return rpcerr.Internal("the guest said: %s", text)
+}

@@ -1,0 +1,300 @@
+// Package local makes boxes on this machine out of Linux namespaces, without an engine and without images: the system's own
+// folders, read-only, under a private root. As root it gives each box users of its own and bounds it by cgroups; without root it
+// does the same by a user namespace and says what is weaker.
+//
+// A box is a process that was cloned into new namespaces, the guest, and a folder with its record. The guest is nobody's child that
+// matters: it lives on when this program ends, and dials the socket in the box's folder again when there is a new one.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+)
+
+// Config sets the driver up.
+type Config struct {
+	// Dir holds the boxes' records; it is made.
+	Dir string
+	// GuestPath is the guest program on this machine.
+	GuestPath string
+	// Python is the prefix of a Python installation to show in boxes; empty looks for the python3 of PATH where that is not the system's.
+	Python string
+	// SearchPath is the host's PATH, to find python3 in.
+	SearchPath string
+	Logger     *slog.Logger
+}
+
+// Driver is the local driver.
+type Driver struct {
+	dir     string
+	guest   string // our own copy of the guest program
+	log     *slog.Logger
+	system  system
+	cgroups *cgroups // nil where none can be used
+	noGroup error    // why there are none
+	root    bool
+	many    bool // boxes have a range of users
+
+	mu      sync.Mutex
+	doors   map[string]*door // boxes that this process listens for
+	pending map[string]chan struct{}
+}
+
+// New makes the driver. It finds out what this machine offers but makes no box.
+func New(cfg Config) (*Driver, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Driver{dir: cfg.Dir, log: cfg.Logger, root: os.Geteuid() == 0, doors: map[string]*door{}, pending: map[string]chan struct{}{}}
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of boxes: %w", err)
+	}
+	var err error
+	if d.guest, err = stageGuest(cfg.GuestPath, d.dir); err != nil {
+		return nil, err
+	}
+	d.system = findSystem(cfg.Python, cfg.SearchPath)
+	d.cgroups, d.noGroup = findCgroups(d.log)
+	d.many = d.root && mapsAll()
+	return d, nil
+}
+
+// Name is `local`.
+func (d *Driver) Name() string { return "local" }
+
+// Connect waits for the guest of a box.
+func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
+	b, err := d.adopt(id)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case c := <-b.conns:
+			return c, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-b.closed:
+			return nil, lost(id)
+		case <-time.After(time.Second):
+			if !b.record.alive() {
+				return nil, lost(id)
+			}
+		}
+	}
+}
+
+// Destroy kills the box's first process, and with it all others, and removes what is left of it.
+func (d *Driver) Destroy(ctx context.Context, id string) error {
+	unlock, err := d.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return d.destroy(ctx, id)
+}
+
+// destroy is Destroy for those who hold the box's lock.
+func (d *Driver) destroy(ctx context.Context, id string) error {
+	d.mu.Lock()
+	b := d.doors[id]
+	delete(d.doors, id)
+	d.mu.Unlock()
+	if b != nil {
+		b.close()
+	}
+	folder := d.folder(id)
+	rec, err := readRecord(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return os.RemoveAll(folder)
+	}
+	if err != nil {
+		return err
+	}
+	if err := rec.kill(ctx); err != nil {
+		return err
+	}
+	if err := d.removeGroups(ctx, rec); err != nil {
+		return err
+	}
+	return os.RemoveAll(folder)
+}
+
+// List reads the records of an owner's boxes.
+func (d *Driver) List(_ context.Context, owner string) ([]driver.Observed, error) {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the folder of boxes: %w", err)
+	}
+	var out []driver.Observed
+	for _, e := range entries {
+		if !e.IsDir() || !validID(e.Name()) {
+			continue
+		}
+		rec, err := readRecord(d.folder(e.Name()))
+		if errors.Is(err, os.ErrNotExist) {
+			// A folder without a record is what a crash left between the two: nothing ran in it. It belongs to whoever owns the folder.
+			out = append(out, driver.Observed{ID: e.Name()})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if rec.Owner == owner {
+			out = append(out, driver.Observed{ID: rec.ID, Labels: rec.Labels, Created: rec.Created, Alive: rec.alive(), Report: rec.Report})
+		}
+	}
+	return out, nil
+}
+
+// Close stops listening for guests; they wait for the next one who does.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, b := range d.doors {
+		b.close()
+		delete(d.doors, id)
+	}
+	return nil
+}
+
+// removeGroups removes the cgroups of a box; where this process has no cgroups, they are left to one that has.
+func (d *Driver) removeGroups(ctx context.Context, rec *record) error {
+	if d.cgroups == nil || len(rec.Cgroups) == 0 {
+		return nil
+	}
+	return d.cgroups.remove(ctx, rec.Cgroups)
+}
+
+func (d *Driver) folder(id string) string { return filepath.Join(d.dir, id) }
+
+// lock makes work on one box one after the other.
+func (d *Driver) lock(ctx context.Context, id string) (unlock func(), err error) {
+	if !validID(id) {
+		return nil, rpcerr.InvalidField("id", "%q is not made of letters, digits and dashes", id)
+	}
+	for {
+		d.mu.Lock()
+		busy, ok := d.pending[id]
+		if !ok {
+			mine := make(chan struct{})
+			d.pending[id] = mine
+			d.mu.Unlock()
+			return func() {
+				d.mu.Lock()
+				delete(d.pending, id)
+				d.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		d.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// adopt gives the box of that id, listening for its guest.
+func (d *Driver) adopt(id string) (*door, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b, ok := d.doors[id]; ok {
+		return b, nil
+	}
+	if !validID(id) {
+		return nil, lost(id)
+	}
+	rec, err := readRecord(d.folder(id))
+	if err != nil || !rec.alive() {
+		return nil, lost(id)
+	}
+	b, err := listen(d.folder(id), rec, d.log)
+	if err != nil {
+		return nil, err
+	}
+	d.doors[id] = b
+	return b, nil
+}
+
+// validID keeps ids fit for file names.
+func validID(id string) bool {
+	for _, c := range id {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && c != '-' {
+			return false
+		}
+	}
+	return id != "" && id[0] != '-' && len(id) <= 100
+}
+
+func lost(id string) error {
+	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "the box %s is gone", id).With("sandbox", id).With("cause", "gone")
+}
+
+// mapsAll tells that this process can map any user of the machine into a namespace.
+func mapsAll() bool {
+	data, err := os.ReadFile("/proc/self/uid_map")
+	var inside, outside, count uint64
+	if err != nil {
+		return false
+	}
+	_, err = fmt.Sscan(string(data), &inside, &outside, &count)
+	return err == nil && inside == 0 && count > firstRange+ranges*rangeSize
+}
+
+// stageGuest copies the guest program into the folder of boxes, so that every box can reach it and an update of the original does
+// not change the program under running boxes.
+func stageGuest(path, dir string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("find the guest program: %w; build it with `make build`, or say where it is", err)
+	}
+	name := fmt.Sprintf("guestd.%x.%x", info.Size(), info.ModTime().UnixNano())
+	staged := filepath.Join(dir, name)
+	if have, err := os.Stat(staged); err == nil && have.Size() == info.Size() {
+		return staged, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read the guest program: %w", err)
+	}
+	if err := writeProgram(staged, content); err != nil {
+		return "", fmt.Errorf("copy the guest program: %w", err)
+	}
+	return staged, nil
+}
+
+// writeProgram writes a program at once. No process is forked meanwhile: it would inherit the open file for a moment, in which the
+// program could not be started ("text file busy").
+func writeProgram(path string, content []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	temp, err := os.CreateTemp(filepath.Dir(path), ".guestd-*")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(content)
+	err = errors.Join(err, unix.Fchmod(int(temp.Fd()), 0o755), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(temp.Name())
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+// Package account finds the users of a sandbox and lets the guest act for one.
+package account
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+)
+
+// Account is a user of the sandbox.
+type Account struct {
+	Name     string
+	UID, GID uint32
+	Groups   []uint32
+	Home     string
+}
+
+// Lookup finds a user by name, id, or `id:group` as the sandbox's own /etc/passwd and /etc/group have it. An id that no name
+// bears is a user without a home (`/`), whose group is of the same number. The empty name is the program's own user.
+func Lookup(name string) (Account, error) {
+	user, group, _ := strings.Cut(name, ":")
+	if user == "" {
+		user = strconv.Itoa(os.Geteuid())
+	}
+	a, found := byField("/etc/passwd", user)
+	if !found {
+		uid, err := strconv.ParseUint(user, 10, 32)
+		if err != nil {
+			return Account{}, fault.UnknownUser(name)
+		}
+		a = Account{Name: user, UID: uint32(uid), GID: uint32(uid), Home: "/"}
+	}
+	if group != "" {
+		gid, err := strconv.ParseUint(group, 10, 32)
+		if err != nil {
+			return Account{}, fault.UnknownUser(name)
+		}
+		a.GID = uint32(gid)
+	}
+	a.Groups = groupsOf(a)
+	return a, nil
+}
+
+// Current says whether the program itself is this user, so that nothing needs to be switched.
+func (a Account) Current() bool { return a.UID == uint32(os.Geteuid()) && os.Geteuid() != 0 }
+
+// Reachable fails when the program cannot act as this user.
+func (a Account) Reachable() error {
+	if os.Geteuid() == 0 || a.Current() {
+		return nil
+	}
+	return fault.NoUserSwitch(a.Name)
+}
+
+// Do runs f with the user's rights on files: on a thread of its own whose file system user is a. Files that f makes are the user's.
+// f must not start goroutines that touch files.
+func (a Account) Do(f func() error) error {
+	if err := a.Reachable(); err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 || a.UID == 0 {
+		return f()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// Leaving root as the file system's user takes the thread's powers over files away, and coming back gives them again.
+	if err := setFS(a.UID, a.GID); err != nil {
+		return err
+	}
+	defer func() {
+		if err := setFS(0, 0); err != nil {
+			runtime.LockOSThread() // the thread is spoilt: it ends with its goroutine
+		}
+	}()
+	return f()
+}
+
+func setFS(uid, gid uint32) error {
+	if err := unix.Setfsgid(int(gid)); err != nil {
+		return err
+	}
+	return unix.Setfsuid(int(uid))
+}
+
+// byField reads the line of passwd whose name or id is key.
+func byField(file, key string) (Account, bool) {
+	for f := range lines(file) {
+		if len(f) < 6 || f[0] != key && f[2] != key {
+			continue
+		}
+		uid, e1 := strconv.ParseUint(f[2], 10, 32)
+		gid, e2 := strconv.ParseUint(f[3], 10, 32)
+		if e1 == nil && e2 == nil {
+			return Account{Name: f[0], UID: uint32(uid), GID: uint32(gid), Home: f[5]}, true
+		}
+	}
+	return Account{}, false
+}
+
+// groupsOf lists the groups that name the user as a member.
+func groupsOf(a Account) []uint32 {
+	groups := []uint32{}
+	for f := range lines("/etc/group") {
+		if len(f) < 4 {
+			continue
+		}
+		for member := range strings.SplitSeq(f[3], ",") {
+			if gid, err := strconv.ParseUint(f[2], 10, 32); member == a.Name && err == nil {
+				groups = append(groups, uint32(gid))
+			}
+		}
+	}
+	return groups
+}
+
+// lines gives the fields of each line of a file of /etc; none when it cannot be read.
+func lines(file string) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		f, err := os.Open(file)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			if !yield(strings.Split(s.Text(), ":")) {
+				return
+			}
+		}
+	}
+}

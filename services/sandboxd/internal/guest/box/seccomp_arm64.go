@@ -1,0 +1,9 @@
+package box
+
+import "golang.org/x/sys/unix"
+
+const (
+	auditArch = unix.AUDIT_ARCH_AARCH64
+	// firstForeignCall lies beyond all numbers: this machine has one set.
+	firstForeignCall = 0xffffffff
+)

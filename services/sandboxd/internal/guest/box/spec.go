@@ -1,0 +1,117 @@
+// Package box turns the process it runs in into the first process of a box: it builds a private root, takes what the program does
+// not need away from it, and prepares the thread that starts commands. The launcher has given the process its namespaces and tells
+// it the rest by a Spec; nothing here decides policy.
+package box
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Spec is what the launcher tells the first process of a box.
+type Spec struct {
+	// Isolated says that the process has namespaces of its own and shall build a private root. Without it only Limits apply.
+	Isolated bool `json:"isolated"`
+	Hostname string
+	// RootBytes bounds the private root with all that is written to it.
+	RootBytes int64
+	// Inodes bounds the number of files in the private root.
+	Inodes int64
+	// Trees are shown read-only.
+	Trees []Tree
+	// Links are symbolic links of the root: path to target.
+	Links map[string]string
+	// Files are small files of the root: path to content.
+	Files map[string]string
+	// Folders are writable folders of the root.
+	Folders []Folder
+	// Devices are device nodes of the host that are shown, such as `null`.
+	Devices []string
+	// TerminalGroup owns terminals; below 0 where it is not mapped.
+	TerminalGroup int
+	// Limits are set on this process and inherited by all others.
+	Limits []Limit
+	// Command says how commands are held.
+	Command Command
+	// Guest says how the guest runs.
+	Guest Guest
+}
+
+// Tree is a file or folder of the host, with all below it, that is shown read-only.
+type Tree struct {
+	Target string
+	// Source is opened in the box's first process when FD is 0.
+	Source string
+	// FD is a detached copy of the mount, made by the launcher.
+	FD int
+	// File says that it is a file.
+	File bool
+}
+
+// Folder is a writable folder of the private root.
+type Folder struct {
+	Path     string
+	Mode     uint32
+	UID, GID int
+}
+
+// Limit is a resource limit.
+type Limit struct {
+	Resource int
+	Value    uint64
+}
+
+// Command says how commands are held, beyond what the whole box is.
+type Command struct {
+	// TasksFD is an open `tasks` file of a cgroup v1 for the thread that starts commands; 0: none.
+	TasksFD int
+	// CgroupFD is a folder of the cgroup v2 hierarchy into which commands are born; 0: none.
+	CgroupFD int
+	// Limits bound each process where no cgroup bounds the box.
+	Limits []Limit
+	// OOMScoreAdj raises the chance that the kernel takes a command and not the guest; 0 leaves it.
+	OOMScoreAdj int
+}
+
+// Guest says how the guest runs.
+type Guest struct {
+	// ControlFD is the folder in which the host listens.
+	ControlFD int
+	// OOMFD is a cgroup file that counts kills for memory (`memory.events` or `memory.oom_control`); 0: none.
+	OOMFD int
+	// DeadlineUnix is when the guest ends by itself, in seconds since 1970; 0: never.
+	DeadlineUnix int64
+	// OrphanSeconds is how long the guest lives without a host; 0: for ever.
+	OrphanSeconds int64
+}
+
+// Outcome is what the first process answers to its Spec, once.
+type Outcome struct {
+	// Failed names the part that could not be made; empty when the box is ready.
+	Failed string `json:",omitempty"`
+	// Reason is the system's reason.
+	Reason string `json:",omitempty"`
+	// Weaker are parts that are missing but not needed.
+	Weaker []string `json:",omitempty"`
+}
+
+// PartError says which part of the isolation could not be made.
+type PartError struct {
+	Part string
+	Err  error
+}
+
+func (e *PartError) Error() string { return e.Part + ": " + e.Err.Error() }
+
+// Unwrap gives the system's reason.
+func (e *PartError) Unwrap() error { return e.Err }
+
+// ReadSpec reads the launcher's Spec; an end without one means that the launcher died, and the box must not be.
+func ReadSpec(r io.Reader) (Spec, error) {
+	var spec Spec
+	if err := json.NewDecoder(r).Decode(&spec); err != nil {
+		return spec, fmt.Errorf("read the box's specification: %w", err)
+	}
+	return spec, nil
+}

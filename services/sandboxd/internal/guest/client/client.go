@@ -1,0 +1,226 @@
+// Package client is the host's end of the connection to a guest. It sets the guest up on every connection, goes on over a new one
+// when the old is cut, and turns statuses back into errors of their kind.
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+const (
+	maxMessage = 8 << 20
+	window     = 1 << 20
+)
+
+// Config says how to reach a guest and what to tell it.
+type Config struct {
+	// Connect waits for the guest's next connection. Its error ends the call that needed the connection.
+	Connect func(ctx context.Context) (net.Conn, error)
+	// Hello is said first on every connection.
+	Hello *guestv1.HelloRequest
+	// BootID is the guest's, where it is known: another guest in its place is SANDBOX_LOST. Empty takes the first that comes.
+	BootID string
+	// Sandbox names the sandbox in errors.
+	Sandbox string
+}
+
+// Client talks to one guest. Its methods may be called concurrently. Close it.
+type Client struct {
+	cfg Config
+
+	mu      sync.Mutex
+	current *session
+	making  chan struct{} // closed when an attempt to connect is over; nil when there is none
+	boot    string
+	closed  bool
+}
+
+// session is one connection.
+type session struct {
+	conn  *grpc.ClientConn
+	api   guestv1.GuestServiceClient
+	hello *guestv1.HelloResponse
+}
+
+// New makes a client; it connects when it is first used.
+func New(cfg Config) *Client { return &Client{cfg: cfg, boot: cfg.BootID} }
+
+// Hello gives what the guest said of itself when it was last connected, and connects if need be.
+func (c *Client) Hello(ctx context.Context) (*guestv1.HelloResponse, error) {
+	s, err := c.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.hello, nil
+}
+
+// Once calls f with the guest's API. A connection that is cut fails it with UNAVAILABLE.
+func (c *Client) Once(ctx context.Context, f func(guestv1.GuestServiceClient) error) error {
+	s, err := c.session(ctx)
+	if err != nil {
+		return err
+	}
+	err = f(s.api)
+	if cut(err) {
+		c.drop(s)
+	}
+	return rpcerr.FromStatus(err)
+}
+
+// Again calls f with the guest's API, and once more over each new connection when the old is cut. f must be harmless to repeat.
+func (c *Client) Again(ctx context.Context, f func(guestv1.GuestServiceClient) error) error {
+	for {
+		s, err := c.session(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(s.api)
+		if !cut(err) {
+			return rpcerr.FromStatus(err)
+		}
+		c.drop(s)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// Close ends the connection; the guest dials again.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.current != nil {
+		c.current.conn.Close()
+		c.current = nil
+	}
+}
+
+// cut tells that the connection failed: the guest itself never says UNAVAILABLE.
+func cut(err error) bool { return status.Code(err) == codes.Unavailable }
+
+// session gives the open connection or makes one; callers that come meanwhile wait for it.
+func (c *Client) session(ctx context.Context) (*session, error) {
+	for {
+		c.mu.Lock()
+		switch {
+		case c.closed:
+			c.mu.Unlock()
+			return nil, rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the connection to the sandbox is closed")
+		case c.current != nil:
+			s := c.current
+			c.mu.Unlock()
+			return s, nil
+		case c.making == nil:
+			making := make(chan struct{})
+			c.making = making
+			c.mu.Unlock()
+			s, err := c.connect(ctx)
+			c.mu.Lock()
+			if err == nil && c.closed {
+				s.conn.Close()
+			} else if err == nil {
+				c.current, c.boot = s, s.hello.GetBootId()
+			}
+			c.making = nil
+			close(making)
+			c.mu.Unlock()
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		making := c.making
+		c.mu.Unlock()
+		select {
+		case <-making:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// connect takes the guest's next connection and says hello. A connection that is cut at once is followed by the next.
+func (c *Client) connect(ctx context.Context) (*session, error) {
+	for {
+		stream, err := c.cfg.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s, err := c.greet(ctx, stream)
+		switch {
+		case err == nil:
+			return s, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !cut(err):
+			return nil, rpcerr.FromStatus(err)
+		}
+	}
+}
+
+func (c *Client) greet(ctx context.Context, stream net.Conn) (*session, error) {
+	once := make(chan net.Conn, 1)
+	once <- stream
+	conn, err := grpc.NewClient("passthrough:///guest",
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case s := <-once:
+				return s, nil
+			default:
+				return nil, errCut
+			}
+		}),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+	)
+	if err != nil {
+		stream.Close()
+		return nil, err
+	}
+	s := &session{conn: conn, api: guestv1.NewGuestServiceClient(conn)}
+	s.hello, err = s.api.Hello(ctx, c.cfg.Hello)
+	if err == nil {
+		err = c.known(s.hello.GetBootId())
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+var errCut = errors.New("the guest's connection was cut")
+
+// known fails when another guest answers than the one that was there before.
+func (c *Client) known(boot string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.boot == "" || c.boot == boot {
+		return nil
+	}
+	return rpcerr.New(codes.DataLoss, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "the guest of %s was started anew; what ran in it is gone", c.cfg.Sandbox).
+		With("sandbox", c.cfg.Sandbox).With("cause", "restarted")
+}
+
+// drop lets go of a connection that failed, so that the next call takes a new one.
+func (c *Client) drop(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == s {
+		s.conn.Close()
+		c.current = nil
+	}
+}

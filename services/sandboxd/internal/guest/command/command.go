@@ -1,0 +1,206 @@
+// Package command runs the commands of a sandbox and keeps their results.
+//
+// A command has a key that its caller chose. The claim of the key, the process, what it printed and how it ended live here, with
+// the sandbox, until the caller releases them: a caller that was cut off comes back with the key and goes on, and a command never
+// runs twice. Commands without a key belong to one call and end with it.
+package command
+
+import (
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/spool"
+)
+
+// Command is one command of the sandbox, running or ended. Its methods may be called concurrently.
+type Command struct {
+	key      string
+	hash     []byte
+	grace    time.Duration
+	oomCount func() int64
+
+	stdout, stderr *spool.Spool
+	input          *input
+	began          time.Time
+	done           chan struct{}
+
+	mu      sync.Mutex
+	state   state
+	process *process.Process // set once it runs
+	cause   cause            // why it was killed
+	killed  chan struct{}    // closed when the killing is over; nil when nobody kills
+	// The following are set before done is closed.
+	err      error // it could not be started for a reason that is the caller's to see
+	exit     int32
+	signal   int32
+	oom      bool
+	duration time.Duration
+	ended    time.Time
+}
+
+// state of a command: starting → running → ended.
+type state int
+
+const (
+	starting state = iota
+	running
+	ended
+)
+
+// cause says why a command was killed.
+type cause int
+
+const (
+	notKilled cause = iota
+	timedOut
+	cancelled
+)
+
+// Exit codes of commands that could not be started, as shells give them.
+const (
+	exitNotFound      = 127
+	exitNotExecutable = 126
+	exitSignalled     = 128 // and the signal's number
+)
+
+// Done is closed when the command has ended and its output is complete.
+func (c *Command) Done() <-chan struct{} { return c.done }
+
+// Err says why the command could not be started. Valid once Done is closed; nil for any command that ran, however it ended, and
+// for programs that do not exist, which end with 127.
+func (c *Command) Err() error { return c.err }
+
+// Started gives the process id (0 when there never was a process) and when the command began.
+func (c *Command) Started() (pid int, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return 0, c.began
+	}
+	return c.process.PID(), c.began
+}
+
+// Stdout is what the command prints to standard output.
+func (c *Command) Stdout() *spool.Spool { return c.stdout }
+
+// Stderr is what the command prints to standard error.
+func (c *Command) Stderr() *spool.Spool { return c.stderr }
+
+// Result tells how the command ended, with at most limit bytes of each stream. Valid once Done is closed and Err is nil.
+func (c *Command) Result(limit int64) *sandboxv1.ExecResult {
+	r := &sandboxv1.ExecResult{
+		ExitCode: c.exit, Signal: c.signal, TimedOut: c.cause == timedOut, Cancelled: c.cause == cancelled, Oom: c.oom,
+		StdoutBytes: c.stdout.Total(), StderrBytes: c.stderr.Total(),
+		StartTime: timestamppb.New(c.began), Duration: durationpb.New(c.duration),
+	}
+	var cut int64
+	if r.Stdout, cut = c.stdout.Joined(limit); cut >= 0 {
+		r.StdoutCutAt = &cut
+	}
+	var cutErr int64
+	if r.Stderr, cutErr = c.stderr.Joined(limit); cutErr >= 0 {
+		r.StderrCutAt = &cutErr
+	}
+	return r
+}
+
+// kill ends the command and all that it started, for the first cause that is given. It does not wait; Done does.
+func (c *Command) kill(why cause) (running bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == ended {
+		return false
+	}
+	if c.killed != nil || c.cause != notKilled {
+		return true
+	}
+	c.cause = why
+	if c.state == starting {
+		return true // start sees the cause
+	}
+	c.hunt()
+	return true
+}
+
+// hunt kills the process tree. The caller holds mu, and the process runs.
+func (c *Command) hunt() {
+	over := make(chan struct{})
+	c.killed = over
+	go func() {
+		defer close(over)
+		c.process.KillTree(c.grace)
+	}()
+}
+
+// watch waits for the end of the process, then for the rest of its output, and completes the command.
+func (c *Command) watch(timeout *time.Timer, pumps []*pump, ooms int64) {
+	// Most commands are over before anybody needs to read along, and what they print fits into their pipes.
+	along := time.NewTimer(readAlong)
+	select {
+	case <-c.process.Done():
+		along.Stop()
+	case <-along.C:
+		for _, p := range pumps {
+			p.start()
+		}
+		<-c.process.Done()
+	}
+	c.mu.Lock()
+	c.state = ended
+	over := c.killed
+	c.mu.Unlock()
+	if timeout != nil {
+		timeout.Stop()
+	}
+	if over != nil {
+		<-over // nothing of it lives on
+	}
+	for _, p := range pumps {
+		p.finish()
+	}
+	c.input.close()
+	status := c.process.Status()
+	if status.Signaled() {
+		c.signal = int32(status.Signal())
+		c.exit = exitSignalled + c.signal
+	} else {
+		c.exit = int32(status.ExitStatus())
+	}
+	if c.exit != 0 {
+		c.oom = c.oomCount() > ooms
+	}
+	c.complete()
+}
+
+// complete makes the end of the command visible.
+func (c *Command) complete() {
+	c.mu.Lock()
+	c.state = ended
+	c.mu.Unlock()
+	c.ended = time.Now()
+	c.duration = c.ended.Sub(c.began)
+	c.stdout.Close()
+	c.stderr.Close()
+	close(c.done)
+}
+
+// fail completes a command that could not be started: with a result where the program is at fault, else with an error.
+func (c *Command) fail(err error, program string) {
+	switch err {
+	case syscall.ENOENT:
+		c.exit = exitNotFound
+		_, _ = c.stderr.Write([]byte(program + ": no such program in the sandbox\n"))
+	case syscall.ENOEXEC:
+		c.exit = exitNotExecutable
+		_, _ = c.stderr.Write([]byte(program + ": not a program that this machine can execute\n"))
+	default:
+		c.err = err
+	}
+	c.complete()
+}

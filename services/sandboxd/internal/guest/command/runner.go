@@ -1,0 +1,307 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/spool"
+)
+
+// Bounds that are not the caller's to choose.
+const (
+	// DefaultOutput and MaxOutput bound what is kept of each stream.
+	DefaultOutput = 10 << 20
+	MaxOutput     = 64 << 20
+	// keptResults bounds the results that wait for their release.
+	keptResults = 20_000
+	// keptBytes bounds their output; beyond it the oldest results lose theirs, explicitly.
+	keptBytes = 128 << 20
+	// DefaultGrace lies between asking a process tree to end and killing it.
+	DefaultGrace = 2 * time.Second
+)
+
+// Config sets how commands run.
+type Config struct {
+	Table *process.Table
+	// Grace lies between asking a process tree to end and killing it; 0 takes DefaultGrace.
+	Grace time.Duration
+	// OOMCount tells how often the kernel killed a process of the sandbox for memory; nil: not known.
+	OOMCount func() int64
+	Logger   *slog.Logger
+}
+
+// Settings are what all commands of the sandbox have in common.
+type Settings struct {
+	// Env is added to HOME and LANG; it sets PATH.
+	Env map[string]string
+	// Workdir is where relative folders start.
+	Workdir string
+	// User is who commands run as when they name nobody.
+	User string
+}
+
+type settings struct {
+	Settings
+	user account.Account
+	env  []string // of a command of that user that sets nothing
+	path string
+}
+
+// Runner runs commands and keeps their results. Its methods may be called concurrently.
+type Runner struct {
+	table    *process.Table
+	grace    time.Duration
+	oomCount func() int64
+	log      *slog.Logger
+	null     *os.File
+	settings atomic.Pointer[settings]
+
+	mu    sync.Mutex
+	byKey map[string]*Command // nil: cancelled before it began
+	order []*Command          // ended commands with a key, oldest first
+	kept  int64               // bytes of their output
+}
+
+// NewRunner makes a runner; Configure must be called before the first command.
+func NewRunner(cfg Config) (*Runner, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the null device: %w", err)
+	}
+	r := &Runner{table: cfg.Table, grace: cfg.Grace, oomCount: cfg.OOMCount, log: cfg.Logger, null: null, byKey: map[string]*Command{}}
+	if r.grace == 0 {
+		r.grace = DefaultGrace
+	}
+	if r.oomCount == nil {
+		r.oomCount = func() int64 { return 0 }
+	}
+	return r, nil
+}
+
+// Configure sets what all later commands have in common. It fails when the sandbox has no such user.
+func (r *Runner) Configure(s Settings) error {
+	user, err := account.Lookup(s.User)
+	if err != nil {
+		return err
+	}
+	env, path := environment(s.Env, user, nil)
+	r.settings.Store(&settings{Settings: s, user: user, env: env, path: path})
+	return nil
+}
+
+// Place gives the user and folder of file operations for the user of that name; the empty name is that of commands.
+func (r *Runner) Place(user string) (workdir string, who account.Account, err error) {
+	s := r.settings.Load()
+	if s == nil {
+		return "", account.Account{}, errNotConfigured()
+	}
+	if user == "" || user == s.User {
+		return s.Workdir, s.user, nil
+	}
+	who, err = account.Lookup(user)
+	return s.Workdir, who, err
+}
+
+// Run starts the command that spec describes, or gives the one that its key names already. With a key the command goes on when ctx
+// ends; without one it is killed. A nil spec only looks the key up. Replayed tells that the key was seen before.
+//
+// Errors: EFFECT_UNKNOWN for a nil spec and an unknown key, REQUEST_ID_REUSED for a key that came with another command,
+// EFFECT_CANCELLED for a key that was killed before it was seen. Errors of the command itself are its Err.
+func (r *Runner) Run(ctx context.Context, key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Command, replayed bool, err error) {
+	if r.settings.Load() == nil {
+		return nil, false, errNotConfigured()
+	}
+	if spec != nil {
+		if err := check(spec); err != nil {
+			return nil, false, err
+		}
+		if len(hash) == 0 {
+			hash = Hash(spec)
+		}
+	}
+	if key == "" {
+		if spec == nil {
+			return nil, false, rpcerr.InvalidField("spec", "a command is needed where there is no key to attach to")
+		}
+		c := r.create(key, hash, spec)
+		r.start(c, spec)
+		stop := context.AfterFunc(ctx, func() { c.kill(cancelled) })
+		go func() { <-c.done; stop() }()
+		return c, false, nil
+	}
+	c, fresh, err := r.claim(key, hash, spec)
+	if err != nil || !fresh {
+		return c, true, err
+	}
+	r.start(c, spec)
+	go r.keep(c)
+	return c, false, nil
+}
+
+// claim finds the command of a key or makes one; fresh tells that the caller must start it.
+func (r *Runner) claim(key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Command, fresh bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, known := r.byKey[key]
+	switch {
+	case known && c == nil:
+		return nil, false, fault.KeyCancelled(key)
+	case known && spec != nil && !bytes.Equal(hash, c.hash):
+		return nil, false, fault.KeyReused(key)
+	case known:
+		return c, false, nil
+	case spec == nil:
+		return nil, false, fault.KeyUnknown(key)
+	case len(r.byKey) >= keptResults:
+		return nil, false, fault.TooManyResults(keptResults)
+	}
+	c = r.create(key, hash, spec)
+	r.byKey[key] = c
+	return c, true, nil
+}
+
+func (r *Runner) create(key string, hash []byte, spec *sandboxv1.ExecSpec) *Command {
+	limit := int64(DefaultOutput)
+	if spec.MaxOutputBytes != nil {
+		limit = min(spec.GetMaxOutputBytes(), MaxOutput)
+	}
+	return &Command{
+		key: key, hash: hash, grace: r.grace, oomCount: r.oomCount, began: time.Now(), done: make(chan struct{}),
+		stdout: spool.New(limit), stderr: spool.New(limit), input: &input{},
+	}
+}
+
+// keep counts the output of a command that has ended and makes room by dropping the output of the oldest ones.
+func (r *Runner) keep(c *Command) {
+	<-c.done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byKey[c.key] != c {
+		return // released in between
+	}
+	r.order = append(r.order, c)
+	r.kept += c.size()
+	for _, old := range r.order {
+		if r.kept <= keptBytes || old == c {
+			break
+		}
+		r.kept -= old.size()
+		old.stdout.Drop()
+		old.stderr.Drop()
+	}
+}
+
+func (c *Command) size() int64 { return c.stdout.Kept() + c.stderr.Kept() }
+
+// Write writes to the standard input of the command of that key, and gives how many bytes it has accepted in all.
+func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, error) {
+	r.mu.Lock()
+	c := r.byKey[key]
+	r.mu.Unlock()
+	if c == nil {
+		return 0, fault.KeyUnknown(key)
+	}
+	return c.input.write(offset, data, eof)
+}
+
+// Kill ends the command of that key with all that it started, and waits for that. A key that was never seen is remembered: its
+// command will never begin. Done tells that the command had ended before.
+func (r *Runner) Kill(ctx context.Context, key string) (done bool, err error) {
+	r.mu.Lock()
+	c, known := r.byKey[key]
+	if !known {
+		r.byKey[key] = nil
+	}
+	r.mu.Unlock()
+	if c == nil {
+		return false, nil
+	}
+	if !c.kill(cancelled) {
+		return true, nil
+	}
+	select {
+	case <-c.done:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// Release forgets the results of those keys; keys that are unknown or whose command still runs are ignored.
+func (r *Runner) Release(keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range keys {
+		c, known := r.byKey[key]
+		if c != nil && !c.over() {
+			continue
+		}
+		if known {
+			delete(r.byKey, key)
+		}
+		if i := slices.Index(r.order, c); c != nil && i >= 0 {
+			r.kept -= c.size()
+			r.order = slices.Delete(r.order, i, i+1)
+		}
+	}
+}
+
+func (c *Command) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Keys lists the keys that are known, sorted.
+func (r *Runner) Keys() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.byKey))
+}
+
+// Close frees what the runner holds; no command may run any more.
+func (r *Runner) Close() { r.null.Close() }
+
+// Hash is the content of a command: two requests with the same hash ask for the same.
+func Hash(spec *sandboxv1.ExecSpec) []byte {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(spec)
+	if err != nil {
+		return nil // cannot be: the message came over the wire
+	}
+	sum := sha256.Sum256(data)
+	return sum[:]
+}
+
+// check refuses what no sandbox can do.
+func check(spec *sandboxv1.ExecSpec) error {
+	switch {
+	case len(spec.GetArgv()) == 0 || spec.GetArgv()[0] == "":
+		return rpcerr.InvalidField("spec.argv", "name a program")
+	case spec.GetTimeout() != nil && spec.GetTimeout().AsDuration() <= 0:
+		return rpcerr.InvalidField("spec.timeout", "must be above zero")
+	case spec.MaxOutputBytes != nil && spec.GetMaxOutputBytes() < 0:
+		return rpcerr.InvalidField("spec.max_output_bytes", "must not be below zero")
+	}
+	return nil
+}
+
+func errNotConfigured() error { return rpcerr.Internal("the guest was not configured by its host") }

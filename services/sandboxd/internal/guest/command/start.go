@@ -1,0 +1,216 @@
+package command
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+)
+
+// pipeBytes is what fits into a pipe without a reader, so that short input needs no goroutine.
+const pipeBytes = 64 << 10
+
+// start starts the process of c, or completes c at once when it cannot.
+func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
+	cmd, err := r.prepare(spec)
+	if err != nil {
+		c.fail(err, spec.GetArgv()[0])
+		return
+	}
+	pipes, err := openPipes(r.null, spec)
+	if err != nil {
+		c.fail(rpcerr.Internal("open pipes: %w", err), cmd.Argv[0])
+		return
+	}
+	defer pipes.closeTheirs()
+	cmd.Files = pipes.theirs
+
+	ooms := c.oomCount()
+	p, err := r.table.Start(*cmd)
+	if err != nil {
+		pipes.closeOurs()
+		c.fail(r.explain(err, cmd), cmd.Argv[0])
+		return
+	}
+	pumps := []*pump{newPump(pipes.stdout, c.stdout), newPump(pipes.stderr, c.stderr)}
+	if pipes.stdin != nil {
+		c.input.file = pipes.stdin
+		c.input.begin(spec)
+	}
+	var timeout *time.Timer
+	if d := spec.GetTimeout(); d != nil {
+		timeout = time.AfterFunc(d.AsDuration()-time.Since(c.began), func() { c.kill(timedOut) })
+	}
+	c.mu.Lock()
+	c.process = p
+	c.state = running
+	if c.cause != notKilled {
+		c.hunt() // cancelled while it started
+	}
+	c.mu.Unlock()
+	go c.watch(timeout, pumps, ooms)
+}
+
+// begin gives a command the input that came with it.
+func (in *input) begin(spec *sandboxv1.ExecSpec) {
+	if data := spec.GetStdin(); len(data) > pipeBytes {
+		in.feed(data, spec.GetStdinOpen())
+		return
+	}
+	in.send(spec.GetStdin())
+	if !spec.GetStdinOpen() {
+		in.close()
+	}
+}
+
+// prepare works out user, folder, environment and program. Its errors are system errors of the program, or the caller's to see.
+func (r *Runner) prepare(spec *sandboxv1.ExecSpec) (*process.Command, error) {
+	settings := r.settings.Load()
+	user := settings.user
+	if name := spec.GetUser(); name != "" && name != settings.User {
+		var err error
+		if user, err = account.Lookup(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := user.Reachable(); err != nil {
+		return nil, err
+	}
+	dir := spec.GetCwd()
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(settings.Workdir, dir)
+	}
+	env, path := settings.env, settings.path
+	if len(spec.GetEnv()) > 0 || user.Name != settings.user.Name {
+		env, path = environment(settings.Env, user, spec.GetEnv())
+	}
+	for _, arg := range slices.Concat(spec.GetArgv(), env) {
+		if strings.ContainsRune(arg, 0) {
+			return nil, rpcerr.InvalidField("argv", "arguments and environment cannot hold a NUL")
+		}
+	}
+	cmd := &process.Command{Argv: spec.GetArgv(), Env: env, Dir: dir}
+	if !user.Current() && os.Geteuid() == 0 {
+		cmd.User = &process.Credential{UID: user.UID, GID: user.GID, Groups: user.Groups}
+	}
+	var err error
+	if cmd.Path, err = process.LookPath(cmd.Argv[0], path, dir); err != nil {
+		return nil, r.explain(err, cmd)
+	}
+	return cmd, nil
+}
+
+// explain turns the reason why a program did not start into what the caller shall see. ENOENT and ENOEXEC stay: they are results.
+func (r *Runner) explain(err error, cmd *process.Command) error {
+	if info, statErr := os.Stat(cmd.Dir); statErr != nil {
+		return fault.File("start in", cmd.Dir, statErr)
+	} else if !info.IsDir() {
+		return fault.File("start in", cmd.Dir, syscall.ENOTDIR)
+	}
+	switch err {
+	case syscall.ENOENT, syscall.ENOEXEC:
+		return err
+	case syscall.EACCES, syscall.EPERM:
+		return fault.NotExecutable(cmd.Argv[0])
+	case syscall.E2BIG:
+		return rpcerr.InvalidField("argv", "arguments and environment are longer than the kernel allows")
+	case syscall.ENAMETOOLONG, syscall.ELOOP, syscall.ENOTDIR:
+		return fault.File("execute", cmd.Argv[0], err)
+	case syscall.EAGAIN, syscall.ENOMEM:
+		return fault.NoRoom(err)
+	}
+	return rpcerr.Internal("start a process: %w", err)
+}
+
+// environment gives the variables of a command, sorted, and its PATH: PATH, HOME and LANG, what the sandbox sets, what the command sets.
+func environment(sandbox map[string]string, user account.Account, own map[string]string) (env []string, path string) {
+	vars := make(map[string]string, 3+len(sandbox)+len(own))
+	vars["LANG"], vars["HOME"] = "C.UTF-8", user.Home
+	maps.Copy(vars, sandbox)
+	maps.Copy(vars, own)
+	env = make([]string, 0, len(vars))
+	for k, v := range vars {
+		env = append(env, k+"="+v)
+	}
+	slices.Sort(env)
+	return env, vars["PATH"]
+}
+
+// pipes are the standard streams of a command: the command's ends and ours.
+type pipes struct {
+	theirs         [3]uintptr
+	close          []int
+	stdin          *os.File // nil without input
+	stdout, stderr int
+}
+
+func openPipes(null *os.File, spec *sandboxv1.ExecSpec) (*pipes, error) {
+	p := &pipes{stdout: -1, stderr: -1}
+	var errs []error
+	for i, ours := range []*int{&p.stdout, &p.stderr} {
+		r, w, err := pipe()
+		errs = append(errs, err)
+		if err == nil {
+			*ours, p.theirs[i+1], p.close = r, uintptr(w), append(p.close, w)
+			errs = append(errs, nonblock(r))
+		}
+	}
+	p.theirs[0] = null.Fd()
+	if len(spec.GetStdin()) > 0 || spec.GetStdinOpen() {
+		r, w, err := pipe()
+		errs = append(errs, err)
+		if err == nil {
+			p.theirs[0], p.close = uintptr(r), append(p.close, r)
+			errs = append(errs, nonblock(w))
+			p.stdin = os.NewFile(uintptr(w), "stdin")
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		p.closeTheirs()
+		p.closeOurs()
+		return nil, err
+	}
+	return p, nil
+}
+
+func pipe() (r, w int, err error) {
+	var fds [2]int
+	err = unix.Pipe2(fds[:], unix.O_CLOEXEC)
+	return fds[0], fds[1], err
+}
+
+// nonblock is for an end of a new pipe, which has no other flags to keep.
+func nonblock(fd int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK)
+	return err
+}
+
+func (p *pipes) closeTheirs() {
+	for _, fd := range p.close {
+		unix.Close(fd)
+	}
+	p.close = nil
+}
+
+func (p *pipes) closeOurs() {
+	for _, fd := range []int{p.stdout, p.stderr} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	if p.stdin != nil {
+		p.stdin.Close()
+	}
+}

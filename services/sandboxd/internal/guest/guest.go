@@ -1,0 +1,164 @@
+// Package guest is guestd, the program inside a sandbox: it runs commands and keeps their results, reads and writes files, and
+// serves all that to the host over the one connection that it dials. It trusts the host and nothing else in the sandbox.
+package guest
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	"github.com/evalfleet/evalfleet/pkg/version"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/command"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/editor"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/link"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+)
+
+// Descriptors that the launcher gives to `guestd init`.
+const (
+	SpecFD    = 3 // the launcher writes the box.Spec here
+	OutcomeFD = 4 // the box.Outcome is answered here
+	FirstFD   = 5 // descriptors that the specification names begin here
+)
+
+// SocketName is the host's socket in the control folder.
+const SocketName = "h.sock"
+
+// memoryLimit makes the collector work harder before the guest's own memory counts in the sandbox.
+const memoryLimit = 256 << 20
+
+// Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of a sandbox,
+// `text-editor` a helper that reads one request and prints one answer, `version` prints the version.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	what := ""
+	if len(args) > 0 {
+		what = args[0]
+	}
+	switch what {
+	case "init":
+		if err := runInit(); err != nil {
+			fmt.Fprintln(stderr, "guestd:", err)
+			return 1
+		}
+		return 0
+	case "text-editor":
+		return editor.Main(stdin, stdout, stderr)
+	case "version":
+		fmt.Fprintln(stdout, version.String())
+		return 0
+	}
+	fmt.Fprintln(stderr, "guestd: give one of: init, text-editor, version")
+	return 2
+}
+
+// runInit builds the box, tells the launcher, and serves until the sandbox ends.
+func runInit() error {
+	for fd := SpecFD; fd < FirstFD; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	specFile, outcomeFile := os.NewFile(SpecFD, "specification"), os.NewFile(OutcomeFD, "outcome")
+	spec, err := box.ReadSpec(specFile)
+	if err != nil {
+		return err
+	}
+	specFile.Close()
+	g, outcome, err := begin(spec)
+	if writeErr := json.NewEncoder(outcomeFile).Encode(outcome); writeErr != nil {
+		return errors.Join(err, fmt.Errorf("the launcher is gone: %w", writeErr))
+	}
+	outcomeFile.Close()
+	if err != nil {
+		return err
+	}
+	return g.serve(func() (net.Conn, error) { return dialHost(spec.Guest.ControlFD) })
+}
+
+// begin enters the box and makes the guest ready to serve.
+func begin(spec box.Spec) (*guest, box.Outcome, error) {
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	debug.SetMemoryLimit(memoryLimit)
+	unix.Umask(0o022)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	for _, fd := range []int{spec.Guest.ControlFD, spec.Guest.OOMFD, spec.Command.TasksFD, spec.Command.CgroupFD} {
+		if fd > 0 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	weaker, err := box.Enter(spec)
+	if err != nil {
+		return nil, failed(err), err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, failed(err), err
+	}
+	table, err := process.NewTable(process.Config{
+		Prepare: func() error {
+			more, err := box.HardenThread(spec.Command)
+			weaker = append(weaker, more...)
+			return err
+		},
+		CgroupFD: spec.Command.CgroupFD, OOMScoreAdj: spec.Command.OOMScoreAdj, ProcessLimits: processLimits(spec.Command.Limits), Logger: log,
+	})
+	if err != nil {
+		return nil, failed(err), err
+	}
+	if err := box.Confine(); err != nil {
+		return nil, failed(&box.PartError{Part: "capabilities", Err: err}), err
+	}
+	runner, err := command.NewRunner(command.Config{Table: table, OOMCount: oomCounter(spec.Guest.OOMFD), Logger: log})
+	if err != nil {
+		return nil, failed(err), err
+	}
+	g := &guest{bootID: rand.Text(), table: table, runner: runner, log: log, notes: weaker}
+	if err := g.takeSignals(!spec.Isolated); err != nil {
+		return nil, failed(err), err
+	}
+	g.setDeadline(time.Unix(spec.Guest.DeadlineUnix, 0), spec.Guest.DeadlineUnix > 0)
+	g.orphanTimeout.Store(int64(time.Duration(spec.Guest.OrphanSeconds) * time.Second))
+	return g, box.Outcome{Weaker: weaker}, nil
+}
+
+func failed(err error) box.Outcome {
+	if part, ok := errors.AsType[*box.PartError](err); ok {
+		return box.Outcome{Failed: part.Part, Reason: part.Err.Error()}
+	}
+	return box.Outcome{Failed: "guest", Reason: err.Error()}
+}
+
+func processLimits(limits []box.Limit) []process.Limit {
+	out := make([]process.Limit, len(limits))
+	for i, l := range limits {
+		out[i] = process.Limit(l)
+	}
+	return out
+}
+
+// serve serves every connection that dial gives, one after the other, until the sandbox ends.
+func (g *guest) serve(dial func() (net.Conn, error)) error {
+	g.server = grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
+		grpc.UnaryInterceptor(unaryErrors), grpc.StreamInterceptor(streamErrors), grpc.WaitForHandlers(false), grpc.NumStreamWorkers(4),
+	)
+	guestv1.RegisterGuestServiceServer(g.server, g)
+	return g.server.Serve(link.NewListener(dial, g.checkOrphaned))
+}
+
+// dialHost connects to the host's socket in the folder behind fd. Only this process has the folder: the way leads over its own
+// descriptors, which no command can read.
+func dialHost(fd int) (net.Conn, error) {
+	return net.DialTimeout("unix", "/proc/self/fd/"+strconv.Itoa(fd)+"/"+SocketName, time.Second)
+}

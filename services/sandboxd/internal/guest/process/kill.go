@@ -1,0 +1,196 @@
+package process
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// killPatience bounds how long KillTree hunts for survivors after the grace.
+const killPatience = 10 * time.Second
+
+// KillTree ends the process and all that it started, also what left its session or was left behind by its parent: SIGTERM,
+// then after grace SIGKILL until none is found. It returns when none is left and reports how many it could not end (0, save for
+// processes stuck in the kernel). A process that has ended already is left alone, and so are the ones it left behind.
+func (p *Process) KillTree(grace time.Duration) (survivors int) {
+	t := p.table
+	t.mu.Lock()
+	select {
+	case <-p.done:
+		t.mu.Unlock()
+		return 0
+	default:
+	}
+	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
+	t.mu.Unlock()
+
+	for _, pid := range t.tree(p) {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+	}
+	wait := time.Millisecond
+	for end := time.Now().Add(grace); time.Now().Before(end); wait = min(2*wait, 20*time.Millisecond) {
+		if len(t.tree(p)) == 0 {
+			<-p.done
+			return 0
+		}
+		select {
+		case <-p.done:
+		case <-time.After(wait):
+		}
+		if p.ended() {
+			time.Sleep(wait) // nothing tells us of the others' end
+		}
+	}
+	return t.kill(func() []int { return t.tree(p) }, p.done)
+}
+
+// KillAll ends every process of the sandbox but this program.
+func (t *Table) KillAll() (survivors int) {
+	return t.kill(t.descendants, nil)
+}
+
+// kill stops all that find gives until it finds nothing new, so that nothing forks on, and then kills it, until none is left.
+func (t *Table) kill(find func() []int, leader <-chan struct{}) int {
+	for end := time.Now().Add(killPatience); ; {
+		stopped := map[int]bool{}
+		for fresh := true; fresh && time.Now().Before(end); {
+			fresh = false
+			for _, pid := range find() {
+				if !stopped[pid] {
+					stopped[pid], fresh = true, true
+					_ = syscall.Kill(pid, syscall.SIGSTOP)
+				}
+			}
+		}
+		left := find()
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if len(left) == 0 {
+			if leader != nil {
+				<-leader
+			}
+			return 0
+		}
+		if time.Now().After(end) {
+			return len(left)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// tree lists the living processes that belong to p: its session and group, its mark, and all their descendants.
+func (t *Table) tree(p *Process) []int {
+	all := snapshot()
+	t.mu.Lock()
+	_, alive := t.live[p.pid]
+	others := map[int]bool{os.Getpid(): true} // its forking thread may bear p's mark
+	for pid := range t.live {
+		if pid != p.pid {
+			others[pid] = true
+		}
+	}
+	t.mu.Unlock()
+	own := map[int]bool{}
+	for pid, s := range all {
+		switch {
+		case others[pid]:
+		case alive && pid == p.pid, s.session == p.pid, s.group == p.pid, p.mark != 0 && readMark(pid) == p.mark:
+			own[pid] = true
+		}
+	}
+	return collect(all, own, others)
+}
+
+// descendants lists every living process below this program.
+func (t *Table) descendants() []int {
+	all := snapshot()
+	own := map[int]bool{}
+	self := os.Getpid()
+	for pid, s := range all {
+		if s.parent == self {
+			own[pid] = true
+		}
+	}
+	return collect(all, own, nil)
+}
+
+// collect adds to own whatever descends from it, without crossing into except, and lists those that still live.
+func collect(all map[int]stat, own, except map[int]bool) []int {
+	for grown := true; grown; {
+		grown = false
+		for pid, s := range all {
+			if !own[pid] && !except[pid] && own[s.parent] {
+				own[pid], grown = true, true
+			}
+		}
+	}
+	var pids []int
+	for pid := range own {
+		if s := all[pid]; s.state != 'Z' && s.state != 'X' {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// stat is what the kernel tells of a process.
+type stat struct {
+	parent, group, session int
+	state                  byte
+}
+
+// snapshot reads all processes that are visible here.
+func snapshot() map[int]stat {
+	all := map[int]stat{}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return all
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return all
+	}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		data, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if s, ok := parseStat(string(data)); ok {
+			all[pid] = s
+		}
+	}
+	return all
+}
+
+// parseStat reads "pid (name) state parent group session …"; the name may hold anything.
+func parseStat(line string) (stat, bool) {
+	end := strings.LastIndex(line, ") ")
+	if end < 0 {
+		return stat{}, false
+	}
+	f := strings.Fields(line[end+2:])
+	if len(f) < 4 {
+		return stat{}, false
+	}
+	parent, e1 := strconv.Atoi(f[1])
+	group, e2 := strconv.Atoi(f[2])
+	session, e3 := strconv.Atoi(f[3])
+	return stat{parent: parent, group: group, session: session, state: f[0][0]}, e1 == nil && e2 == nil && e3 == nil
+}

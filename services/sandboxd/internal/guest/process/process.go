@@ -1,0 +1,99 @@
+// Package process starts, waits for and kills the processes of a sandbox.
+//
+// Its one idea: a Table owns every child of the program. One goroutine owns wait, and a lock spans fork and registration, so that
+// no exit is lost, orphans are reaped, and a process id is never mistaken for another's. One locked thread does all forks: what
+// is done to that thread once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while
+// the program itself keeps its powers.
+package process
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"syscall"
+)
+
+// Config sets how a Table starts processes.
+type Config struct {
+	// Prepare runs once on the thread that forks, before the first fork; what it does to the thread is inherited by children.
+	// Nil does nothing.
+	Prepare func() error
+	// CgroupFD is a folder of the cgroup v2 hierarchy into which children are born; 0 leaves them in the program's own.
+	CgroupFD int
+	// OOMScoreAdj is given to each child when it is above 0, so that the kernel kills the workload before the program.
+	OOMScoreAdj int
+	// ProcessLimits bounds each child and what it starts; entries of value 0 are left as they are. For places without cgroups.
+	ProcessLimits []Limit
+	Logger        *slog.Logger
+}
+
+// Limit is a resource limit of one process.
+type Limit struct {
+	// Resource is one of the RLIMIT constants.
+	Resource int
+	Value    uint64
+}
+
+// Table owns all children of this program: there must be one Table in a program, and nothing else in it may start processes.
+// All methods may be called concurrently.
+type Table struct {
+	cfg      Config
+	requests chan *request
+	closed   chan struct{}
+
+	mu     sync.Mutex // spans fork and registration, and the reaping of one process
+	born   *sync.Cond // signalled when starts changes
+	starts int
+	live   map[int]*Process
+	marks  marks
+}
+
+// Process is a started process: the leader of a session of its own.
+type Process struct {
+	table *Table
+	pid   int
+	mark  uint64
+	done  chan struct{}
+	// status is set before done is closed.
+	status syscall.WaitStatus
+}
+
+// NewTable starts the table's threads. It fails when Prepare fails.
+func NewTable(cfg Config) (*Table, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	t := &Table{cfg: cfg, requests: make(chan *request), closed: make(chan struct{}), live: map[int]*Process{}}
+	t.born = sync.NewCond(&t.mu)
+	ready := make(chan error)
+	go t.spawn(ready)
+	if err := <-ready; err != nil {
+		return nil, err
+	}
+	go t.reap()
+	return t, nil
+}
+
+// Close ends the table's goroutines. Children must have ended before; it is meant for tests, a guest ends by exit.
+func (t *Table) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.closed:
+	default:
+		close(t.closed)
+	}
+	t.born.Broadcast()
+}
+
+// PID is the process id in the sandbox.
+func (p *Process) PID() int { return p.pid }
+
+// Done is closed when the process has ended and was reaped.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Status tells how the process ended. Valid once Done is closed.
+func (p *Process) Status() syscall.WaitStatus { return p.status }
+
+// ErrClosed is given by Start after Close.
+var ErrClosed = errors.New("process table is closed")

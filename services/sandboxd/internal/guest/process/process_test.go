@@ -1,0 +1,224 @@
+package process_test
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+)
+
+// table is the program's one table.
+var table *process.Table
+
+func TestMain(m *testing.M) {
+	// Orphans come to this program as they come to the first process of a sandbox.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	signal.Ignore(syscall.SIGPIPE)
+	t, err := process.NewTable(process.Config{OOMScoreAdj: 500})
+	if err != nil {
+		panic(err)
+	}
+	table = t
+	code := m.Run()
+	table.KillAll()
+	table.Close()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func sh(t *testing.T, script string) process.Command {
+	t.Helper()
+	return command(t, "/bin/sh", "sh", "-c", script)
+}
+
+func command(t *testing.T, path string, argv ...string) process.Command {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { null.Close() })
+	fd := null.Fd()
+	return process.Command{Path: path, Argv: argv, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/", Files: [3]uintptr{fd, fd, fd}}
+}
+
+func TestEndsAreToldAsTheyWere(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"exit 0":       "exit 0",
+		"exit 7":       "exit 7",
+		"kill -9 $$":   "signal 9",
+		"kill -TERM 0": "signal 15",
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			p, err := table.Start(sh(t, script))
+			require.NoError(t, err)
+			<-p.Done()
+			got := fmt.Sprintf("exit %d", p.Status().ExitStatus())
+			if p.Status().Signaled() {
+				got = fmt.Sprintf("signal %d", p.Status().Signal())
+			}
+			assert.Equal(t, want, got)
+		})
+	}
+}
+
+func TestStartGivesTheSystemsReason(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	require.NoError(t, os.WriteFile(plain, []byte("x"), 0o644))
+	garbled := filepath.Join(dir, "garbled")
+	require.NoError(t, os.WriteFile(garbled, []byte{1, 2, 3}, 0o755))
+	for path, want := range map[string]error{"/no/such": syscall.ENOENT, plain: syscall.EACCES, dir: syscall.EACCES, garbled: syscall.ENOEXEC} {
+		_, err := table.Start(command(t, path, path))
+		require.ErrorIs(t, err, want, path)
+	}
+}
+
+func TestNoEndIsLostAmongMany(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 20 {
+				code := (i*20 + j) % 200
+				p, err := table.Start(sh(t, "exit "+strconv.Itoa(code)))
+				if assert.NoError(t, err) {
+					<-p.Done()
+					assert.Equal(t, code, p.Status().ExitStatus())
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestChildrenAreTheFirstToGoWhenMemoryEnds(t *testing.T) {
+	t.Parallel()
+	p, err := table.Start(sh(t, "sleep 100"))
+	require.NoError(t, err)
+	defer p.KillTree(0)
+	require.Eventually(t, func() bool {
+		score, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.PID()))
+		return strings.TrimSpace(string(score)) == "500"
+	}, 5*time.Second, time.Millisecond)
+}
+
+// escapes are ways in which a process gets away from the one that started it.
+var escapes = map[string]string{
+	"child":            "sleep 1000 & echo $! >>%[1]s; wait",
+	"own session":      "setsid sh -c 'echo $$ >>%[1]s; exec sleep 1000' & wait",
+	"double fork":      "(setsid sh -c '(sh -c \"echo \\$\\$ >>%[1]s; exec sleep 1000\" &) &' &) ; sleep 1000",
+	"no environment":   "setsid env -i /bin/sh -c '(echo $$ >>%[1]s; exec sleep 1000) & echo $! >>%[1]s' & sleep 1000",
+	"ignores TERM":     "trap '' TERM; echo $$ >>%[1]s; while :; do sleep 1000; done",
+	"stopped":          "sh -c 'echo $$ >>%[1]s; kill -STOP $$' & wait",
+	"forks for ever":   "echo $$ >>%[1]s; loop() { while :; do (setsid sleep 1000 &) ; sleep 0.01; done; }; trap '' TERM; loop",
+	"leader goes away": "trap 'exit 0' TERM; setsid sh -c 'trap \"\" TERM; echo $$ >>%[1]s; while :; do sleep 1000; done' & wait",
+}
+
+func TestKillTreeLeavesNoSurvivor(t *testing.T) {
+	t.Parallel()
+	for name, script := range escapes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "pids")
+			p, err := table.Start(sh(t, fmt.Sprintf(script, file)))
+			require.NoError(t, err)
+			var pids []int
+			require.Eventually(t, func() bool { pids = readPIDs(file); return len(pids) > 0 }, 10*time.Second, 5*time.Millisecond)
+
+			assert.Zero(t, p.KillTree(100*time.Millisecond))
+			for _, pid := range readPIDs(file) {
+				assert.False(t, alive(pid), "process %d lives on", pid)
+			}
+			<-p.Done()
+		})
+	}
+}
+
+func TestKillTreeLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	one, err := table.Start(sh(t, "sleep 1000 & wait"))
+	require.NoError(t, err)
+	two, err := table.Start(sh(t, "sleep 1000 & wait"))
+	require.NoError(t, err)
+	assert.Zero(t, one.KillTree(time.Second))
+	assert.True(t, alive(two.PID()))
+	assert.Zero(t, two.KillTree(0))
+	assert.Zero(t, two.KillTree(0), "killing again does nothing")
+}
+
+func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pids")
+	p, err := table.Start(sh(t, "(sh -c 'echo $$ >>"+file+"; exec sleep 0.05' &)"))
+	require.NoError(t, err)
+	<-p.Done()
+	require.Eventually(t, func() bool {
+		pids := readPIDs(file)
+		return len(pids) == 1 && syscall.Kill(pids[0], 0) == syscall.ESRCH
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+func TestLookPath(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "tool"), nil, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "data"), nil, 0o644))
+	for _, tt := range []struct {
+		name, path, want string
+		err              error
+	}{
+		{"tool", "/nowhere:" + dir + "/bin", dir + "/bin/tool", nil},
+		{"tool", "bin", dir + "/bin/tool", nil},
+		{"data", dir + "/bin", "", syscall.EACCES},
+		{"bin", dir, "", syscall.ENOENT},
+		{"tool", "", "", syscall.ENOENT},
+		{"", dir, "", syscall.ENOENT},
+		{"./x", "", "./x", nil},
+	} {
+		got, err := process.LookPath(tt.name, tt.path, dir)
+		assert.Equal(t, tt.want, got)
+		assert.ErrorIs(t, err, tt.err)
+	}
+}
+
+func readPIDs(file string) []int {
+	data, _ := os.ReadFile(file)
+	var pids []int
+	for f := range strings.FieldsSeq(string(data)) {
+		if pid, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// alive is true unless the process is gone or a zombie.
+func alive(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}

@@ -1,0 +1,182 @@
+// Package spool keeps what a command prints: the head and the tail of a stream within a fixed number of bytes, with true counts
+// of what was written, so that a cut is always explicit and a reader that comes back can go on from any offset that is still kept.
+package spool
+
+import "sync"
+
+// Spool is one output stream. Its zero value keeps nothing; use New. One writer and any number of readers may use it at once.
+type Spool struct {
+	mu      sync.Mutex
+	headMax int
+	tailMax int
+	head    []byte
+	tail    []byte // ring once it is full
+	start   int    // index of the oldest byte of tail
+	total   int64
+	closed  bool
+	more    chan struct{} // closed and replaced when something changes; nil while nobody waits
+}
+
+// New returns a spool that keeps at most limit bytes: the first half from the head, the rest from the tail.
+func New(limit int64) *Spool {
+	limit = max(limit, 0)
+	return &Spool{headMax: int((limit + 1) / 2), tailMax: int(limit / 2)}
+}
+
+// Write appends p. It never blocks and never fails: bytes that do not fit push out the oldest bytes of the tail.
+func (s *Spool) Write(p []byte) (int, error) {
+	n := len(p)
+	if n == 0 {
+		return 0, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total += int64(n)
+	if room := s.headMax - len(s.head); room > 0 {
+		k := min(room, len(p))
+		s.head = append(s.head, p[:k]...)
+		p = p[k:]
+	}
+	s.appendTail(p)
+	s.wake()
+	return n, nil
+}
+
+// appendTail adds p to the ring; only the last tailMax bytes survive. The caller holds mu.
+func (s *Spool) appendTail(p []byte) {
+	if len(p) > s.tailMax {
+		p = p[len(p)-s.tailMax:]
+	}
+	if room := s.tailMax - len(s.tail); room > 0 {
+		k := min(room, len(p))
+		s.tail = append(s.tail, p[:k]...)
+		p = p[k:]
+	}
+	for len(p) > 0 {
+		k := copy(s.tail[s.start:], p)
+		s.start = (s.start + k) % len(s.tail)
+		p = p[k:]
+	}
+}
+
+// Close says that no more bytes come. Closing twice is allowed.
+func (s *Spool) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.wake()
+}
+
+// Drop forgets the kept bytes but not their number, so that readers see an explicit gap instead of them.
+func (s *Spool) Drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head, s.tail, s.start = nil, nil, 0
+	s.headMax, s.tailMax = 0, 0
+}
+
+// Total is the number of bytes written so far.
+func (s *Spool) Total() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// Kept is the number of bytes held in memory.
+func (s *Spool) Kept() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.head) + len(s.tail))
+}
+
+// Chunk is a piece of a stream.
+type Chunk struct {
+	// Offset of the first byte of Data in the stream.
+	Offset int64
+	// Data is the caller's own copy; empty when nothing is there at or after the offset that was asked for.
+	Data []byte
+	// Skipped is the number of bytes between the offset that was asked for and Offset that are no longer kept.
+	Skipped int64
+	// End is true when the stream is closed and this chunk reaches its end.
+	End bool
+	// More is closed when something is added after this call; set only when Data is empty and End is false.
+	More <-chan struct{}
+}
+
+// Read gives at most limit bytes from offset on, skipping what is not kept. It never blocks: wait on the chunk's More.
+func (s *Spool) Read(offset int64, limit int) Chunk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := Chunk{Offset: min(max(offset, 0), s.total)}
+	if c.Offset < int64(len(s.head)) {
+		c.Data = clip(s.head[c.Offset:], limit)
+	} else if tailAt := s.total - int64(len(s.tail)); len(s.tail) > 0 || c.Offset < tailAt {
+		if c.Offset < tailAt {
+			c.Skipped = tailAt - c.Offset
+			c.Offset = tailAt
+		}
+		c.Data = s.ring(int(c.Offset-tailAt), limit)
+	}
+	reached := c.Offset+int64(len(c.Data)) == s.total
+	c.End = s.closed && reached
+	if len(c.Data) == 0 && reached && !c.End {
+		if s.more == nil {
+			s.more = make(chan struct{})
+		}
+		c.More = s.more
+	}
+	return c
+}
+
+// Joined gives at most limit bytes of the kept output, head and tail joined, and where the middle was left out: the length of
+// the head part, or -1 when nothing is missing.
+func (s *Spool) Joined(limit int64) (data []byte, cutAt int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := int64(len(s.head) + len(s.tail))
+	if kept <= limit {
+		data = make([]byte, 0, kept)
+		data = append(data, s.head...)
+		data = append(data, s.ring(0, len(s.tail))...)
+		if kept == s.total {
+			return data, -1
+		}
+		return data, int64(len(s.head))
+	}
+	limit = max(limit, 0)
+	headLen := min(int(limit+1)/2, len(s.head))
+	tailLen := int(limit) - headLen
+	data = append(data, s.head[:headLen]...)
+	if tailLen <= len(s.tail) {
+		return append(data, s.ring(len(s.tail)-tailLen, tailLen)...), int64(headLen)
+	}
+	// The tail part reaches back into the head's bytes; that happens only when nothing is missing between them.
+	fromHead := tailLen - len(s.tail)
+	data = append(data, s.head[len(s.head)-fromHead:]...)
+	return append(data, s.ring(0, len(s.tail))...), int64(headLen)
+}
+
+// ring copies at most limit bytes of the tail from its i-th oldest byte on. The caller holds mu.
+func (s *Spool) ring(i, limit int) []byte {
+	n := min(len(s.tail)-i, limit)
+	if n <= 0 {
+		return nil
+	}
+	out := make([]byte, n)
+	at := (s.start + i) % len(s.tail)
+	k := copy(out, s.tail[at:])
+	copy(out[k:], s.tail)
+	return out
+}
+
+func clip(b []byte, limit int) []byte {
+	return append([]byte(nil), b[:min(len(b), max(limit, 0))]...)
+}
+
+// wake tells waiting readers that something changed. The caller holds mu.
+func (s *Spool) wake() {
+	if s.more != nil {
+		close(s.more)
+		s.more = nil
+	}
+}

@@ -1,0 +1,236 @@
+package lifecycle
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+)
+
+// How long making a sandbox may take, without its set-up, and how often it is begun again when processes die meanwhile.
+const (
+	createTimeout  = 2 * time.Minute
+	destroyTimeout = time.Minute
+	maxReissues    = 5
+)
+
+// DefaultMaxCreating is how many sandboxes are made at once when nothing else is configured.
+func DefaultMaxCreating() int { return 2 * runtime.NumCPU() }
+
+// Create makes a sandbox and gives it when it is usable. With a request id, the sandbox is made once: the making goes on when ctx
+// ends, also in a later process, and a repeated call gives the same one.
+func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.SandboxSpec, requestID string) (*Sandbox, error) {
+	asked := spec
+	spec, err := s.complete(spec)
+	if err != nil {
+		return nil, err
+	}
+	req := effect.Request{Timeout: createTimeout + spec.GetSetupTimeout().AsDuration(), Reissue: true}
+	id := newID(rand.Text())
+	if requestID != "" {
+		req.Key = effect.Key{Project: project, ID: requestID}
+		// The same id in every process that makes it, so that what an earlier one left is found.
+		id = newID(project + "\x00" + requestID)
+		content, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked)
+		if err != nil {
+			return nil, rpcerr.Internal("read a request: %w", err)
+		}
+		req.Hash = sha256.Sum256(content)
+	}
+	result, err := s.effects.Do(ctx, req, func(ctx context.Context, _ effect.Attempt) ([]byte, error) {
+		return []byte(id), s.make(ctx, project, id, spec)
+	})
+	if err != nil {
+		return nil, kindOf(err, requestID)
+	}
+	return s.Get(ctx, project, string(result.Body))
+}
+
+// newID is an id that says nothing, the same one for the same seed.
+func newID(seed string) string {
+	sum := sha256.Sum256([]byte(seed))
+	return "sb-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:10]))
+}
+
+// make makes a sandbox, or finds that it is made already.
+func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv1.SandboxSpec) error {
+	select {
+	case s.creating <- struct{}{}:
+		defer func() { <-s.creating }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	e, fresh, err := s.begin(ctx, project, id, spec)
+	if err != nil || !fresh {
+		return err
+	}
+	defer func() {
+		e.mu.Lock()
+		e.making = false
+		e.mu.Unlock()
+	}()
+	d := s.drivers[spec.GetDriver()]
+	err = s.build(ctx, e, d, spec)
+	if err == nil {
+		return nil
+	}
+	// Nothing is left behind, whoever waits.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
+	defer cancel()
+	if destroyErr := d.Destroy(ctx, id); destroyErr != nil {
+		s.log.Error("cannot remove a sandbox that could not be made", "sandbox", e.box.Name(), "error", destroyErr)
+		return err // the reconciler goes on
+	}
+	if moved, moveErr := s.move(ctx, e, Fail, func(b *Sandbox) { b.Reason = err.Error() }); moveErr != nil {
+		s.log.Error("cannot write that a sandbox could not be made", "sandbox", e.box.Name(), "error", moveErr)
+	} else if moved {
+		s.forget(e)
+	}
+	return err
+}
+
+// begin writes down that a sandbox is being made; not fresh when it is there already.
+func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandboxv1.SandboxSpec) (_ *entry, fresh bool, err error) {
+	now := time.Now()
+	b := &Sandbox{
+		Project: project, ID: id, Spec: remembered(spec), State: Creating, Created: now, Changed: now, Revision: 1,
+		Lease: spec.GetLease().AsDuration(), LeaseEnd: now.Add(spec.GetLease().AsDuration()), Deadline: now.Add(spec.GetMaxLifetime().AsDuration()),
+	}
+	s.mu.Lock()
+	e := s.live[id]
+	if e == nil {
+		if s.cfg.MaxSandboxes > 0 && len(s.live) >= s.cfg.MaxSandboxes {
+			s.mu.Unlock()
+			return nil, false, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
+				"%d sandboxes live already, which is the most that this service makes", s.cfg.MaxSandboxes).With("limit", strconv.Itoa(s.cfg.MaxSandboxes)).RetryIn(2 * time.Second)
+		}
+		e = &entry{box: b, making: true}
+		s.live[id] = e
+		s.mu.Unlock()
+		if err := s.store.Put(ctx, b); err != nil {
+			s.forget(e)
+			return nil, false, fmt.Errorf("write the record of %s: %w", b.Name(), err)
+		}
+		return e, true, nil
+	}
+	s.mu.Unlock()
+	// An earlier process began it. What that left is removed, since a set-up may have run in part.
+	moved, err := s.move(ctx, e, Remake, func(old *Sandbox) { *old = *b })
+	if err != nil || !moved {
+		return e, false, err
+	}
+	e.mu.Lock()
+	e.making = true
+	e.mu.Unlock()
+	if err := s.drivers[spec.GetDriver()].Destroy(ctx, id); err != nil {
+		return nil, false, err
+	}
+	return e, true, nil
+}
+
+// build makes the box, says hello to its guest, places files and runs the set-up.
+func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *sandboxv1.SandboxSpec) error {
+	b := e.snapshot()
+	report, err := d.Create(ctx, driver.Spec{
+		ID: b.ID, Owner: s.installation, Labels: spec.GetLabels(), Deadline: b.Deadline, OrphanTimeout: s.cfg.OrphanTimeout,
+		Limits: limits(spec.GetLimits()), Workdir: spec.GetWorkdir(), User: spec.GetUser(), AllowUnisolated: s.cfg.AllowUnisolated,
+	})
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("sandboxd/after-create")
+	b.Report = report
+	c := s.connect(b)
+	hello, err := c.Hello(ctx)
+	if err == nil {
+		err = prepare(ctx, c, spec)
+	}
+	if err != nil {
+		c.Close()
+		return err
+	}
+	e.client = c // nobody uses it before Ready
+	moved, err := s.move(ctx, e, Made, func(made *Sandbox) {
+		made.Report, made.BootID = report, hello.GetBootId()
+		made.LeaseEnd = time.Now().Add(made.Lease)
+		for _, note := range hello.GetNotes() {
+			made.Report.Isolation.Weaker = appendNew(made.Report.Isolation.Weaker, note)
+		}
+	})
+	if err == nil && !moved {
+		err = notUsable(e.snapshot()) // deleted meanwhile
+	}
+	return err
+}
+
+func appendNew(list []string, item string) []string {
+	for _, have := range list {
+		if have == item {
+			return list
+		}
+	}
+	return append(list, item)
+}
+
+func limits(l *sandboxv1.Limits) driver.Limits {
+	return driver.Limits{
+		MemoryBytes: l.GetMemoryBytes(), PIDs: l.GetPids(), CPUMillis: l.GetCpuMillis(), OpenFiles: l.GetOpenFiles(),
+		FileSizeBytes: l.GetFileSizeBytes(), DiskBytes: l.GetDiskBytes(),
+	}
+}
+
+// nothingHappened tells that a failure left no trace, so that the key may be used again.
+func nothingHappened(err error) bool {
+	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA)
+}
+
+// kindOf turns the errors of the effect protocol into ours.
+func kindOf(err error, requestID string) error {
+	switch {
+	case errors.Is(err, effect.ErrContentMismatch):
+		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "the request id %q was used for another sandbox", requestID).With("requestId", requestID)
+	case errors.Is(err, effect.ErrCancelled):
+		return rpcerr.Cancelled("the request %q was cancelled", requestID).With("requestId", requestID)
+	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrReleased):
+		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "the outcome of the request %q is not known", requestID).With("requestId", requestID)
+	case errors.Is(err, effect.ErrDraining):
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "sandboxd is stopping").With("service", "sandboxd").RetryIn(time.Second)
+	case errors.Is(err, effect.ErrInvalidKey):
+		return rpcerr.InvalidField("request_id", "%v", err)
+	}
+	if _, ok := errors.AsType[*effect.ElsewhereError](err); ok {
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "another replica makes this sandbox: %w", err).RetryIn(time.Second)
+	}
+	return err
+}
+
+// encodeError and decodeError keep the kind of an error in the ledger.
+func encodeError(err error) []byte {
+	data, _ := proto.Marshal(rpcerr.ToStatus(err).Proto())
+	return data
+}
+
+func decodeError(data []byte) error {
+	var s statuspb.Status
+	if err := proto.Unmarshal(data, &s); err != nil {
+		return rpcerr.Internal("read a kept error: %w", err)
+	}
+	return rpcerr.FromStatus(status.FromProto(&s).Err())
+}

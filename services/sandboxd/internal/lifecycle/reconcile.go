@@ -1,0 +1,118 @@
+package lifecycle
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+)
+
+// How often and how patiently the reconciler works.
+const (
+	reconcileEvery = 10 * time.Second
+	// settle is how long a new process waits before it ends leases that ran out while there was none, so that their holders can
+	// come back too.
+	settle = time.Minute
+	// abandoned is how long a sandbox may be in the making with nobody making it; its caller may come back and go on.
+	abandoned = 10 * time.Minute
+	// keepRecords is how long records of what is over are kept.
+	keepRecords = 24 * time.Hour
+)
+
+// Run compares records and boxes until ctx ends: it ends leases, removes boxes without a record, and finds boxes that died.
+func (s *Sandboxes) Run(ctx context.Context) error {
+	s.Reconcile(ctx)
+	ticker := time.NewTicker(reconcileEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			s.Reconcile(ctx)
+		}
+	}
+}
+
+// Reconcile compares once. What fails is logged and tried again the next time.
+func (s *Sandboxes) Reconcile(ctx context.Context) {
+	for name, d := range s.drivers {
+		boxes, err := d.List(ctx, s.installation)
+		if err != nil {
+			s.log.Error("cannot list the boxes of a driver", "driver", name, "error", err)
+			continue
+		}
+		s.compare(ctx, name, d, boxes)
+	}
+	for _, e := range s.entries() {
+		s.look(ctx, e)
+	}
+	now := time.Now()
+	if err := s.store.Forget(ctx, now.Add(-keepRecords)); err != nil && ctx.Err() == nil {
+		s.log.Error("cannot forget old records", "error", err)
+	}
+	if _, err := s.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
+		s.log.Error("cannot forget old results", "error", err)
+	}
+}
+
+func (s *Sandboxes) entries() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.live))
+}
+
+// compare removes a driver's boxes that have no record and finds records whose box is gone. A record is written before its box is
+// made, so a box that was listed and has none is an orphan.
+func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, boxes []driver.Observed) {
+	alive := map[string]bool{}
+	for _, box := range boxes {
+		alive[box.ID] = box.Alive
+		s.mu.Lock()
+		_, known := s.live[box.ID]
+		s.mu.Unlock()
+		if known {
+			continue
+		}
+		s.log.Info("removing a box without a record", "driver", name, "box", box.ID)
+		if err := d.Destroy(ctx, box.ID); err != nil {
+			s.log.Error("cannot remove a box without a record", "driver", name, "box", box.ID, "error", err)
+		}
+	}
+	for _, e := range s.entries() {
+		e.mu.Lock()
+		b := e.box
+		e.mu.Unlock()
+		// One that became ready after the boxes were listed is not judged by that list.
+		if _, listed := alive[b.ID]; b.Spec.GetDriver() == name && b.State == Ready && !alive[b.ID] && (listed || time.Since(b.Changed) > reconcileEvery) {
+			s.lose(ctx, e, "its box is gone")
+		}
+	}
+}
+
+// look ends a sandbox whose time is over, and goes on with what an earlier process began.
+func (s *Sandboxes) look(ctx context.Context, e *entry) {
+	e.mu.Lock()
+	b, making := e.box, e.making
+	e.mu.Unlock()
+	now := time.Now()
+	switch b.State {
+	case Deleting:
+		s.remove(ctx, e, b.Reason)
+	case Creating:
+		if !making && now.Sub(b.Changed) > abandoned && now.Sub(s.began) > settle {
+			s.remove(ctx, e, "its making was abandoned")
+		}
+	case Ready, Paused:
+		switch {
+		case now.After(b.Deadline):
+			s.remove(ctx, e, "its lifetime is over")
+		case now.After(e.leaseEnd(b)) && now.Sub(s.began) > settle:
+			s.remove(ctx, e, "its lease expired")
+		}
+	case Deleted, Lost, Failed:
+	}
+}

@@ -1,0 +1,57 @@
+package lifecycle
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+)
+
+// Sandbox is the record of a sandbox.
+type Sandbox struct {
+	Project string
+	// ID is unique among all projects.
+	ID string
+	// Spec is what it was made from, with defaults filled in and without the content of files.
+	Spec   *sandboxv1.SandboxSpec
+	State  State
+	Reason string
+	// Report is what the driver made; empty before Ready.
+	Report driver.Report
+	// BootID is its guest's; empty before Ready.
+	BootID  string
+	Created time.Time
+	// Lease is how long it lives from each renewal, LeaseEnd when that is over.
+	Lease    time.Duration
+	LeaseEnd time.Time
+	// Deadline is when it ends whatever happens.
+	Deadline time.Time
+	// Changed is when it entered its state.
+	Changed time.Time
+	// Revision grows with every change.
+	Revision int64
+}
+
+// Name is the resource's name.
+func (s *Sandbox) Name() string { return resource.Format(s.Project, "sandboxes", s.ID) }
+
+// Has tells whether it bears all these labels.
+func (s *Sandbox) Has(labels map[string]string) bool {
+	have := s.Spec.GetLabels()
+	return !slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(k string) bool {
+		v, ok := have[k]
+		return !ok || v != labels[k]
+	})
+}
+
+// clone is a copy that shares nothing that changes.
+func (s *Sandbox) clone() *Sandbox {
+	c := *s
+	c.Spec = proto.CloneOf(s.Spec)
+	return &c
+}

@@ -1,0 +1,132 @@
+package lifecycle
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Defaults and caps, as the protocol documents them.
+const (
+	defaultMemory       = 2 << 30
+	defaultPIDs         = 512
+	defaultOpenFiles    = 4096
+	defaultFileSize     = 4 << 30
+	defaultLease        = 10 * time.Minute
+	maxLease            = 24 * time.Hour
+	defaultLifetime     = 24 * time.Hour
+	maxLifetime         = 30 * 24 * time.Hour
+	defaultSetupTimeout = 300 * time.Second
+)
+
+// complete fills in defaults, in a copy, and refuses what cannot be.
+func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpec, error) {
+	spec = proto.CloneOf(spec)
+	if spec == nil {
+		spec = &sandboxv1.SandboxSpec{}
+	}
+	spec.Driver = cmp.Or(spec.GetDriver(), s.cfg.DefaultDriver)
+	if _, ok := s.drivers[spec.GetDriver()]; !ok {
+		return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
+	}
+	if err := s.check(spec); err != nil {
+		return nil, err
+	}
+	if spec.Limits == nil {
+		spec.Limits = &sandboxv1.Limits{}
+	}
+	l := spec.Limits
+	for _, d := range []struct {
+		name  string
+		field **int64
+		value int64
+	}{
+		{"memory_bytes", &l.MemoryBytes, defaultMemory}, {"pids", &l.Pids, defaultPIDs}, {"open_files", &l.OpenFiles, defaultOpenFiles},
+		{"file_size_bytes", &l.FileSizeBytes, defaultFileSize}, {"cpu_millis", &l.CpuMillis, 0}, {"disk_bytes", &l.DiskBytes, 0},
+	} {
+		switch {
+		case *d.field == nil && d.value > 0:
+			*d.field = new(d.value)
+		case *d.field != nil && **d.field <= 0:
+			return nil, rpcerr.InvalidField("spec.limits."+d.name, "must be above zero; leave it out for the default")
+		}
+	}
+	for _, d := range []struct {
+		name            string
+		field           **durationpb.Duration
+		value, greatest time.Duration
+	}{
+		{"lease", &spec.Lease, defaultLease, maxLease}, {"max_lifetime", &spec.MaxLifetime, defaultLifetime, maxLifetime},
+		{"setup_timeout", &spec.SetupTimeout, defaultSetupTimeout, maxLifetime},
+	} {
+		if *d.field == nil {
+			*d.field = durationpb.New(d.value)
+		}
+		if v := (*d.field).AsDuration(); v <= 0 || v > d.greatest {
+			return nil, rpcerr.InvalidField("spec."+d.name, "must be above zero and at most %s", d.greatest)
+		}
+	}
+	if spec.Network == nil || spec.GetNetwork().GetMode() == sandboxv1.NetworkMode_NETWORK_MODE_UNSPECIFIED {
+		spec.Network = &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_NONE}
+	}
+	return spec, nil
+}
+
+// check refuses what is not built, not allowed, or malformed.
+func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
+	switch {
+	case spec.GetAllowUnisolated() && !s.cfg.AllowUnisolated:
+		return rpcerr.PermissionDenied(errorsv1.ErrorReason_ERROR_REASON_ACTION_DENIED,
+			"spec.allow_unisolated: the operator of this service does not allow it; start it with --allow-unisolated").With("permission", "sandboxes.unisolated")
+	case spec.GetNetwork().GetMode() == sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST:
+		return rpcerr.NotBuiltYet("a network allow-list")
+	case spec.GetSnapshot() != "":
+		return rpcerr.NotBuiltYet("starting from a snapshot")
+	case spec.GetImage() != "" && spec.GetDriver() == "local":
+		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED,
+			"spec.image: the local driver shows this machine's own system and has no images").With("capability", "images")
+	case spec.GetDriverConfigJson() != "" && !json.Valid([]byte(spec.GetDriverConfigJson())):
+		return rpcerr.InvalidField("spec.driver_config_json", "is not JSON")
+	case spec.GetDriverConfigJson() != "" && spec.GetDriver() == "local":
+		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED,
+			"spec.driver_config_json: the local driver has no configuration of its own").With("capability", "driver_config_json")
+	}
+	for key, value := range spec.GetEnv() {
+		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
+			return rpcerr.InvalidField("spec.env", "%q is not the name of a variable, or its value holds a NUL", key)
+		}
+	}
+	for key := range spec.GetLabels() {
+		if strings.HasPrefix(key, "evalfleet") {
+			return rpcerr.InvalidField("spec.labels", "%q: keys that begin with evalfleet are the platform's", key)
+		}
+	}
+	for _, file := range spec.GetFiles() {
+		switch {
+		case file.GetPath() == "":
+			return rpcerr.InvalidField("spec.files", "a file needs a path")
+		case file.GetBlobHash() != "":
+			return rpcerr.NotBuiltYet("placing files from blobs")
+		}
+	}
+	return nil
+}
+
+// remembered is what is kept of a spec: without the content of files, which may be large.
+func remembered(spec *sandboxv1.SandboxSpec) *sandboxv1.SandboxSpec {
+	spec = proto.CloneOf(spec)
+	for _, f := range spec.GetFiles() {
+		f.Content = nil
+	}
+	return spec
+}

@@ -1,0 +1,156 @@
+// Package sandboxd is the service that makes sandboxes and acts in them: commands, files, leases.
+//
+// A sandbox and what runs in it live apart from this process. Its guest holds the commands and their results; this service holds
+// records and leases, and a connection to each guest that is made again when it is cut. So ending this process ends nothing.
+package sandboxd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/local"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/server"
+)
+
+// Config sets how sandboxes are made.
+type Config struct {
+	// Driver makes the sandboxes that name none. Default `local`.
+	Driver string `yaml:"driver" env:"EVALFLEET_SANDBOXD_DRIVER"`
+	// Dir holds what drivers keep of sandboxes on this machine. Required.
+	Dir string `yaml:"dir" env:"EVALFLEET_SANDBOXD_DIR"`
+	// GuestPath is the program `guestd`. Default: the file of that name beside the running program.
+	GuestPath string `yaml:"guest_path" env:"EVALFLEET_SANDBOXD_GUEST_PATH"`
+	// Python is the prefix of the Python installation that local sandboxes show. Default: that of the python3 in SearchPath.
+	Python string `yaml:"python" env:"EVALFLEET_SANDBOXD_PYTHON"`
+	// SearchPath is where programs of this machine are looked for.
+	SearchPath string `yaml:"search_path" env:"PATH"`
+	// MaxSandboxes bounds the sandboxes that live at once; more are refused with RetryInfo. Default 64.
+	MaxSandboxes int `yaml:"max_sandboxes" env:"EVALFLEET_SANDBOXD_MAX_SANDBOXES"`
+	// MaxCreating bounds the sandboxes that are made at once; more wait. Default twice the processors.
+	MaxCreating int `yaml:"max_creating" env:"EVALFLEET_SANDBOXD_MAX_CREATING"`
+	// AllowUnisolated makes sandboxes also where a part of the isolation is missing; what is missing is told.
+	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
+	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
+	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
+}
+
+// SetDefaults fills in what is not set.
+func (c *Config) SetDefaults() {
+	c.Driver = cmp.Or(c.Driver, "local")
+	c.MaxSandboxes = cmp.Or(c.MaxSandboxes, 64)
+	c.MaxCreating = cmp.Or(c.MaxCreating, lifecycle.DefaultMaxCreating())
+	c.OrphanTimeout = cmp.Or(c.OrphanTimeout, time.Hour)
+}
+
+// Validate names every fault.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.MaxSandboxes < 0 {
+		errs = append(errs, errors.New("max_sandboxes: must not be below zero"))
+	}
+	if c.MaxCreating < 0 {
+		errs = append(errs, errors.New("max_creating: must not be below zero"))
+	}
+	if c.OrphanTimeout < 0 {
+		errs = append(errs, errors.New("orphan_timeout: must not be below zero"))
+	}
+	if c.Driver != "" && c.Driver != "local" {
+		errs = append(errs, fmt.Errorf("driver: unknown driver %q; known: local", c.Driver))
+	}
+	return errors.Join(errs...)
+}
+
+// Deps are what the service works with.
+type Deps struct {
+	// DB holds the records of sandboxes, in tables of the service's own.
+	DB *sqlite.DB
+	// Ledger keeps claims and results of CreateSandbox; it is the service's own.
+	Ledger effect.Ledger
+	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
+	Owner string
+	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
+	Alive func(owner string) bool
+	// Logger logs. Commands, their input and their output are never logged.
+	Logger *slog.Logger
+}
+
+// Service is sandboxd. It may be used concurrently.
+type Service struct {
+	boxes  *lifecycle.Sandboxes
+	server *server.Server
+}
+
+// New makes the service and takes over the sandboxes that an earlier process left. Run lets their leases end, Close ends the service.
+func New(cfg Config, deps Deps) (*Service, error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Dir == "" || deps.DB == nil || deps.Ledger == nil {
+		return nil, errors.New("sandboxd: needs a folder, a database and a ledger")
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	ctx := context.Background() // a start is as short as the disk allows
+	store, err := lifecycle.NewStore(ctx, deps.DB)
+	if err != nil {
+		return nil, err
+	}
+	boxes, err := lifecycle.New(ctx, lifecycle.Config{
+		DefaultDriver: cfg.Driver, MaxSandboxes: cfg.MaxSandboxes, MaxCreating: cfg.MaxCreating,
+		AllowUnisolated: cfg.AllowUnisolated, OrphanTimeout: cfg.OrphanTimeout,
+	}, lifecycle.Deps{
+		Drivers: map[string]driver.Driver{"local": newLocal(cfg, deps.Logger)}, Store: store, Ledger: deps.Ledger,
+		Owner: deps.Owner, Alive: deps.Alive, Logger: deps.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger)}, nil
+}
+
+// newLocal makes the local driver, or one that says why it cannot be used.
+func newLocal(cfg Config, log *slog.Logger) driver.Driver {
+	guest := cfg.GuestPath
+	if guest == "" {
+		program, err := os.Executable()
+		if err != nil {
+			return driver.Absent{As: "local", Cause: fmt.Errorf("find the guest program: %w", err)}
+		}
+		guest = filepath.Join(filepath.Dir(program), "guestd")
+	}
+	d, err := local.New(local.Config{
+		Dir: filepath.Join(cfg.Dir, "local"), GuestPath: guest, Python: cfg.Python, SearchPath: cfg.SearchPath, Logger: log,
+	})
+	if err != nil {
+		log.Error("the local driver cannot be used", "error", err)
+		return driver.Absent{As: "local", Cause: err}
+	}
+	return d
+}
+
+// Register offers the service's RPCs at a server.
+func (s *Service) Register(registrar grpc.ServiceRegistrar) {
+	sandboxv1.RegisterSandboxServiceServer(registrar, s.server)
+}
+
+// Run ends leases, collects orphans and finds sandboxes that died, until ctx ends.
+func (s *Service) Run(ctx context.Context) error { return s.boxes.Run(ctx) }
+
+// Close waits for what is being made and lets go of the sandboxes, which live on under their leases. When ctx ends first, the rest
+// is cut short and left to whoever asks for it again.
+func (s *Service) Close(ctx context.Context) error { return s.boxes.Close(ctx) }

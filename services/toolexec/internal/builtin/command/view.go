@@ -1,0 +1,41 @@
+package command
+
+import (
+	"encoding/json"
+	"strings"
+
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+// View shows the argument of a tool that holds code, as a fenced block of its language. Where the argument is absent it shows the tool's name.
+func View(title, language, argument string) func(arguments json.RawMessage) *toolv1.ToolCallContent {
+	return func(arguments json.RawMessage) *toolv1.ToolCallContent {
+		code := strings.TrimSpace(text(arguments, argument))
+		if code == "" {
+			code = title
+		}
+		fence := "```"
+		for strings.Contains(code, fence) {
+			fence += "`"
+		}
+		return &toolv1.ToolCallContent{Title: title, Format: "markdown", Content: fence + language + "\n" + code + "\n" + fence + "\n"}
+	}
+}
+
+// text returns an argument as text, be it valid or not.
+func text(arguments json.RawMessage, name string) string {
+	object, err := orderedjson.DecodeObject(arguments)
+	if err != nil {
+		return ""
+	}
+	switch value, ok := object.Get(name); v := value.(type) {
+	case string:
+		return v
+	default:
+		if !ok {
+			return ""
+		}
+		return string(orderedjson.Append(nil, value))
+	}
+}

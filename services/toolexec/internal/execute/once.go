@@ -1,0 +1,169 @@
+package execute
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/sandbox"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// releaseTime bounds the request to drop the results of a call's commands.
+const releaseTime = 10 * time.Second
+
+// work brings the result of call i of a batch about.
+type work func(ctx context.Context, b *Batch, i int, access *sandbox.Access) *toolv1.ToolResult
+
+// once returns the result of call i: that of do, or under a key the one that there is already. The wait ends with ctx, the work with stage.
+func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*toolv1.ToolResult, error) {
+	key := b.key(i)
+	if key.IsZero() {
+		return do(stage, b, i, sandbox.NewAccess(e.sandboxes, b.Sandboxes, nil, b.Attribution)), nil
+	}
+	hash, err := b.hash(i)
+	if err != nil {
+		return nil, err
+	}
+	access := sandbox.NewAccess(e.sandboxes, b.Sandboxes, func(n int) string { return execKey(key.ID, n) }, b.Attribution)
+	request := effect.Request{Key: key, Hash: hash, Reissue: repeatable(b, i)}
+	kept, err := e.runner.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
+		failpoint.Hit("toolexec/after-claim")
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(stage, func() { cancel(context.Cause(stage)) })()
+		result := do(ctx, b, i, access)
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errSibling) {
+			return nil, cause // cancelled, or cut short: what there is is no result
+		}
+		if attempt.Reissued > 0 {
+			result.Timing.Attempts, result.Timing.Reissued = int32(1+attempt.Reissued), true
+		}
+		return proto.Marshal(result)
+	})
+	switch {
+	case errors.Is(err, effect.ErrCancelled):
+		return cancelled(b.Calls[i]), nil
+	case errors.Is(err, effect.ErrIndeterminate):
+		return indeterminate(b.Calls[i]), nil
+	case err != nil:
+		return nil, explain(err, key)
+	}
+	failpoint.Hit("toolexec/after-result")
+	e.release(ctx, access)
+	return decode(kept.Body)
+}
+
+// repeatable reports whether a call may run again when the process that ran it died.
+func repeatable(b *Batch, i int) bool {
+	offer := b.Offers.Find(b.Calls[i].GetFunction())
+	return offer == nil || offer.Public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_RETRY
+}
+
+// release drops the results of a call's commands, now that its own is kept. Nobody waits for it.
+func (e *Executor) release(ctx context.Context, access *sandbox.Access) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	e.work.Go(func() {
+		defer cancel()
+		defer context.AfterFunc(e.life, cancel)() //nolint:contextcheck // It ends with the service, not with its caller.
+		if err := access.Release(ctx); err != nil {
+			e.log.DebugContext(ctx, "results of commands stay with their sandbox", "error", err)
+		}
+	})
+}
+
+// Attach waits for one call that runs or is done.
+func (e *Executor) Attach(ctx context.Context, project, requestID, callID string) (*toolv1.ToolResult, error) {
+	key := callKey(project, requestID, callID)
+	kept, err := e.runner.Attach(ctx, key)
+	if err != nil {
+		return nil, explain(err, key)
+	}
+	return decode(kept.Body)
+}
+
+// Cancel stops calls, and those never seen before they begin. It returns the ids of calls that had ended before.
+func (e *Executor) Cancel(ctx context.Context, project, requestID string, callIDs []string) (done []string, err error) {
+	for _, id := range callIDs {
+		key := callKey(project, requestID, id)
+		before, err := e.runner.Cancel(ctx, key)
+		if err != nil {
+			return nil, explain(err, key)
+		}
+		if before.State.Finished() || before.State == effect.Released {
+			done = append(done, id)
+		}
+	}
+	return done, nil
+}
+
+// Release drops the results of calls, which their caller has safe.
+func (e *Executor) Release(ctx context.Context, project, requestID string, callIDs []string) error {
+	keys := make([]effect.Key, len(callIDs))
+	for i, id := range callIDs {
+		keys[i] = callKey(project, requestID, id)
+	}
+	return e.ledger.Release(ctx, keys...)
+}
+
+func decode(body []byte) (*toolv1.ToolResult, error) {
+	result := &toolv1.ToolResult{}
+	if err := proto.Unmarshal(body, result); err != nil {
+		return nil, rpcerr.Internal("a kept result cannot be read: %w", err)
+	}
+	return result, nil
+}
+
+// cancelled is the result of a call that was cancelled by its key. The calls beside it go on.
+func cancelled(call *toolv1.ToolCall) *toolv1.ToolResult {
+	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), ArgumentsJson: call.GetArgumentsJson()}
+	tell(result, &tool.Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the call was cancelled"}, defaultTextBytes)
+	return result
+}
+
+// indeterminate is the result of a call that may have happened and must not happen twice.
+func indeterminate(call *toolv1.ToolCall) *toolv1.ToolResult {
+	return &toolv1.ToolResult{
+		CallId:        call.GetId(),
+		Function:      call.GetFunction(),
+		ArgumentsJson: call.GetArgumentsJson(),
+		Failure: &toolv1.ToolFailure{
+			Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE),
+			Message: "the process that ran the call died, and the tool allows no second run, so it is not known whether the call took effect",
+		},
+	}
+}
+
+// explain turns the errors of effects into those of the API.
+func explain(err error, key effect.Key) error {
+	elsewhere, isElsewhere := errors.AsType[*effect.ElsewhereError](err)
+	switch {
+	case errors.Is(err, effect.ErrContentMismatch):
+		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
+			"request_id: %s was used for a call with other content; use a new one", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrUnknown):
+		return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, "no call is known under %s", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrReleased):
+		return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, "the result of %s was released", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrCancelled):
+		return rpcerr.Cancelled("the call %s was cancelled", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrLost):
+		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "the process that ran %s died; execute it again to settle it", key.ID).With("requestId", key.ID)
+	case errors.Is(err, effect.ErrDraining):
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "toolexec is stopping").With("service", "toolexec").RetryIn(time.Second)
+	case errors.Is(err, effect.ErrInvalidKey):
+		return rpcerr.InvalidField("request_id", "%v", err)
+	case isElsewhere:
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the call %s runs at another replica, %s", key.ID, elsewhere.Owner).
+			With("service", "toolexec").RetryIn(time.Second)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,161 @@
+package execute
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/sandbox"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// perform checks one call and runs it.
+func (e *Executor) perform(ctx context.Context, b *Batch, i int, access *sandbox.Access) *toolv1.ToolResult {
+	call := b.Calls[i]
+	begun := time.Now()
+	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i)}
+	offer, arguments, fault := Check(b.Offers, call)
+	if fault == nil {
+		result.ArgumentsJson = string(arguments)
+		e.call(ctx, b, offer, access, result)
+	} else {
+		tell(result, fault, defaultTextBytes)
+	}
+	result.Timing = timing(begun, result)
+	return result
+}
+
+// Check finds the tool of a call and checks the call's arguments. It returns the arguments as the tool gets them, or what the model is told.
+func Check(offers tool.Offers, call *toolv1.ToolCall) (*tool.Offer, json.RawMessage, *tool.Error) {
+	if call.ParseError != nil {
+		return nil, nil, tool.Parsingf("%s", call.GetParseError())
+	}
+	offer := offers.Find(call.GetFunction())
+	if offer == nil {
+		return nil, nil, tool.Parsingf("there is no tool %s; there are: %s", call.GetFunction(), strings.Join(offers.Names(), ", "))
+	}
+	arguments, fault := offer.Check(json.RawMessage(call.GetArgumentsJson()))
+	return offer, arguments, fault
+}
+
+// call runs the tool and writes what came of it into result.
+func (e *Executor) call(ctx context.Context, b *Batch, offer *tool.Offer, access *sandbox.Access, result *toolv1.ToolResult) {
+	store := tool.NewStore(offer.Public.GetStoreKeys(), b.Store)
+	within := ctx
+	if timeout := cmp.Or(b.Timeout, e.timeout); timeout > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	given, err := e.protected(within, offer, &tool.Call{
+		Arguments: json.RawMessage(result.GetArgumentsJson()),
+		Sandbox:   func(environment string) (tool.Sandbox, error) { return access.Sandbox(offer.Environment(environment)) },
+		Store:     store,
+	})
+	bound := textBound(offer.Public.MaxOutputBytes, b.MaxOutputBytes)
+	switch told, forModel := tool.Explain(offer.Name(), err); {
+	case err == nil:
+		show(result, given, bound)
+	case errors.Is(context.Cause(ctx), errSibling):
+		stopped(result)
+	case ctx.Err() != nil: // cancelled, left by its caller, or cut short: nobody sees the result
+	case forModel:
+		tell(result, told, bound)
+	default:
+		result.Failure = failure(offer.Name(), err)
+		e.log.WarnContext(ctx, "a tool call ends its run", "tool", offer.Name(), "call", result.GetCallId(), "reason", result.GetFailure().GetReason())
+	}
+	result.StoreChanges = store.Changes()
+	result.SandboxActions = access.Actions()
+}
+
+// errPanic is a fault of a tool's code.
+var errPanic = errors.New("the tool panicked")
+
+// protected calls the tool and turns a panic into an error.
+func (e *Executor) protected(ctx context.Context, offer *tool.Offer, call *tool.Call) (result *tool.Result, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			e.log.ErrorContext(ctx, "a tool panicked", "tool", offer.Name(), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return offer.Call(ctx, call)
+}
+
+// show writes a result for the model.
+func show(result *toolv1.ToolResult, given *tool.Result, bound int64) {
+	content, cut, fault := bounded(result.GetFunction(), given.Content, given.OmittedBytes, bound)
+	if fault != nil {
+		tell(result, fault, bound)
+		return
+	}
+	result.Content, result.Truncation = content, cut
+}
+
+// tell writes an error for the model, with the output that there was.
+func tell(result *toolv1.ToolResult, fault *tool.Error, bound int64) {
+	content, cut, _ := bounded(result.GetFunction(), tool.Text(fault.Output).Content, fault.OmittedBytes, bound)
+	result.Content, result.Truncation, result.Error = content, cut, fault.Proto()
+}
+
+// stopped writes that a call ended with the one beside it.
+func stopped(result *toolv1.ToolResult) {
+	tell(result, &tool.Error{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
+		Message: "the call was stopped because a call beside it failed",
+	}, defaultTextBytes)
+	result.Notes = append(result.Notes, fmt.Sprintf("%s was stopped: a call beside it failed", result.GetFunction()))
+}
+
+// notExecuted is the result of a call whose tool failed before in a message where such a tool fails fast.
+func notExecuted(_ context.Context, b *Batch, i int, _ *sandbox.Access) *toolv1.ToolResult {
+	call := b.Calls[i]
+	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i), ArgumentsJson: call.GetArgumentsJson()}
+	result.Timing = timing(time.Now(), result)
+	tell(result, &tool.Error{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
+		Message: fmt.Sprintf("not executed, because an earlier call of %s in the same message failed", call.GetFunction()),
+	}, defaultTextBytes)
+	result.Notes = []string{fmt.Sprintf("%s was not executed: an earlier call of it failed", call.GetFunction())}
+	return result
+}
+
+// failure is what the operator is told of an error that ends the run.
+func failure(function string, err error) *toolv1.ToolFailure {
+	reason := rpcerr.Reason(err)
+	if reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+		reason = errorsv1.ErrorReason_ERROR_REASON_INTERNAL
+	}
+	return &toolv1.ToolFailure{Reason: rpcerr.ReasonName(reason), Message: fmt.Sprintf("tool %s: %v", function, err)}
+}
+
+// timing tells where a call's time went: what its commands waited for was no work.
+func timing(begun time.Time, result *toolv1.ToolResult) *effectv1.Timing {
+	ended := time.Now()
+	var queued, slept time.Duration
+	for _, action := range result.GetSandboxActions() {
+		queued += action.GetTiming().GetQueued().AsDuration()
+		slept += action.GetTiming().GetRetryWait().AsDuration()
+	}
+	return &effectv1.Timing{
+		StartedAt:   timestamppb.New(begun),
+		CompletedAt: timestamppb.New(ended),
+		Queued:      durationpb.New(queued),
+		RetryWait:   durationpb.New(slept),
+		Working:     durationpb.New(max(0, ended.Sub(begun)-queued-slept)),
+		Attempts:    1,
+	}
+}

@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Access is what one call may do in the sandboxes of its run. It numbers the call's commands and records what was done. It may be used concurrently, but commands
+// that run side by side are numbered by chance and may then run twice when the call does.
+type Access struct {
+	client       sandboxv1.SandboxServiceClient
+	environments map[string]string // resource names by environment
+	key          func(n int) string
+	attribution  *effectv1.Attribution
+
+	mu      sync.Mutex
+	execs   int
+	keys    map[string][]string // by sandbox
+	actions []*toolv1.SandboxAction
+}
+
+// NewAccess gives a call access to sandboxes, resource names by environment. Key makes the key of the call's n-th command, from 1; with nil, commands have
+// no keys and end with their caller.
+func NewAccess(client sandboxv1.SandboxServiceClient, environments map[string]string, key func(n int) string, attribution *effectv1.Attribution) *Access {
+	return &Access{client: client, environments: environments, key: key, attribution: attribution, keys: map[string][]string{}}
+}
+
+// Actions returns what was done, in order.
+func (a *Access) Actions() []*toolv1.SandboxAction {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.actions
+}
+
+// Release lets the sandboxes forget the results of the call's commands, once the call's own result is safe. The first failure is returned; it only costs memory
+// in the sandbox.
+func (a *Access) Release(ctx context.Context) error {
+	a.mu.Lock()
+	keys := a.keys
+	a.keys = map[string][]string{}
+	a.mu.Unlock()
+	var first error
+	for sandbox, keys := range keys {
+		_, err := a.client.ReleaseExec(ctx, &sandboxv1.ReleaseExecRequest{Sandbox: sandbox, RequestIds: keys})
+		if err != nil && first == nil {
+			first = rpcerr.Wrap(err, "release commands of %s", sandbox)
+		}
+	}
+	return first
+}
+
+// nextKey returns the key of the next command, "" when commands have none.
+func (a *Access) nextKey(sandbox string) string {
+	if a.key == nil {
+		return ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.execs++
+	key := a.key(a.execs)
+	a.keys[sandbox] = append(a.keys[sandbox], key)
+	return key
+}
+
+func (a *Access) add(action *toolv1.SandboxAction, err error) {
+	if err != nil {
+		action.Error = fmt.Sprint(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.actions = append(a.actions, action)
+}

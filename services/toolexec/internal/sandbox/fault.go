@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"io/fs"
+	"iter"
+	"strconv"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// explain turns sandboxd's errors into those that a tool may return. What the model could not mend or work around stays as it is, and ends the run.
+func explain(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := rpcerr.As(err); ok && path == "" {
+		path = e.Metadata["path"]
+	}
+	switch rpcerr.Reason(err) {
+	case errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND:
+		return &fs.PathError{Op: op, Path: path, Err: fs.ErrNotExist}
+	case errorsv1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY:
+		return &fs.PathError{Op: op, Path: path, Err: syscall.EISDIR}
+	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION:
+		return &fs.PathError{Op: op, Path: path, Err: fs.ErrPermission}
+	case errorsv1.ErrorReason_ERROR_REASON_INVALID_PATH:
+		return tool.Errorf("%v", err)
+	case errorsv1.ErrorReason_ERROR_REASON_NOT_UTF8:
+		return tool.Undecodable("UTF-8", err.Error())
+	case errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT:
+		return tool.OverOutputLimit(limitBytes(err), "")
+	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST,
+		errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED,
+		errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND:
+		return tool.Unavailable(err.Error())
+	case errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED:
+		return &tool.Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the command was cancelled"}
+	default:
+		if away(err) {
+			return tool.Unavailable("the sandbox service does not answer: " + err.Error())
+		}
+		return err
+	}
+}
+
+func limitBytes(err error) int64 {
+	e, ok := rpcerr.As(err)
+	if !ok {
+		return 0
+	}
+	bytes, _ := strconv.ParseInt(e.Metadata["limitBytes"], 10, 64)
+	return bytes
+}
+
+// away reports whether sandboxd, rather than the sandbox, is out of reach for now.
+func away(err error) bool {
+	return rpcerr.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
+}
+
+// pauses are the waits between attempts: doubling from 50 ms to 4 s, half a minute in all.
+func pauses() iter.Seq[time.Duration] {
+	return func(yield func(time.Duration) bool) {
+		total := time.Duration(0)
+		for wait := 50 * time.Millisecond; total < 30*time.Second; wait = min(2*wait, 4*time.Second) {
+			if !yield(wait) {
+				return
+			}
+			total += wait
+		}
+	}
+}

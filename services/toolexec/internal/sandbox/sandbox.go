@@ -1,0 +1,125 @@
+// Package sandbox is tool.Sandbox over sandboxd's API: the one place of the service that knows it.
+//
+// Every command of a call gets a key, so that a call which runs again after a crash attaches to the commands that it had started, and each
+// runs once. What a call did is recorded for the transcript.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// killTime bounds the request to kill a command whose caller is gone.
+const killTime = 10 * time.Second
+
+// Sandbox returns the sandbox of an environment. An environment that the run does not have is an error that is not for the model.
+func (a *Access) Sandbox(environment string) (tool.Sandbox, error) {
+	name, ok := a.environments[environment]
+	switch {
+	case ok:
+		return &sandbox{access: a, name: name}, nil
+	case len(a.environments) == 0:
+		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND,
+			"the tool needs a sandbox and the run has none; name one in the task or the run").With("resource", environment)
+	default:
+		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND,
+			"the run has no sandbox environment %q; it has: %s", environment, strings.Join(slices.Sorted(maps.Keys(a.environments)), ", ")).With("resource", environment)
+	}
+}
+
+// sandbox is one sandbox in the hands of one call.
+type sandbox struct {
+	access *Access
+	name   string
+}
+
+// Exec runs a command to its end. When ctx ends before, the command is killed; but when the service stops it is left to whoever takes the call over.
+func (s *sandbox) Exec(ctx context.Context, spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	request := &sandboxv1.ExecRequest{Sandbox: s.name, RequestId: s.access.nextKey(s.name), Spec: spec, Attribution: s.access.attribution}
+	response, err := s.exec(ctx, request)
+	if err != nil && ctx.Err() != nil && request.GetRequestId() != "" && !errors.Is(context.Cause(ctx), effect.ErrDraining) {
+		s.kill(ctx, request.GetRequestId())
+	}
+	err = explain("exec", "", err)
+	s.access.recordExec(s.name, spec, response, err)
+	if err != nil {
+		return nil, err
+	}
+	return response.GetResult(), nil
+}
+
+// exec asks again while sandboxd is away: with a key, the same command is meant.
+func (s *sandbox) exec(ctx context.Context, request *sandboxv1.ExecRequest) (*sandboxv1.ExecResponse, error) {
+	for wait := range pauses() {
+		response, err := s.access.client.Exec(ctx, request)
+		if err == nil || request.GetRequestId() == "" || !away(err) {
+			return response, err
+		}
+		select {
+		case <-time.After(max(wait, rpcerr.RetryAfter(err))):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return s.access.client.Exec(ctx, request)
+}
+
+func (s *sandbox) kill(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	defer cancel()
+	// A command that cannot be killed now ends with its own time-out or with its sandbox.
+	_, _ = s.access.client.CancelExec(ctx, &sandboxv1.CancelExecRequest{Sandbox: s.name, RequestId: key})
+}
+
+// ReadFile returns the content of a file.
+func (s *sandbox) ReadFile(ctx context.Context, path string) ([]byte, error) {
+	if strings.ContainsRune(path, 0) {
+		return nil, tool.ErrNullByte
+	}
+	response, err := s.access.client.ReadFile(ctx, &sandboxv1.ReadFileRequest{Sandbox: s.name, Path: path})
+	err = explain("read", path, err)
+	s.access.recordFile("read_file", s.name, path, err)
+	return response.GetContent(), err
+}
+
+// WriteFile replaces a file.
+func (s *sandbox) WriteFile(ctx context.Context, path string, content []byte) error {
+	if strings.ContainsRune(path, 0) {
+		return tool.ErrNullByte
+	}
+	_, err := s.access.client.WriteFile(ctx, &sandboxv1.WriteFileRequest{Sandbox: s.name, Path: path, Content: content})
+	err = explain("write", path, err)
+	s.access.recordFile("write_file", s.name, path, err)
+	return err
+}
+
+// GuestPath returns where the guest program is inside the sandbox.
+func (s *sandbox) GuestPath(ctx context.Context) (string, error) {
+	response, err := s.access.client.GetSandbox(ctx, &sandboxv1.GetSandboxRequest{Name: s.name})
+	return response.GetGuestPath(), explain("get", "", err)
+}
+
+// checkSpec refuses what no operating system takes.
+func checkSpec(spec *sandboxv1.ExecSpec) error {
+	texts := append([]string{spec.GetCwd(), spec.GetUser()}, spec.GetArgv()...)
+	for name, value := range spec.GetEnv() {
+		texts = append(texts, name, value)
+	}
+	if slices.ContainsFunc(texts, func(text string) bool { return strings.ContainsRune(text, 0) }) {
+		return tool.ErrNullByte
+	}
+	return nil
+}

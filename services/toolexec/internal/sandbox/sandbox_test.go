@@ -1,0 +1,313 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/sandbox"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const boxName = "projects/default/sandboxes/s1"
+
+// scriptedService answers commands and files from functions and notes what it was asked.
+type scriptedService struct {
+	sandboxv1.SandboxServiceClient
+
+	answer func(ctx context.Context, n int) (*sandboxv1.ExecResponse, error)
+	fault  error // of file operations
+
+	mu                        sync.Mutex
+	execs                     []*sandboxv1.ExecRequest
+	killed, released, written []string
+}
+
+func (s *scriptedService) Exec(ctx context.Context, request *sandboxv1.ExecRequest, _ ...grpc.CallOption) (*sandboxv1.ExecResponse, error) {
+	s.mu.Lock()
+	s.execs = append(s.execs, request)
+	n := len(s.execs)
+	s.mu.Unlock()
+	if s.answer == nil {
+		return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{}}, nil
+	}
+	return s.answer(ctx, n)
+}
+
+func (s *scriptedService) CancelExec(ctx context.Context, request *sandboxv1.CancelExecRequest, _ ...grpc.CallOption) (*sandboxv1.CancelExecResponse, error) {
+	s.killed = append(s.killed, request.GetRequestId())
+	return &sandboxv1.CancelExecResponse{}, ctx.Err()
+}
+
+func (s *scriptedService) ReleaseExec(_ context.Context, request *sandboxv1.ReleaseExecRequest, _ ...grpc.CallOption) (*sandboxv1.ReleaseExecResponse, error) {
+	s.released = append(s.released, request.GetRequestIds()...)
+	return &sandboxv1.ReleaseExecResponse{}, s.fault
+}
+
+func (s *scriptedService) ReadFile(_ context.Context, request *sandboxv1.ReadFileRequest, _ ...grpc.CallOption) (*sandboxv1.ReadFileResponse, error) {
+	if s.fault != nil {
+		return nil, s.fault
+	}
+	return &sandboxv1.ReadFileResponse{Content: []byte("content of " + request.GetPath())}, nil
+}
+
+func (s *scriptedService) WriteFile(_ context.Context, request *sandboxv1.WriteFileRequest, _ ...grpc.CallOption) (*sandboxv1.WriteFileResponse, error) {
+	s.written = append(s.written, request.GetPath())
+	return &sandboxv1.WriteFileResponse{}, s.fault
+}
+
+func (s *scriptedService) GetSandbox(_ context.Context, request *sandboxv1.GetSandboxRequest, _ ...grpc.CallOption) (*sandboxv1.Sandbox, error) {
+	return &sandboxv1.Sandbox{Name: request.GetName(), GuestPath: "/run/guest"}, s.fault
+}
+
+func numbered(n int) string { return fmt.Sprintf("call/exec-%d", n) }
+
+func open(t *testing.T, service *scriptedService, key func(int) string) (tool.Sandbox, *sandbox.Access) {
+	t.Helper()
+	access := sandbox.NewAccess(service, map[string]string{"default": boxName}, key, nil)
+	box, err := access.Sandbox("default")
+	require.NoError(t, err)
+	return box, access
+}
+
+var echo = &sandboxv1.ExecSpec{Argv: []string{"echo", "it's"}}
+
+func TestCommandsAreNumbered(t *testing.T) {
+	t.Parallel()
+	service := &scriptedService{}
+	box, access := open(t, service, numbered)
+	for range 2 {
+		_, err := box.Exec(t.Context(), echo)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, "call/exec-1", service.execs[0].GetRequestId())
+	assert.Equal(t, "call/exec-2", service.execs[1].GetRequestId())
+	assert.Equal(t, boxName, service.execs[0].GetSandbox())
+
+	require.NoError(t, access.Release(t.Context()))
+	assert.Equal(t, []string{"call/exec-1", "call/exec-2"}, service.released)
+	require.NoError(t, access.Release(t.Context()))
+	assert.Len(t, service.released, 2, "once")
+}
+
+func TestWithoutAKeyCommandsHaveNone(t *testing.T) {
+	t.Parallel()
+	service := &scriptedService{answer: func(ctx context.Context, _ int) (*sandboxv1.ExecResponse, error) {
+		return nil, context.Cause(ctx)
+	}}
+	box, access := open(t, service, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := box.Exec(ctx, echo)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, service.execs[0].GetRequestId())
+	assert.Empty(t, service.killed, "it ends with its caller by itself")
+	require.NoError(t, access.Release(t.Context()))
+	assert.Empty(t, service.released)
+}
+
+func TestACommandWhoseCallEndsIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cause  error
+		killed []string
+	}{
+		"a deadline or a sibling":     {errors.New("any"), []string{"call/exec-1"}},
+		"the service leaves it alone": {effect.ErrDraining, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			service := &scriptedService{answer: func(context.Context, int) (*sandboxv1.ExecResponse, error) {
+				cancel(c.cause)
+				return nil, context.Canceled
+			}}
+			box, _ := open(t, service, numbered)
+			_, err := box.Exec(ctx, echo)
+			require.Error(t, err)
+			assert.Equal(t, c.killed, service.killed)
+		})
+	}
+}
+
+func away() error {
+	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "sandboxd is starting")
+}
+
+func TestAskedAgainUnderTheSameKeyWhileTheServiceIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &scriptedService{answer: func(_ context.Context, n int) (*sandboxv1.ExecResponse, error) {
+			if n < 4 {
+				return nil, away()
+			}
+			return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{Replayed: true}}, nil
+		}}
+		box, _ := open(t, service, numbered)
+		result, err := box.Exec(t.Context(), echo)
+		require.NoError(t, err)
+		assert.True(t, result.GetReplayed())
+		require.Len(t, service.execs, 4)
+		for _, request := range service.execs {
+			assert.Equal(t, "call/exec-1", request.GetRequestId())
+		}
+	})
+}
+
+func TestAServiceThatStaysAwayIsAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &scriptedService{answer: func(context.Context, int) (*sandboxv1.ExecResponse, error) { return nil, away() }}
+		box, _ := open(t, service, numbered)
+		begun := time.Now()
+		_, err := box.Exec(t.Context(), echo)
+		assertTold(t, err, toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "sandboxd is starting")
+		assert.InDelta(t, 30, time.Since(begun).Seconds(), 5)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = box.Exec(ctx, echo)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+func assertTold(t *testing.T, err error, kind toolv1.ToolErrorType, says string) {
+	t.Helper()
+	told, ok := tool.Explain("t", err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, kind, told.Type)
+	assert.Contains(t, told.Message, says)
+}
+
+func TestErrorsOfTheService(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason errorsv1.ErrorReason
+		want   toolv1.ToolErrorType
+		says   string
+	}{
+		{errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND, toolv1.ToolErrorType_TOOL_ERROR_TYPE_FILE_NOT_FOUND, ": /f."},
+		{errorsv1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY, toolv1.ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY, ": /f."},
+		{errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION, toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, ": /f."},
+		{errorsv1.ErrorReason_ERROR_REASON_INVALID_PATH, toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "as sandboxd says"},
+		{errorsv1.ErrorReason_ERROR_REASON_NOT_UTF8, toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE, "UTF-8"},
+		{errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT, toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "3 MiB"},
+		{errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
+		{errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
+		{errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
+		{errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, "cancelled"},
+	} {
+		t.Run(c.reason.String(), func(t *testing.T) {
+			t.Parallel()
+			service := &scriptedService{fault: rpcerr.FailedPrecondition(c.reason, "as sandboxd says").With("limitBytes", "3145728")}
+			box, access := open(t, service, numbered)
+			_, err := box.ReadFile(t.Context(), "/f")
+			assertTold(t, err, c.want, c.says)
+			assertTold(t, box.WriteFile(t.Context(), "/f", nil), c.want, c.says)
+			require.Len(t, access.Actions(), 2)
+			assert.NotEmpty(t, access.Actions()[0].GetError())
+		})
+	}
+
+	service := &scriptedService{fault: rpcerr.Internal("a bug")}
+	box, _ := open(t, service, numbered)
+	_, err := box.GuestPath(t.Context())
+	_, told := tool.Explain("t", err)
+	assert.False(t, told)
+}
+
+func TestNullBytesNeverLeave(t *testing.T) {
+	t.Parallel()
+	service := &scriptedService{}
+	box, _ := open(t, service, numbered)
+	for _, spec := range []*sandboxv1.ExecSpec{
+		{Argv: []string{"a\x00"}}, {Cwd: "\x00"}, {User: "\x00"}, {Env: map[string]string{"A": "\x00"}}, {Env: map[string]string{"\x00": ""}},
+	} {
+		_, err := box.Exec(t.Context(), spec)
+		require.ErrorIs(t, err, tool.ErrNullByte)
+	}
+	_, err := box.ReadFile(t.Context(), "\x00")
+	require.ErrorIs(t, err, tool.ErrNullByte)
+	require.ErrorIs(t, box.WriteFile(t.Context(), "\x00", nil), tool.ErrNullByte)
+	assert.Empty(t, service.execs)
+	assert.Empty(t, service.written)
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	box, access := open(t, &scriptedService{}, numbered)
+	content, err := box.ReadFile(t.Context(), "a.txt")
+	require.NoError(t, err)
+	assert.Equal(t, "content of a.txt", string(content))
+	require.NoError(t, box.WriteFile(t.Context(), "b.txt", []byte("x")))
+	path, err := box.GuestPath(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "/run/guest", path)
+
+	require.Len(t, access.Actions(), 2)
+	assert.Equal(t, "read_file", access.Actions()[0].GetAction())
+	assert.Equal(t, "a.txt", access.Actions()[0].GetFile())
+	assert.Equal(t, "write_file", access.Actions()[1].GetAction())
+}
+
+func TestUnknownEnvironments(t *testing.T) {
+	t.Parallel()
+	for environments, says := range map[string]string{"": "has none", "default,db": "db, default"} {
+		known := map[string]string{}
+		for name := range strings.SplitSeq(environments, ",") {
+			if name != "" {
+				known[name] = boxName
+			}
+		}
+		_, err := sandbox.NewAccess(&scriptedService{}, known, nil, nil).Sandbox("elsewhere")
+		require.ErrorContains(t, err, says)
+		_, told := tool.Explain("t", err)
+		assert.False(t, told)
+	}
+}
+
+func TestWhatIsRecordedOfACommand(t *testing.T) {
+	t.Parallel()
+	service := &scriptedService{answer: func(context.Context, int) (*sandboxv1.ExecResponse, error) {
+		return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{ExitCode: 2, Stdout: []byte(strings.Repeat("line\n", 30)), Stderr: []byte("e\xff")}}, nil
+	}}
+	box, access := open(t, service, numbered)
+	_, err := box.Exec(t.Context(), &sandboxv1.ExecSpec{
+		Argv: []string{"sh", "-c", "echo 'a b'", ""}, Stdin: []byte(strings.Repeat("in", 5000)), Cwd: "/tmp", Timeout: durationpb.New(1500 * time.Millisecond),
+	})
+	require.NoError(t, err)
+
+	action := access.Actions()[0]
+	assert.Equal(t, "exec", action.GetAction())
+	assert.Equal(t, boxName, action.GetSandbox())
+	assert.Equal(t, `sh -c 'echo '\''a b'\''' ''`, action.GetCommand())
+	assert.JSONEq(t, `{"cwd": "/tmp", "timeout": 1.5}`, action.GetOptionsJson())
+	assert.EqualValues(t, 2, action.GetExitCode())
+	assert.Equal(t, "e\ufffd\n"+strings.Repeat("line\n", 19)+"…", action.GetOutput())
+	assert.Len(t, action.GetInput(), 4<<10)
+
+	service.answer = func(context.Context, int) (*sandboxv1.ExecResponse, error) { return nil, rpcerr.Internal("a bug") }
+	_, err = box.Exec(t.Context(), echo)
+	require.Error(t, err)
+	assert.Equal(t, "a bug", access.Actions()[1].GetError())
+	assert.Nil(t, access.Actions()[1].ExitCode)
+	assert.Empty(t, access.Actions()[1].GetOptionsJson())
+}

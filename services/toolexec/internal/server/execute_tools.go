@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"strconv"
+
+	"google.golang.org/grpc"
+
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
+)
+
+// ExecuteTools runs calls and streams their results.
+func (t *Tools) ExecuteTools(request *toolv1.ExecuteToolsRequest, stream grpc.ServerStreamingServer[toolv1.ExecuteToolsResponse]) error {
+	project, err := resource.Project("parent", request.GetParent())
+	if err != nil {
+		return err
+	}
+	offers, err := t.registry.Offer(request.GetTools())
+	if err != nil {
+		return err
+	}
+	if err := belong(project, request.GetSandboxes()); err != nil {
+		return err
+	}
+	return t.executor.Run(stream.Context(), &execute.Batch{
+		Project:        project,
+		RequestID:      request.GetRequestId(),
+		Attribution:    request.GetAttribution(),
+		Offers:         offers,
+		Refs:           request.GetTools(),
+		Calls:          request.GetCalls(),
+		MaxOutputBytes: request.MaxOutputBytes,
+		Sandboxes:      request.GetSandboxes(),
+		Store:          request.GetStore(),
+		FailFast:       request.GetFailFast(),
+		Timeout:        request.GetTimeout().AsDuration(),
+	}, stream.Send)
+}
+
+// AttachToolCall waits for one call of an earlier request.
+func (t *Tools) AttachToolCall(ctx context.Context, request *toolv1.AttachToolCallRequest) (*toolv1.ToolResult, error) {
+	project, err := resource.Project("parent", request.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	return t.executor.Attach(ctx, project, request.GetRequestId(), request.GetCallId())
+}
+
+// CancelTools stops calls, also ones that were never seen.
+func (t *Tools) CancelTools(ctx context.Context, request *toolv1.CancelToolsRequest) (*toolv1.CancelToolsResponse, error) {
+	project, err := resource.Project("parent", request.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	done, err := t.executor.Cancel(ctx, project, request.GetRequestId(), request.GetCallIds())
+	if err != nil {
+		return nil, err
+	}
+	return &toolv1.CancelToolsResponse{AlreadyDone: done}, nil
+}
+
+// ReleaseTools drops kept results.
+func (t *Tools) ReleaseTools(ctx context.Context, request *toolv1.ReleaseToolsRequest) (*toolv1.ReleaseToolsResponse, error) {
+	project, err := resource.Project("parent", request.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	if err := t.executor.Release(ctx, project, request.GetRequestId(), request.GetCallIds()); err != nil {
+		return nil, err
+	}
+	return &toolv1.ReleaseToolsResponse{}, nil
+}
+
+// belong checks that sandboxes are of the request's project: a call must not reach into another one.
+func belong(project string, sandboxes map[string]string) error {
+	for environment, name := range sandboxes {
+		field := "sandboxes[" + strconv.Quote(environment) + "]"
+		parsed, err := resource.Parse(field, name, "sandboxes")
+		if err != nil {
+			return err
+		}
+		if parsed.Project != project {
+			return rpcerr.InvalidField(field, "%s is not a sandbox of projects/%s", name, project)
+		}
+	}
+	return nil
+}

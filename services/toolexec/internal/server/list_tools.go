@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+)
+
+// ListTools lists the registered tools by name.
+func (t *Tools) ListTools(_ context.Context, request *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+	if _, err := resource.Project("parent", request.GetParent()); err != nil {
+		return nil, err
+	}
+	after, err := resource.Position(request.GetPageToken(), request)
+	if err != nil {
+		return nil, err
+	}
+	size := resource.PageSize(request.GetPageSize())
+	response := &toolv1.ListToolsResponse{}
+	for _, definition := range t.registry.Definitions() {
+		name := definition.GetInfo().GetName()
+		if name <= after {
+			continue
+		}
+		if len(response.GetTools()) == size {
+			response.NextPageToken = resource.PageToken(response.GetTools()[size-1].GetInfo().GetName(), request)
+			break
+		}
+		response.Tools = append(response.Tools, definition)
+	}
+	return response, nil
+}
+
+// ResolveTools gives the definitions of the referred tools, with options and changes applied.
+func (t *Tools) ResolveTools(_ context.Context, request *toolv1.ResolveToolsRequest) (*toolv1.ResolveToolsResponse, error) {
+	offers, err := t.offers(request.GetParent(), request.GetTools())
+	if err != nil {
+		return nil, err
+	}
+	response := &toolv1.ResolveToolsResponse{}
+	for _, offer := range offers {
+		response.Tools = append(response.Tools, offer.Public)
+	}
+	return response, nil
+}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/argument"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// ParseToolCall turns raw argument text into a call. Bare text needs the tool's first parameter, so the tool has to be on offer.
+func (t *Tools) ParseToolCall(_ context.Context, request *toolv1.ParseToolCallRequest) (*toolv1.ParseToolCallResponse, error) {
+	offers, err := t.offers(request.GetParent(), request.GetTools())
+	if err != nil {
+		return nil, err
+	}
+	call := &toolv1.ToolCall{
+		Id:            request.GetCallId(),
+		Function:      request.GetFunction(),
+		ArgumentsJson: "{}",
+		Type:          toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION,
+	}
+	if call.GetId() == "" {
+		call.Id = request.GetFunction() + "_" + strings.ToLower(rand.Text())
+	}
+	offer := offers.Find(request.GetFunction())
+	first := ""
+	if offer != nil {
+		first = offer.FirstParameter()
+	}
+	arguments, err := argument.Parse(request.GetRaw(), first)
+	if err != nil {
+		call.ParseError = new(err.Error())
+	} else {
+		call.ArgumentsJson = string(arguments)
+		call.View = view(offer, call)
+	}
+	return &toolv1.ParseToolCallResponse{Call: call}, nil
+}
+
+// ReviewTools says for each call whether it runs. It has no effect.
+func (t *Tools) ReviewTools(_ context.Context, request *toolv1.ReviewToolsRequest) (*toolv1.ReviewToolsResponse, error) {
+	if len(request.GetPolicies()) > 0 {
+		return nil, rpcerr.NotBuiltYet("approval policies")
+	}
+	offers, err := t.offers(request.GetParent(), request.GetTools())
+	if err != nil {
+		return nil, err
+	}
+	response := &toolv1.ReviewToolsResponse{}
+	for _, call := range request.GetCalls() {
+		response.Reviews = append(response.Reviews, review(offers, call))
+	}
+	return response, nil
+}
+
+func review(offers tool.Offers, call *toolv1.ToolCall) *toolv1.ToolReview {
+	reviewed := proto.CloneOf(call)
+	out := &toolv1.ToolReview{CallId: call.GetId(), Call: reviewed, Decision: toolv1.ReviewDecision_REVIEW_DECISION_RUN}
+	offer, arguments, fault := execute.Check(offers, call)
+	if shown := view(offers.Find(call.GetFunction()), call); shown != nil {
+		reviewed.View = shown
+		out.View = &toolv1.ToolCallView{Call: shown}
+	}
+	if fault != nil {
+		out.Decision = toolv1.ReviewDecision_REVIEW_DECISION_REJECT
+		out.Error = fault.Proto()
+		return out
+	}
+	reviewed.ArgumentsJson = string(arguments)
+	out.Parallel = offer.Public.GetParallel()
+	if offer.Public.GetCallerRuns() {
+		out.Decision = toolv1.ReviewDecision_REVIEW_DECISION_CALLER
+	}
+	return out
+}
+
+// view shows a call by the tool's own view, where it has one.
+func view(offer *tool.Offer, call *toolv1.ToolCall) *toolv1.ToolCallContent {
+	if offer == nil || call.ParseError != nil {
+		return nil
+	}
+	return offer.View(json.RawMessage(call.GetArgumentsJson()))
+}

@@ -1,0 +1,160 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+)
+
+// sandboxd is the service in a process of its own: services do not import one another.
+type sandboxd struct {
+	client sandboxv1.SandboxServiceClient
+}
+
+// servingAt finds the address in the line that tells it.
+var servingAt = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
+
+// built is the folder of the programs that tests start; TestMain removes it.
+var built string
+
+// build builds sandboxd and guestd, once.
+var build = sync.OnceValue(func() error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	built, err = os.MkdirTemp("", "toolexec-test-")
+	if err != nil {
+		return err
+	}
+	compile := exec.Command("go", "build", "-o", built, "./services/sandboxd/cmd/sandboxd", "./services/sandboxd/cmd/guestd")
+	compile.Dir = root
+	compile.Env = append(compile.Environ(), "CGO_ENABLED=0")
+	if output, err := compile.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
+})
+
+// startSandboxd starts the service with the local driver, and stops it with the test.
+func startSandboxd(t *testing.T) *sandboxd {
+	t.Helper()
+	require.NoError(t, build())
+	dir := t.TempDir()
+	process := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(built, "sandboxd"))
+	process.Env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + dir,
+		"EVALFLEET_LISTEN=127.0.0.1:0",
+		"EVALFLEET_DATA_DIR=" + dir,
+		"EVALFLEET_TOKEN_FILE=" + filepath.Join(dir, "token"),
+		"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED=true",
+	}
+	log, err := process.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, process.Start())
+	address, lines := "", ""
+	scanner := bufio.NewScanner(log)
+	for address == "" && scanner.Scan() {
+		lines += scanner.Text() + "\n"
+		address = servingAt.FindString(scanner.Text())
+	}
+	require.NotEmpty(t, address, "sandboxd ended:\n%s", lines)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for scanner.Scan() {
+			if strings.Contains(scanner.Text(), "level=ERROR") {
+				t.Log("sandboxd: " + scanner.Text())
+			}
+		}
+	}()
+
+	token, err := auth.ReadToken(filepath.Join(dir, "token"))
+	require.NoError(t, err)
+	conn, err := grpcclient.New(address, grpcclient.Options{Token: token, FailFast: true})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		_ = process.Process.Signal(syscall.SIGTERM)
+		if err := process.Wait(); err != nil {
+			t.Errorf("sandboxd: %v", err)
+		}
+		<-read
+	})
+	return &sandboxd{client: sandboxv1.NewSandboxServiceClient(conn)}
+}
+
+// moduleRoot is the nearest folder above that holds go.mod.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod above %s", start)
+		}
+	}
+}
+
+// open makes a sandbox that ends with its test or case.
+func (s *sandboxd) open(t testing.TB) *box {
+	made, err := s.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: parent, Spec: &sandboxv1.SandboxSpec{AllowUnisolated: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := s.client.DeleteSandbox(context.WithoutCancel(t.Context()), &sandboxv1.DeleteSandboxRequest{Name: made.GetName()}); err != nil {
+			t.Errorf("delete the sandbox: %v", err)
+		}
+	})
+	return &box{client: s.client, name: made.GetName(), workdir: made.GetWorkdir()}
+}
+
+// box is one sandbox.
+type box struct {
+	client        sandboxv1.SandboxServiceClient
+	name, workdir string
+}
+
+func (b *box) write(t testing.TB, name string, content []byte) {
+	if _, err := b.client.WriteFile(t.Context(), &sandboxv1.WriteFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name), Content: content}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *box) read(t testing.TB, name string) (content string, exists bool) {
+	response, err := b.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name)})
+	if err != nil {
+		return "", false
+	}
+	return string(response.GetContent()), true
+}
+
+// shell runs a command outside of any tool and returns what it prints.
+func (b *box) shell(t testing.TB, command string) string {
+	response, err := b.client.Exec(t.Context(), &sandboxv1.ExecRequest{Sandbox: b.name, Spec: &sandboxv1.ExecSpec{Argv: []string{"bash", "-c", command}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(response.GetResult().GetStdout())
+}

@@ -1,0 +1,30 @@
+// Package server implements ToolService and McpService: it reads requests, asks the registry and the executor, and writes answers.
+package server
+
+import (
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// Tools is ToolService. Its methods may be called concurrently.
+type Tools struct {
+	toolv1.UnimplementedToolServiceServer
+
+	registry *tool.Registry
+	executor *execute.Executor
+}
+
+// NewTools makes the service from a filled registry.
+func NewTools(registry *tool.Registry, executor *execute.Executor) *Tools {
+	return &Tools{registry: registry, executor: executor}
+}
+
+// offers makes the tools of a request whose parent has been given.
+func (t *Tools) offers(parent string, refs []*toolv1.ToolRef) (tool.Offers, error) {
+	if _, err := resource.Project("parent", parent); err != nil {
+		return nil, err
+	}
+	return t.registry.Offer(refs)
+}

@@ -1,0 +1,151 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strconv"
+	"strings"
+	"syscall"
+
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// Error is a failure that the model is told of. The run goes on.
+type Error struct {
+	// Type is its kind.
+	Type toolv1.ToolErrorType
+	// Message is what the model reads.
+	Message string
+	// Output is what there was before it failed; it becomes the content beside the error.
+	Output string
+	// OmittedBytes is how much was left out of the middle of Output before.
+	OmittedBytes int64
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Proto returns the error as it stands in a result.
+func (e *Error) Proto() *toolv1.ToolCallError {
+	return &toolv1.ToolCallError{Type: e.Type, Message: e.Message}
+}
+
+// ErrNullByte says that a text that goes to an operating system holds a NUL. The model is told so.
+var ErrNullByte = errors.New("embedded null byte")
+
+// Errorf makes an error of no particular kind: the tool could not do what it was asked.
+func Errorf(format string, args ...any) *Error {
+	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: fmt.Sprintf(format, args...)}
+}
+
+// Parsingf makes an error about arguments that make no sense.
+func Parsingf(format string, args ...any) *Error {
+	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_PARSING, Message: fmt.Sprintf(format, args...)}
+}
+
+// Timeout makes the error of a command that did not finish in its time, with what it had printed.
+func Timeout(output string) *Error {
+	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, Message: "the command did not finish before its time was up", Output: output}
+}
+
+// Undecodable makes the error of bytes that are no text in an encoding.
+func Undecodable(encoding, reason string) *Error {
+	return &Error{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE,
+		Message: fmt.Sprintf("the bytes are not %s text: %s", encoding, reason),
+	}
+}
+
+// Unavailable makes the error of a sandbox that is gone.
+func Unavailable(detail string) *Error {
+	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, Message: detail}
+}
+
+// OverLimit makes the error of a resource limit that was reached inside the tool. Kind is such as `token`; whole values are shown with thousands apart,
+// others with two decimals.
+func OverLimit(kind string, limit float64) *Error {
+	return &Error{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,
+		Message: fmt.Sprintf("the %s limit of %s was reached", kind, grouped(limit)),
+	}
+}
+
+// OverOutputLimit makes the error of output over a bound in bytes, with what was kept of it.
+func OverOutputLimit(bytes int64, output string) *Error {
+	return &Error{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,
+		Message: fmt.Sprintf("the output limit of %s was reached", binarySize(bytes)),
+		Output:  output,
+	}
+}
+
+// Explain returns what the model is told of an error that a tool returned, and false when the error is not for the model and ends the run.
+func Explain(tool string, err error) (*Error, bool) {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e, true
+	}
+	switch {
+	case errors.Is(err, ErrNullByte):
+		return Parsingf("an argument of %s holds a null byte", tool), true
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout(""), true
+	}
+	for _, known := range []struct {
+		err  error
+		kind toolv1.ToolErrorType
+		text string
+	}{
+		{fs.ErrNotExist, toolv1.ToolErrorType_TOOL_ERROR_TYPE_FILE_NOT_FOUND, "No such file"},
+		{fs.ErrPermission, toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, "Permission denied"},
+		{syscall.EISDIR, toolv1.ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY, "Is a directory"},
+	} {
+		if errors.Is(err, known.err) {
+			return &Error{Type: known.kind, Message: aboutFile(err, known.text)}, true
+		}
+	}
+	return nil, false
+}
+
+// aboutFile names the file of a failed operation beside the operating system's text, or else repeats what the error says.
+func aboutFile(err error, text string) string {
+	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Path != "" {
+		return fmt.Sprintf("%s: %s.", text, path.Path)
+	}
+	return err.Error() + "."
+}
+
+// grouped writes 1234567 as 1,234,567 and 2.5 as 2.50.
+func grouped(value float64) string {
+	text := strconv.FormatFloat(value, 'f', 2, 64)
+	if value == math.Trunc(value) {
+		text = strconv.FormatFloat(value, 'f', 0, 64)
+	}
+	whole, fraction, _ := strings.Cut(text, ".")
+	sign := ""
+	if strings.HasPrefix(whole, "-") {
+		sign, whole = "-", whole[1:]
+	}
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction != "" {
+		whole += "." + fraction
+	}
+	return sign + whole
+}
+
+// binarySize writes a number of bytes in the largest unit that divides it.
+func binarySize(bytes int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if bytes >= unit.size && bytes%unit.size == 0 {
+			return fmt.Sprintf("%d %s", bytes/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}

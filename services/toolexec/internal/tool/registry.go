@@ -1,0 +1,159 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Registry knows the kinds of tools. It is filled before it serves; after that it may be used concurrently.
+type Registry struct {
+	kinds   map[string]*registered
+	schemas jsonschema.Cache
+}
+
+type registered struct {
+	Kind
+	options *jsonschema.Schema
+	public  *toolv1.ToolDefinition // with no options set
+}
+
+// Register adds a kind of tools. It fails when the name is taken, when the tool cannot be made without options, or when its definition lacks
+// something: a description of the tool or of a parameter, a rule for calls whose outcome is not known, a schema.
+func (r *Registry) Register(kind Kind) error {
+	if r.kinds[kind.Name] != nil {
+		return fmt.Errorf("tool %s is registered twice", kind.Name)
+	}
+	options, err := jsonschema.Compile(kind.Options)
+	if err != nil {
+		return fmt.Errorf("tool %s: options: %w", kind.Name, err)
+	}
+	made, err := kind.New(json.RawMessage("{}"))
+	if err != nil {
+		return fmt.Errorf("tool %s: without options: %w", kind.Name, err)
+	}
+	public := publish(made.Definition(), kind)
+	if _, err := declare(&r.schemas, public.GetInfo()); err != nil {
+		return err
+	}
+	if public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_UNSPECIFIED {
+		return fmt.Errorf("tool %s: on_unknown is missing", kind.Name)
+	}
+	if r.kinds == nil {
+		r.kinds = map[string]*registered{}
+	}
+	r.kinds[kind.Name] = &registered{Kind: kind, options: options, public: public}
+	return nil
+}
+
+// Definitions returns all definitions by name, as they are without options. They are not to be changed.
+func (r *Registry) Definitions() []*toolv1.ToolDefinition {
+	var all []*toolv1.ToolDefinition
+	for _, name := range slices.Sorted(maps.Keys(r.kinds)) {
+		all = append(all, r.kinds[name].public)
+	}
+	return all
+}
+
+// Offer makes the tools that a run offers to its model, in the order of refs. It fails with TOOL_NOT_FOUND for a name that is not registered, and with
+// INVALID_REQUEST for options that the tool does not take and for changes that leave no proper definition.
+func (r *Registry) Offer(refs []*toolv1.ToolRef) (Offers, error) {
+	offers := make(Offers, len(refs))
+	for i, ref := range refs {
+		offer, err := r.offer(fmt.Sprintf("tools[%d]", i), ref)
+		if err != nil {
+			return nil, err
+		}
+		offers[i] = offer
+	}
+	return offers, nil
+}
+
+func (r *Registry) offer(path string, ref *toolv1.ToolRef) (*Offer, error) {
+	if ref.GetDefinition() != nil {
+		return r.callersOwn(path, ref)
+	}
+	kind := r.kinds[ref.GetName()]
+	if kind == nil {
+		return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", ref.GetName(), slices.Sorted(maps.Keys(r.kinds)))
+	}
+	options, err := kind.checkOptions(ref.GetOptionsJson())
+	if err != nil {
+		return nil, rpcerr.InvalidField(path+".options_json", "tool %s: %v", kind.Name, err)
+	}
+	made, err := kind.New(options)
+	if err != nil {
+		return nil, rpcerr.InvalidField(path+".options_json", "tool %s: %v", kind.Name, err)
+	}
+	definition := made.Definition()
+	return r.changed(path, ref, &Offer{
+		Public:      publish(definition, kind.Kind),
+		tool:        made,
+		view:        definition.View,
+		verbatim:    definition.Verbatim,
+		environment: ref.GetSandbox(),
+	})
+}
+
+// callersOwn offers a tool that the caller runs itself and that no registry knows.
+func (r *Registry) callersOwn(path string, ref *toolv1.ToolRef) (*Offer, error) {
+	public := proto.CloneOf(ref.GetDefinition())
+	switch {
+	case !public.GetCallerRuns():
+		return nil, rpcerr.InvalidField(path+".definition.caller_runs", "a definition may only be given for a tool that the caller runs; refer to a registered tool by its name instead")
+	case public.GetInfo().GetName() != ref.GetName():
+		return nil, rpcerr.InvalidField(path+".definition.info.name", "%q is not the name %q of the reference", public.GetInfo().GetName(), ref.GetName())
+	case ref.GetOptionsJson() != "":
+		return nil, rpcerr.InvalidField(path+".options_json", "tool %s is run by the caller and takes no options here", ref.GetName())
+	}
+	return r.changed(path, ref, &Offer{Public: public})
+}
+
+// changed finishes an offer with what the reference changes.
+func (r *Registry) changed(path string, ref *toolv1.ToolRef, offer *Offer) (*Offer, error) {
+	if err := change(offer.Public, ref); err != nil {
+		return nil, rpcerr.InvalidField(path, "%v", err)
+	}
+	declared, err := declare(&r.schemas, offer.Public.GetInfo())
+	if err != nil {
+		return nil, rpcerr.InvalidField(path, "%v", err)
+	}
+	offer.parameters = declared
+	return offer, nil
+}
+
+// checkOptions returns the options as an object, when the kind takes them.
+func (k *registered) checkOptions(options string) (json.RawMessage, error) {
+	if options == "" {
+		options = "{}"
+	}
+	document := json.RawMessage(options)
+	violations, err := k.options.Check(document)
+	if err != nil {
+		return nil, err
+	}
+	if len(violations) == 0 {
+		return document, nil
+	}
+	var faults []string
+	for _, violation := range violations {
+		faults = append(faults, violation.String())
+	}
+	return nil, fmt.Errorf("options: %s", strings.Join(faults, "; "))
+}
+
+// publish returns a copy of what callers are told of a tool.
+func publish(definition *Definition, kind Kind) *toolv1.ToolDefinition {
+	public := proto.CloneOf(definition.Public)
+	public.OptionsSchemaJson = string(kind.Options)
+	return public
+}

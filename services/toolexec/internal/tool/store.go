@@ -1,0 +1,83 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// Store is the part of a run's store that a tool declared, as one call sees it: the entries that came with the call, and the call's own changes.
+// The service keeps nothing of it; the changes travel with the result. It may be used concurrently.
+type Store struct {
+	declared []string
+	mu       sync.Mutex
+	entries  map[string]json.RawMessage
+	changes  map[string]*toolv1.StoreChange
+}
+
+// NewStore holds those of the entries, JSON by key, that the declared keys cover. A declared key may end in `*`, which stands for any rest.
+func NewStore(declared []string, entries map[string]string) *Store {
+	s := &Store{declared: declared, entries: map[string]json.RawMessage{}, changes: map[string]*toolv1.StoreChange{}}
+	for key, value := range entries {
+		if s.covers(key) {
+			s.entries[key] = json.RawMessage(value)
+		}
+	}
+	return s
+}
+
+// Get returns the entry and whether there is one.
+func (s *Store) Get(key string) (value json.RawMessage, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, ok = s.entries[key]
+	return value, ok
+}
+
+// Set replaces an entry. It fails for a key that the tool did not declare.
+func (s *Store) Set(key string, value json.RawMessage) error {
+	return s.change(key, value, &toolv1.StoreChange{Key: key, ValueJson: new(string(value))})
+}
+
+// Delete removes an entry. It fails for a key that the tool did not declare.
+func (s *Store) Delete(key string) error {
+	return s.change(key, nil, &toolv1.StoreChange{Key: key})
+}
+
+// Changes returns what was set and deleted, by key; of several changes of a key the last.
+func (s *Store) Changes() []*toolv1.StoreChange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var changes []*toolv1.StoreChange
+	for _, key := range slices.Sorted(maps.Keys(s.changes)) {
+		changes = append(changes, s.changes[key])
+	}
+	return changes
+}
+
+func (s *Store) change(key string, value json.RawMessage, change *toolv1.StoreChange) error {
+	if !s.covers(key) {
+		return fmt.Errorf("the tool changes the store's entry %q, which it did not declare", key)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if value == nil {
+		delete(s.entries, key)
+	} else {
+		s.entries[key] = value
+	}
+	s.changes[key] = change
+	return nil
+}
+
+func (s *Store) covers(key string) bool {
+	return slices.ContainsFunc(s.declared, func(declared string) bool {
+		prefix, open := strings.CutSuffix(declared, "*")
+		return key == declared || (open && strings.HasPrefix(key, prefix))
+	})
+}

@@ -1,0 +1,185 @@
+// Package tooltest is the suite that every tool passes, and a sandbox that answers from a script.
+package tooltest
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// Harness is a tool under test.
+type Harness struct {
+	Kind tool.Kind
+	// Options are sets of options that the tool takes, beside none.
+	Options []string
+	// Refused are sets of options that it must not take.
+	Refused []string
+	// Arguments are valid ones; there is at least one.
+	Arguments []string
+	// Sandbox makes the sandbox in which each call with Arguments succeeds; nil for a tool that needs none.
+	Sandbox func() *Sandbox
+}
+
+// Run checks what is promised of every tool.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	t.Run("registers", h.registers)
+	t.Run("refuses options", h.refusesOptions)
+	t.Run("definition is stable", h.definitionIsStable)
+	t.Run("has no foreign marks", h.descriptionIsNeutral)
+	t.Run("calls succeed", h.callsSucceed)
+	t.Run("commands repeat", h.commandsRepeat)
+	t.Run("without a sandbox the run ends", h.needsSandbox)
+	t.Run("ends with its context", h.endsWithContext)
+	t.Run("view takes any arguments", h.viewTakesAnything)
+}
+
+func (h Harness) registers(t *testing.T) {
+	var registry tool.Registry
+	require.NoError(t, registry.Register(h.Kind))
+	for _, options := range append([]string{"", "{}"}, h.Options...) {
+		offers, err := registry.Offer([]*toolv1.ToolRef{{Name: h.Kind.Name, OptionsJson: options}})
+		require.NoError(t, err, options)
+		assert.Equal(t, h.Kind.Name, offers[0].Name())
+		assert.Equal(t, string(h.Kind.Options), offers[0].Public.GetOptionsSchemaJson())
+		for _, arguments := range h.Arguments {
+			_, fault := offers[0].Check(json.RawMessage(arguments))
+			assert.Nil(t, fault, "arguments of the harness must be valid")
+		}
+	}
+}
+
+func (h Harness) refusesOptions(t *testing.T) {
+	var registry tool.Registry
+	require.NoError(t, registry.Register(h.Kind))
+	for _, options := range append([]string{`{"no_such_option": 1}`, `[]`, `{`}, h.Refused...) {
+		_, err := registry.Offer([]*toolv1.ToolRef{{Name: h.Kind.Name, OptionsJson: options}})
+		require.Error(t, err, options)
+		if strings.Contains(options, "no_such_option") {
+			require.ErrorContains(t, err, "no_such_option")
+		}
+	}
+}
+
+func (h Harness) definitionIsStable(t *testing.T) {
+	for _, options := range append([]string{"{}"}, h.Options...) {
+		made := h.make(t, options)
+		first := made.Definition()
+		assert.True(t, proto.Equal(first.Public, made.Definition().Public))
+		assert.Equal(t, h.Sandbox != nil, first.Public.GetNeedsSandbox())
+		assert.False(t, first.Public.GetCallerRuns())
+	}
+}
+
+// descriptionIsNeutral: what a model reads must not tell it that it is being watched.
+func (h Harness) descriptionIsNeutral(t *testing.T) {
+	for _, options := range append([]string{"{}"}, h.Options...) {
+		info := h.make(t, options).Definition().Public.GetInfo()
+		for _, word := range []string{"sandbox", "eval", "isolat", "benchmark", "container"} {
+			assert.NotContains(t, strings.ToLower(info.GetDescription()+info.GetParametersJson()), word)
+		}
+	}
+}
+
+func (h Harness) callsSucceed(t *testing.T) {
+	for _, options := range append([]string{"{}"}, h.Options...) {
+		for _, arguments := range h.Arguments {
+			result, err := h.make(t, options).Call(t.Context(), h.call(arguments, h.sandbox()))
+			require.NoError(t, err, "%s %s", options, arguments)
+			require.NotNil(t, result)
+		}
+	}
+}
+
+// commandsRepeat: a call that runs again must give the same commands, since it then gets their kept results.
+func (h Harness) commandsRepeat(t *testing.T) {
+	if h.Sandbox == nil {
+		t.Skip("the tool runs no commands")
+	}
+	for _, arguments := range h.Arguments {
+		made := h.make(t, "{}")
+		first, second := h.sandbox(), h.sandbox()
+		for _, sandbox := range []*Sandbox{first, second} {
+			_, err := made.Call(t.Context(), h.call(arguments, sandbox))
+			require.NoError(t, err)
+		}
+		require.NotEmpty(t, first.Specs())
+		require.Len(t, second.Specs(), len(first.Specs()))
+		for i, spec := range first.Specs() {
+			assert.True(t, proto.Equal(spec, second.Specs()[i]))
+		}
+	}
+}
+
+func (h Harness) needsSandbox(t *testing.T) {
+	if h.Sandbox == nil {
+		t.Skip("the tool needs none")
+	}
+	_, err := h.make(t, "{}").Call(t.Context(), h.call(h.Arguments[0], nil))
+	require.Error(t, err)
+	_, told := tool.Explain(h.Kind.Name, err)
+	assert.False(t, told, "the model cannot mend it")
+}
+
+func (h Harness) endsWithContext(t *testing.T) {
+	if h.Sandbox == nil {
+		t.Skip("the tool waits for nothing")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := h.make(t, "{}").Call(ctx, h.call(h.Arguments[0], h.sandbox()))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func (h Harness) viewTakesAnything(t *testing.T) {
+	view := h.make(t, "{}").Definition().View
+	if view == nil {
+		t.Skip("the tool has no view")
+	}
+	for _, arguments := range append([]string{"", "{}", "[]", "null", `{"command": 5, "code": null}`, "{"}, h.Arguments...) {
+		if content := view(json.RawMessage(arguments)); content != nil {
+			assert.NotEmpty(t, content.GetContent(), arguments)
+		}
+	}
+}
+
+func (h Harness) make(t *testing.T, options string) tool.Tool {
+	t.Helper()
+	made, err := h.Kind.New(json.RawMessage(options))
+	require.NoError(t, err)
+	return made
+}
+
+func (h Harness) sandbox() *Sandbox {
+	if h.Sandbox == nil {
+		return nil
+	}
+	return h.Sandbox()
+}
+
+func (h Harness) call(arguments string, sandbox *Sandbox) *tool.Call {
+	return NewCall(arguments, sandbox)
+}
+
+// NewCall makes a call with checked arguments. With a nil sandbox the run has none.
+func NewCall(arguments string, sandbox *Sandbox) *tool.Call {
+	return &tool.Call{
+		Arguments: json.RawMessage(arguments),
+		Sandbox: func(environment string) (tool.Sandbox, error) {
+			if sandbox == nil {
+				return nil, errNoSandbox
+			}
+			sandbox.opened(environment)
+			return sandbox, nil
+		},
+		Store: tool.NewStore(nil, nil),
+	}
+}

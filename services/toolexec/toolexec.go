@@ -1,0 +1,126 @@
+// Package toolexec is the service that knows the tools, checks the arguments of their calls and runs them.
+//
+// It keeps no state of a run: what a tool must remember is in the sandbox, or in the run's store, which travels with each request. What it does keep
+// is the claim and the result of every call that has a key, so that a call happens once though its caller, the connection or this process dies.
+package toolexec
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/bash"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/python"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/texteditor"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/think"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/server"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+)
+
+// maxReissues bounds how often a call runs again because the process that ran it died. Such calls act by keyed commands alone, so another run
+// costs little; but one that ends its process each time must not do so for ever.
+const maxReissues = 16
+
+// Config sets how calls are run.
+type Config struct {
+	// CallTimeout bounds every call whose request sets no bound of its own. Zero, the default, is none: then a tool's own timeout and the life of its
+	// sandbox are what ends a call.
+	CallTimeout time.Duration `yaml:"call_timeout" env:"EVALFLEET_TOOLEXEC_CALL_TIMEOUT"`
+}
+
+// Validate refuses a negative bound.
+func (c *Config) Validate() error {
+	if c.CallTimeout < 0 {
+		return errors.New("call_timeout: must not be negative; leave it out for no bound")
+	}
+	return nil
+}
+
+// Deps are what the service works with.
+type Deps struct {
+	// Sandboxes is a connection to sandboxd.
+	Sandboxes grpc.ClientConnInterface
+	// Ledger keeps claims and results of calls; it is the service's own.
+	Ledger effect.Ledger
+	// Owner names this process in the ledger, from its start to its end: no earlier or later process has the name.
+	Owner string
+	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
+	Alive func(owner string) bool
+	// Logger logs. Arguments and outputs of tools are never logged.
+	Logger *slog.Logger
+}
+
+// Service is toolexec. It may be used concurrently.
+type Service struct {
+	tools    *server.Tools
+	ledger   effect.Ledger
+	runner   *effect.Runner
+	executor *execute.Executor
+	log      *slog.Logger
+}
+
+// New makes the service with the built-in tools. Run keeps its ledger small, Close ends it.
+func New(cfg Config, deps Deps) (*Service, error) {
+	registry := &tool.Registry{}
+	for _, kind := range []tool.Kind{bash.Kind(), python.Kind(), texteditor.Kind(), think.Kind()} {
+		if err := registry.Register(kind); err != nil {
+			return nil, err
+		}
+	}
+	runner, err := effect.New(effect.Config{
+		Ledger:      deps.Ledger,
+		Owner:       deps.Owner,
+		Alive:       deps.Alive,
+		MaxReissues: maxReissues,
+		Logger:      deps.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	executor := execute.New(execute.Config{
+		Runner:      runner,
+		Ledger:      deps.Ledger,
+		Sandboxes:   sandboxv1.NewSandboxServiceClient(deps.Sandboxes),
+		CallTimeout: cfg.CallTimeout,
+		Logger:      deps.Logger,
+	})
+	return &Service{tools: server.NewTools(registry, executor), ledger: deps.Ledger, runner: runner, executor: executor, log: deps.Logger}, nil
+}
+
+// Register offers the service's RPCs at a server.
+func (s *Service) Register(registrar grpc.ServiceRegistrar) {
+	toolv1.RegisterToolServiceServer(registrar, s.tools)
+	toolv1.RegisterMcpServiceServer(registrar, server.MCP{})
+}
+
+// Run forgets, hour by hour, the results that nobody released in time, until ctx ends. It then returns nil.
+func (s *Service) Run(ctx context.Context) error {
+	hour := time.NewTicker(time.Hour)
+	defer hour.Stop()
+	for {
+		now := time.Now()
+		if _, err := s.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
+			s.log.ErrorContext(ctx, "old results of calls are not forgotten", "error", err)
+		}
+		select {
+		case <-hour.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Close waits for the calls that run. When ctx ends first, the rest is cut short: calls with a key are left to whoever asks for them next, and
+// their commands go on in their sandboxes. It then returns ctx's error. The service takes no calls any more.
+func (s *Service) Close(ctx context.Context) error {
+	err := s.runner.Drain(ctx)
+	s.executor.Close()
+	return err
+}
