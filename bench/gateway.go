@@ -109,13 +109,13 @@ func startFront(ctx context.Context, e *env, stop *cleanup) (*front, error) {
 		return nil, err
 	}
 	f := &front{e: e}
-	if f.modelgw, err = e.serve(ctx, "modelgw", s); err != nil {
+	if f.modelgw, err = e.serve(ctx, "modelgw", "modelgw", s); err != nil {
 		return nil, err
 	}
 	stop.add(f.modelgw.Stop)
 	to := f.modelgw.Address
 	// Nobody calls the other services here.
-	if f.gateway, err = e.serve(ctx, "gateway", settings{Peers: map[string]string{"modelgw": to, "toolexec": to, "sandboxd": to, "agentorch": to}}); err != nil {
+	if f.gateway, err = e.serve(ctx, "gateway", "gateway", settings{Peers: map[string]string{"modelgw": to, "toolexec": to, "sandboxd": to, "agentorch": to}}); err != nil {
 		return nil, err
 	}
 	stop.add(f.gateway.Stop)

@@ -97,7 +97,7 @@ func modelCalls(ctx context.Context, e *env) (call load.Call, stop func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := e.serve(ctx, "modelgw", s)
+	server, err := e.serve(ctx, "modelgw", "modelgw", s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -58,8 +58,8 @@ type modelSettings struct {
 	} `json:"mockllm"`
 }
 
-// serve starts a server of one service, or of all when target is empty. All servers of an env share a token.
-func (e *env) serve(ctx context.Context, target string, s settings) (*process.Child, error) {
+// serve starts a server of one service, or of all when target is empty. Its data is in [env.data]. All servers of an env share a token.
+func (e *env) serve(ctx context.Context, name, target string, s settings) (*process.Child, error) {
 	evalfleet, err := e.programs.build(ctx)
 	if err != nil {
 		return nil, err
@@ -69,20 +69,19 @@ func (e *env) serve(ctx context.Context, target string, s settings) (*process.Ch
 	if err != nil {
 		return nil, err
 	}
-	name := "all"
-	if target != "" {
-		name = target
-	}
 	file := filepath.Join(e.dir, name+".yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--json", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(e.dir, name), "--token-file", e.tokenFile(), "--config", file}
+	args := []string{"serve", "--json", "--listen", "127.0.0.1:0", "--data-dir", e.data(name), "--token-file", e.tokenFile(), "--config", file}
 	if target != "" {
 		args = append(args, "--target", target)
 	}
 	return process.Start(ctx, evalfleet, args...)
 }
+
+// data is the data directory of the server of that name.
+func (e *env) data(name string) string { return filepath.Join(e.dir, name) }
 
 func (e *env) tokenFile() string { return filepath.Join(e.dir, "token") }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/bench/internal/paired"
 	"github.com/evalfleet/evalfleet/bench/internal/report"
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
@@ -42,7 +43,7 @@ func runSteps(ctx context.Context, e *env) (figures []report.Figure, err error) 
 	if err != nil {
 		return nil, err
 	}
-	server, err := e.serve(ctx, "", s)
+	server, err := e.serve(ctx, "all", "", s)
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +97,11 @@ type batches struct {
 func (b *batches) rate(ctx context.Context, d time.Duration) (float64, error) {
 	begin, steps := time.Now(), 0
 	for steps == 0 || time.Since(begin) < d {
-		if err := b.batch(ctx); err != nil {
+		n, err := b.batch(ctx)
+		if err != nil {
 			return 0, err
 		}
-		steps += b.runs * b.turns
+		steps += n
 	}
 	took := time.Since(begin)
 	b.steps += steps
@@ -109,8 +111,8 @@ func (b *batches) rate(ctx context.Context, d time.Duration) (float64, error) {
 // poll is how often a batch is looked at.
 const poll = 10 * time.Millisecond
 
-// batch makes runs and waits until all of them have ended.
-func (b *batches) batch(ctx context.Context) error {
+// batch makes runs, waits until all of them have ended, and returns how many steps they took.
+func (b *batches) batch(ctx context.Context) (steps int, err error) {
 	b.made++
 	labels := map[string]string{"batch": strconv.Itoa(b.made)}
 	failed := make(chan error, b.runs)
@@ -124,7 +126,7 @@ func (b *batches) batch(ctx context.Context) error {
 	wg.Wait()
 	for range b.runs {
 		if err := <-failed; err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for {
@@ -132,41 +134,42 @@ func (b *batches) batch(ctx context.Context) error {
 			agentv1.RunState_RUN_STATE_PENDING, agentv1.RunState_RUN_STATE_RUNNING, agentv1.RunState_RUN_STATE_WAITING, agentv1.RunState_RUN_STATE_SCORING,
 		}})
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if len(all.GetRuns()) == 0 {
-			return b.verify(ctx, labels)
+			return b.count(ctx, labels)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		case <-time.After(poll):
 		}
 	}
 }
 
-// verify makes sure that what was counted did happen.
-func (b *batches) verify(ctx context.Context, labels map[string]string) error {
+// count counts the steps of a batch, and makes sure that its runs did what they were made for.
+func (b *batches) count(ctx context.Context, labels map[string]string) (steps int, err error) {
 	all, err := b.client.ListRuns(ctx, &agentv1.ListRunsRequest{Parent: "projects/default", Labels: labels, PageSize: int32(b.runs)})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if len(all.GetRuns()) != b.runs {
-		return fmt.Errorf("%d runs were made, %d are listed", b.runs, len(all.GetRuns()))
+		return 0, fmt.Errorf("%d runs were made, %d are listed", b.runs, len(all.GetRuns()))
 	}
 	for _, r := range all.GetRuns() {
-		if int(r.GetTurns()) != b.turns || r.GetError() != nil {
-			return fmt.Errorf("%s took %d of %d turns: %s %s", r.GetName(), r.GetTurns(), b.turns, r.GetState(), r.GetError().GetMessage())
+		if int(r.GetTurns()) < b.turns || r.GetError() != nil {
+			return 0, fmt.Errorf("%s took %d of %d turns: %s %s", r.GetName(), r.GetTurns(), b.turns, r.GetState(), r.GetError().GetMessage())
 		}
+		steps += int(r.GetTurns())
 	}
-	return nil
+	return steps, nil
 }
 
 // spec is a run whose agent takes the same turn again and again.
 func (b *batches) spec(labels map[string]string) *agentv1.RunSpec {
 	return &agentv1.RunSpec{
-		Prompt: "Go on.",
-		Steps:  []*agentv1.AgentRef{{Name: "react", ParamsJson: `{"prompt": null, "submit": false, "on_continue": "Go on."}`}},
+		Input:  []*modelv1.ChatMessage{chat.User("Go on.")},
+		Steps:  []*agentv1.AgentRef{{Name: "react", ParamsJson: `{"prompt": null, "on_continue": "Go on."}`}},
 		Model:  &agentv1.ModelRef{Model: scriptedModel, ModelArgsJson: scriptArgs(appendBytes)},
 		Config: &modelv1.GenerateConfig{MaxConnections: new(int32(stepRuns))},
 		Limits: &agentv1.RunLimits{Turns: new(int32(b.turns))},

@@ -12,7 +12,7 @@ func Adaptive(c *modelv1.GenerateConfig) (*modelv1.AdaptiveConnections, error) {
 	a := c.GetAdaptiveConnections()
 	off := a != nil && a.Enabled != nil && !a.GetEnabled()
 	if off || c.GetMaxConnections() != 0 || c.GetBatch().GetEnabled() {
-		return nil, nil //nolint:nilnil // no bounds is the answer
+		return nil, nil
 	}
 	bounds, problem := adaptiveBounds(a)
 	if problem != "" {

@@ -99,6 +99,7 @@ func readMessage(o *lax.Object) *modelv1.ChatMessage {
 		}
 		m.Function = o.Text("function")
 		m.Error = readToolError(o)
+	case modelv1.Role_ROLE_SYSTEM, modelv1.Role_ROLE_UNSPECIFIED: // nothing of their own
 	}
 	return m
 }
@@ -212,6 +213,7 @@ func writeMessage(w *encode.Writer, m *modelv1.ChatMessage) {
 			w.TextMember("message", e.GetMessage())
 			w.EndObject()
 		}
+	case modelv1.Role_ROLE_SYSTEM, modelv1.Role_ROLE_UNSPECIFIED: // nothing of their own
 	}
 	w.EndObject()
 }

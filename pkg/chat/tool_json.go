@@ -51,7 +51,7 @@ func ParseToolChoice(document []byte) (*toolv1.ToolChoice, error) {
 		return nil, err
 	}
 	if o.Raw("tool_choice") == nil {
-		return nil, nil //nolint:nilnil // null is a choice that was not made
+		return nil, nil // a choice that was not made
 	}
 	if word, ok := lax.AsText(o.Raw("tool_choice")); ok {
 		mode, known := choiceModeNames.value(word)

@@ -13,8 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxMessageBytes bounds every message on every RPC.
-const maxMessageBytes = 4 << 20
+// maxMessageBytes is what the transport lets through. The bound of messages, 4 MiB, is the server's to keep: its refusal names the bound.
+const maxMessageBytes = 8 << 20
 
 // serviceConfig retries what is safe to retry: a call that no server has seen. Whatever else is tried again is the caller's to decide, by key.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`

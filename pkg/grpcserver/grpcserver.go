@@ -27,6 +27,9 @@ import (
 // MaxMessageBytes bounds every message on every RPC.
 const MaxMessageBytes = 4 << 20
 
+// receiveBytes is what the transport takes, so that a message over the bound gets an answer that names the bound, and one far over it is cut off unread.
+const receiveBytes = 2 * MaxMessageBytes
+
 // Options sets a server up. Auth and Logger are required.
 type Options struct {
 	// Logger gets one line per call at debug level, and failures that are ours at error level.
@@ -70,7 +73,7 @@ func New(o Options) (*Server, error) {
 	}
 	c := chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator}
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(MaxMessageBytes),
+		grpc.MaxRecvMsgSize(receiveBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
 		grpc.ChainUnaryInterceptor(c.unary),
 		grpc.ChainStreamInterceptor(c.stream),

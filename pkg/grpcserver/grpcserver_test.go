@@ -118,5 +118,6 @@ func TestAMessageOverTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	tools, _ := serve(t, "right", io.Discard, func(context.Context) error { return nil })
 	_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", grpcserver.MaxMessageBytes+1)})
-	assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(err))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+	assert.ErrorContains(t, err, "4194304")
 }

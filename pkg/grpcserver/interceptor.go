@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -111,6 +113,10 @@ func (c chain) validate(req any) error {
 	m, ok := req.(proto.Message)
 	if !ok {
 		return nil
+	}
+	if size := proto.Size(m); size > MaxMessageBytes {
+		return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE,
+			"the request has %d bytes and may have %d; send large content as a blob and name it by its hash", size, MaxMessageBytes).With("limitBytes", strconv.Itoa(MaxMessageBytes))
 	}
 	err := c.validator.Validate(m)
 	if err == nil {

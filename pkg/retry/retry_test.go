@@ -110,4 +110,3 @@ func TestPolicy(t *testing.T) {
 	assert.True(t, retry.Policy{Timeout: new(time.Minute)}.Allows(1, time.Minute-1))
 	assert.False(t, retry.Policy{Timeout: new(time.Minute)}.Allows(1, time.Minute))
 }
-

@@ -1,15 +1,15 @@
 // Package agentorch is the orchestrator: it runs agents and evaluations, whose journals are the one record of what they did.
 //
-//	            RunService · EvalService · ApprovalService · AdminService
-//	                     │ creates, reads, sends commands
-//	   ┌─────────────────▼──────────────────┐
-//	   │ journal: fenced logs, inboxes, rows │◀── append ──┐
-//	   └─────────────────┬──────────────────┘              │
-//	                     │ fold                            │
-//	   ┌─────────────────▼─────┐  next?  ┌─────────────────┴─┐ calls with keys
-//	   │ run: state of one run │◀───────▶│ turn: the engine  │───────▶ modelgw · toolexec · sandboxd
-//	   │ agent: pure reducers  │         └───────────────────┘
-//	   └───────────────────────┘
+//	         RunService · EvalService · ApprovalService · AdminService
+//	                  │ creates, reads, sends commands
+//	┌─────────────────▼──────────────────┐
+//	│ journal: fenced logs, inboxes, rows │◀── append ──┐
+//	└─────────────────┬──────────────────┘              │
+//	                  │ fold                            │
+//	┌─────────────────▼─────┐  next?  ┌─────────────────┴─┐ calls with keys
+//	│ run: state of one run │◀───────▶│ turn: the engine  │───────▶ modelgw · toolexec · sandboxd
+//	│ agent: pure reducers  │         └───────────────────┘
+//	└───────────────────────┘
 //
 // The packages in internal, from the floor up:
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/services/agentorch"
 	"github.com/evalfleet/evalfleet/services/gateway"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/sandboxd"
@@ -39,6 +40,8 @@ type Config struct {
 	Toolexec toolexec.Config `yaml:"toolexec"`
 	// Sandboxd sets up the sandboxes.
 	Sandboxd sandboxd.Config `yaml:"sandboxd"`
+	// Agentorch sets up runs and evaluations.
+	Agentorch agentorch.Config `yaml:"agentorch"`
 }
 
 // Peers are addresses, host:port, of services in other processes.

@@ -9,10 +9,12 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/blob/blobserver"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
+	"github.com/evalfleet/evalfleet/services/agentorch"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/sandboxd"
 	"github.com/evalfleet/evalfleet/services/toolexec"
@@ -34,6 +36,7 @@ func (s *Server) addServices() {
 		{"modelgw", s.buildModelgw},
 		{"sandboxd", s.buildSandboxd},
 		{"toolexec", s.buildToolexec},
+		{"agentorch", s.buildAgentorch},
 	} {
 		if s.cfg.runs(service.name) {
 			s.addService(service.name, service.build)
@@ -100,6 +103,9 @@ func (s *Server) addService(name string, build func(context.Context, func(string
 	})
 }
 
+// replica is the name under which the process that holds the data directory owns runs: there is one at a time, and the next one goes on with them.
+const replica = "local"
+
 // ledger is a service's own table of claims and results.
 func (s *Server) ledger(ctx context.Context, name string) (effect.Ledger, error) {
 	return effectsqlite.New(ctx, s.db, name+"_effects")
@@ -114,7 +120,7 @@ func (s *Server) buildModelgw(ctx context.Context, _ func(string) (*grpc.ClientC
 	if err != nil {
 		return built{}, err
 	}
-	return built{register: service.Register, close: service.Close}, nil
+	return built{register: service.Register, run: service.Run, close: service.Close}, nil
 }
 
 // readBlob reads a body whole. Scripts of a scripted model are its only use, so the bound is a small one.
@@ -140,7 +146,7 @@ func (s *Server) buildToolexec(ctx context.Context, connect func(string) (*grpc.
 	if err != nil {
 		return built{}, err
 	}
-	return built{register: service.Register, close: service.Close}, nil
+	return built{register: service.Register, run: service.Run, close: service.Close}, nil
 }
 
 func (s *Server) buildSandboxd(ctx context.Context, _ func(string) (*grpc.ClientConn, error)) (built, error) {
@@ -158,4 +164,38 @@ func (s *Server) buildSandboxd(ctx context.Context, _ func(string) (*grpc.Client
 		return built{}, err
 	}
 	return built{register: service.Register, run: service.Run, close: service.Close}, nil
+}
+
+func (s *Server) buildAgentorch(ctx context.Context, connect func(string) (*grpc.ClientConn, error)) (built, error) {
+	conns := map[string]*grpc.ClientConn{}
+	for _, callee := range calls["agentorch"] {
+		conn, err := connect(callee)
+		if err != nil {
+			return built{}, err
+		}
+		conns[callee] = conn
+	}
+	deps := agentorch.Deps{
+		Models: conns["modelgw"], Tools: conns["toolexec"], Sandboxes: conns["sandboxd"],
+		DB: s.db, Blobs: s.blobs, Logger: s.deps.Logger, Replica: replica,
+		DataDir: s.deps.Dir.Path(),
+	}
+	if s.cfg.Target == "" {
+		deps.Services = Targets
+	}
+	service, err := agentorch.New(ctx, s.cfg.Agentorch, deps)
+	if err != nil {
+		return built{}, err
+	}
+	b := built{
+		register: func(registrar grpc.ServiceRegistrar) {
+			service.Register(registrar)
+			blobserver.New(s.blobs).Register(registrar)
+		},
+		run: service.Run, close: service.Close,
+	}
+	if s.deps.Idle {
+		b.run = nil
+	}
+	return b, nil
 }

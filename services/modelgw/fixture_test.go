@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -147,7 +148,7 @@ func receive(t testing.TB, stream grpc.ServerStreamingClient[modelv1.StreamGener
 	var events []*modelv1.StreamGenerateResponse
 	for {
 		event, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return events, nil
 		}
 		if err != nil {

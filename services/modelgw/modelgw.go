@@ -56,10 +56,14 @@ type Budget struct {
 
 // Price is what a model costs, in dollars per million tokens.
 type Price struct {
-	Input           float64 `yaml:"input"`
-	Output          float64 `yaml:"output"`
+	// Input is the price of input at the full rate.
+	Input float64 `yaml:"input"`
+	// Output is the price of output, reasoning included.
+	Output float64 `yaml:"output"`
+	// InputCacheWrite is the price of input that is written to the provider's cache.
 	InputCacheWrite float64 `yaml:"input_cache_write"`
-	InputCacheRead  float64 `yaml:"input_cache_read"`
+	// InputCacheRead is the price of input that is read from the provider's cache.
+	InputCacheRead float64 `yaml:"input_cache_read"`
 }
 
 const defaultCacheBytes = 256 << 20
@@ -101,12 +105,14 @@ type Service struct {
 	server   *server.Server
 	runner   *effect.Runner
 	registry *provider.Registry
+	ledger   effect.Ledger
+	log      *slog.Logger
 	closers  []func() error
 }
 
 // New makes the service. Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
-	s := &Service{registry: &provider.Registry{}}
+	s := &Service{registry: &provider.Registry{}, ledger: deps.Ledger, log: deps.Logger}
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -142,6 +148,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Limiter: limiter,
 		Budgets: budgets,
 		Prices:  prices,
+		Blobs:   deps.Blobs,
 	})
 	return s, nil
 }
@@ -181,6 +188,23 @@ func pricesOf(configured map[string]Price) generate.Prices {
 
 // Register offers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) { s.server.Register(registrar) }
+
+// Run forgets, hour by hour, the answers that nobody released in time, until ctx ends. It then returns nil.
+func (s *Service) Run(ctx context.Context) error {
+	hour := time.NewTicker(time.Hour)
+	defer hour.Stop()
+	for {
+		now := time.Now()
+		if _, err := s.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
+			s.log.ErrorContext(ctx, "old answers are not forgotten", "error", err)
+		}
+		select {
+		case <-hour.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
 
 // Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to whoever asks for them next. It then
 // returns ctx's error. The service takes no calls any more.

@@ -2,6 +2,7 @@ package modelgw_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -313,6 +315,32 @@ func TestACallOfADeadProcessIsMadeAgainOnce(t *testing.T) {
 	calls := second.calls(t)
 	require.Len(t, calls, 1)
 	assert.True(t, calls[0].Reissued)
+}
+
+func TestStoredMediaReachesTheModel(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(_ *modelConfig, d *modelDeps) {
+		d.Blobs = func(_ context.Context, project, hash string) ([]byte, error) {
+			if project != "default" || hash != "ab" {
+				return nil, errors.New("no such body")
+			}
+			return []byte("picture"), nil
+		}
+	})
+	see := func(hash string) *modelv1.GenerateRequest {
+		r := ask("", "")
+		r.RecordCall = true
+		r.Messages[0].Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{
+			Media: &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: hash, MediaType: "image/png"}}},
+		}}})
+		return r
+	}
+	answer, err := g.models.Generate(t.Context(), see("ab"))
+	require.NoError(t, err)
+	assert.Contains(t, answer.GetCall().GetRequestJson(), "data:image/png;base64,cGljdHVyZQ==")
+	assert.Nil(t, answer.GetPreparedMessages(), "the answer does not carry the body back")
+	_, err = g.models.Generate(t.Context(), see("cd"))
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
 }
 
 func TestBadRequestsSayWhatIsWrong(t *testing.T) {

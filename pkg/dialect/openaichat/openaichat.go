@@ -109,7 +109,7 @@ func (r *Request) size() int {
 	for _, tool := range r.Tools {
 		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
 	}
-	return n + n/16
+	return n + n/8
 }
 
 // UnsupportedError says that the format has no way to say something.

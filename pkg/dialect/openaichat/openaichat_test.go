@@ -201,7 +201,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"choices": [{"message": {"content": null, "refusal": "no", "reasoning_details": [{"type": "reasoning.text", "text": "t"}]}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		output, err := openaichat.Decode(body, nil)
-		openaichat.DecodeError(body)
+		_ = openaichat.DecodeError(body)
 		if err != nil {
 			return
 		}

@@ -126,10 +126,10 @@ func (s *Stream) add(c *choice) ([]*modelv1.GenerateDelta, error) {
 func textDeltas(index int, piece *message) []*modelv1.GenerateDelta {
 	var deltas []*modelv1.GenerateDelta
 	if reasoning := piece.ReasoningContent + piece.Reasoning; reasoning != "" {
-		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: reasoning}}) //nolint:gosec // bounded
+		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: reasoning}})
 	}
 	if text := string(piece.Content) + piece.Refusal; text != "" {
-		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Text{Text: text}}) //nolint:gosec // bounded
+		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Text{Text: text}})
 	}
 	return deltas
 }
@@ -150,7 +150,7 @@ func (t *texts) addCall(index int, piece *toolCall) (*modelv1.GenerateDelta, err
 		t.calls = append(t.calls, &callTexts{})
 	}
 	call := t.calls[at]
-	delta := &modelv1.ToolCallDelta{Index: int32(at), Arguments: string(piece.Function.Arguments)} //nolint:gosec // bounded
+	delta := &modelv1.ToolCallDelta{Index: int32(at), Arguments: string(piece.Function.Arguments)}
 	if call.id == "" && piece.ID != "" {
 		call.id, delta.Id = piece.ID, piece.ID
 	}
@@ -159,7 +159,7 @@ func (t *texts) addCall(index int, piece *toolCall) (*modelv1.GenerateDelta, err
 	}
 	call.arguments.WriteString(string(piece.Function.Arguments))
 	return &modelv1.GenerateDelta{
-		Choice: int32(index), Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: delta}, //nolint:gosec // bounded
+		Choice: int32(index), Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: delta},
 	}, nil
 }
 

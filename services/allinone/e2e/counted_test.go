@@ -137,8 +137,8 @@ func callsOf(t *testing.T, file string) map[string]int {
 	return calls
 }
 
-// checkCounted asks that a counted evaluation was carried out exactly once, as its journals, the model's log and the sandboxes tell.
-func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) {
+// checkCounted asks that a counted evaluation was carried out exactly once, as its journals, the model's log and the sandboxes tell. It returns how many model calls were issued again.
+func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) (reissues int) {
 	t.Helper()
 	calls := callsOf(t, callLog)
 	assert.Len(t, calls, countedSamples*countedEpochs*countedTurns, "every turn was asked for, and no other")
@@ -148,6 +148,7 @@ func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) {
 		for turn, reissued := range modelCalls(events) {
 			slot := fmt.Sprintf("%s epoch %d turn %d", s.GetId(), s.GetEpoch(), turn)
 			if reissued {
+				reissues++
 				assert.Contains(t, []int{1, 2}, calls[slot], "%s: one call was in flight at a kill", slot)
 			} else {
 				assert.Equal(t, 1, calls[slot], "%s: one call", slot)
@@ -165,6 +166,7 @@ func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) {
 		}
 		return len(boxes) == countedSamples*countedEpochs && strings.Count(strings.Join(boxes, " "), "_DELETED") == len(boxes)
 	}, "one sandbox for each sample, and none is left")
+	return reissues
 }
 
 // checkJournal asks that a journal has no gaps, ends once, and that each effect ended once.

@@ -50,30 +50,34 @@ func undisturbed(t *testing.T) verdicts {
 	return calm.verdicts
 }
 
-// boundaries are the places of a step where a crash would be interesting, as the code names them. Those with a number are passed so often before.
-var boundaries = []string{
-	"agentorch/after-sample-run=2", // a sample's run is made, and the evaluation has not noted it
-	"agentorch/after-intent",       // an intent is journaled and nobody has heard of it
-	"agentorch/after-intent=9",     // the same amid the work of several samples
-	"sandboxd/after-create=2",      // a sandbox is there and nobody has noted it
-	"modelgw/after-claim",          // a call is claimed and not made
-	"modelgw/after-answer=4",       // the model has answered and nobody has kept it
-	"modelgw/after-result=6",       // the answer is kept and nobody was told
-	"toolexec/after-claim=2",       // a tool call is claimed and not begun
-	"sandboxd/after-exec=4",        // a command has run, and its tool call does not know
-	"toolexec/after-result=5",      // the tool's result is kept and nobody was told
-	"agentorch/after-result=12",    // an outcome has arrived and is not journaled
-	"agentorch/during-scoring=3",   // a scorer judges
+// boundaries are the places of a step where a crash is interesting, as the code names them. Those with a number are passed so often before. Where the crash comes between the claim of a model call and
+// its kept answer, that call must have been issued again, and journaled so.
+var boundaries = []struct {
+	place   string
+	reissue bool
+}{
+	{place: "agentorch/after-sample-run=2"},          // a sample's run is made, and the evaluation has not noted it
+	{place: "agentorch/after-intent"},                // an intent is journaled and nobody has heard of it
+	{place: "agentorch/after-intent=9"},              // the same amid the work of several samples
+	{place: "sandboxd/after-create=2"},               // a sandbox is there and nobody has noted it
+	{place: "modelgw/after-claim", reissue: true},    // a call is claimed and not made
+	{place: "modelgw/after-answer=4", reissue: true}, // the model has answered and nobody has kept it
+	{place: "modelgw/after-result=6"},                // the answer is kept and nobody was told
+	{place: "toolexec/after-claim=2"},                // a tool call is claimed and not begun
+	{place: "sandboxd/after-exec=4"},                 // a command has run, and its tool call does not know
+	{place: "toolexec/after-result=5"},               // the tool's result is kept and nobody was told
+	{place: "agentorch/after-result=12"},             // an outcome has arrived and is not journaled
+	{place: "agentorch/during-scoring=3"},            // a scorer judges
 }
 
 // The server is killed at each boundary of a step, by name, and started again over the same data directory. The evaluation goes on by itself, and nothing tells that anything happened.
 func TestKillAtEveryBoundary(t *testing.T) {
 	want := undisturbed(t)
-	for _, place := range boundaries {
-		t.Run(place, func(t *testing.T) {
+	for _, b := range boundaries {
+		t.Run(b.place, func(t *testing.T) {
 			t.Parallel()
 			once := filepath.Join(t.TempDir(), "once")
-			h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT="+place, "EVALFLEET_FAILPOINT_ONCE="+once)
+			h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT="+b.place, "EVALFLEET_FAILPOINT_ONCE="+once)
 			c := h.serve()
 			spec := counted(t)
 			name, err := c.ask(t, spec)
@@ -87,7 +91,10 @@ func TestKillAtEveryBoundary(t *testing.T) {
 			}
 			eval := c.await(t, name)
 			assert.Equal(t, want, verdictsOf(t, c, eval))
-			checkCounted(t, c, eval, callLog)
+			reissued := checkCounted(t, c, eval, callLog)
+			if b.reissue {
+				assert.Positive(t, reissued, "a call was in flight")
+			}
 			list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
 			require.NoError(t, err)
 			assert.Len(t, list.GetEvals(), 1)

@@ -63,11 +63,18 @@ type Engine struct {
 	deps Deps
 
 	mu      sync.Mutex
-	drivers map[string]*driver
+	drivers map[string]*atWork
 	stopped bool
 	work    sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // The life of all drivers, which outlive the calls that start them.
 	cancel  context.CancelFunc
+}
+
+// atWork is a driver with the epoch under which it writes.
+type atWork struct {
+	*driver
+	epoch int64
+	stop  context.CancelFunc
 }
 
 // New makes an engine that drives nothing yet.
@@ -76,7 +83,7 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg.SetDefaults()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{cfg: cfg, deps: deps, drivers: map[string]*driver{}, ctx: ctx, cancel: cancel}
+	return &Engine{cfg: cfg, deps: deps, drivers: map[string]*atWork{}, ctx: ctx, cancel: cancel}
 }
 
 // Adopt goes on with an evaluation that this replica owns now; head is as adoption left it. It is called at the start and when another replica died.
@@ -346,22 +353,33 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	return &driver{engine: e, project: name.Project, head: head, state: state, samples: samples, plan: plan, wake: make(chan struct{}, 1)}, nil
 }
 
-// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed.
+// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. One of an earlier epoch can write no more, and is replaced: an evaluation may be resumed while the start
+// adopts what is open.
 func (e *Engine) drive(d *driver) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped || e.drivers[d.head.Name] != nil {
+	name := d.head.Name
+	before := e.drivers[name]
+	if e.stopped || before != nil && before.epoch >= d.head.Epoch {
 		return
 	}
-	e.drivers[d.head.Name] = d
+	if before != nil {
+		before.stop()
+	}
+	ctx, stop := context.WithCancel(e.ctx)
+	now := &atWork{driver: d, epoch: d.head.Epoch, stop: stop}
+	e.drivers[name] = now
 	e.work.Go(func() {
+		defer stop()
 		defer func() {
 			e.mu.Lock()
-			delete(e.drivers, d.head.Name)
-			e.mu.Unlock()
+			defer e.mu.Unlock()
+			if e.drivers[name] == now {
+				delete(e.drivers, name)
+			}
 		}()
-		if err := d.run(e.ctx); err != nil && e.ctx.Err() == nil {
-			e.deps.Logger.Error("an evaluation stands still until it is adopted again", "eval", d.head.Name, "error", err)
+		if err := d.run(ctx); err != nil && ctx.Err() == nil {
+			e.deps.Logger.Error("an evaluation stands still until it is adopted again", "eval", name, "error", err)
 		}
 	})
 }

@@ -395,6 +395,27 @@ func TestASuccessorGoesOnAfterACrash(t *testing.T) {
 	assert.Len(t, b.runs.byName, 6, "no sample ran twice")
 }
 
+// The start adopts what is open, and a call may have made or resumed an evaluation a moment before.
+func TestAnAdoptedEvaluationGoesOnUnderItsNewEpoch(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	state, err := b.engine.Create(t.Context(), "default", spec(1), "", false)
+	require.NoError(t, err)
+	name := state.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 1 })
+	adopted, err := b.journals.Adopt(t.Context(), journal.Adoption{Replica: "test", Own: true, Limit: 10})
+	require.NoError(t, err)
+	for _, l := range adopted {
+		if l.Name == name {
+			require.NoError(t, b.engine.Adopt(l.Head))
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = b.engine.Cancel(ctx, name, "", "enough")
+	require.NoError(t, err)
+}
+
 func TestBadSpecificationsNameTheFault(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })

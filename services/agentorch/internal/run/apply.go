@@ -107,6 +107,7 @@ func (s *State) apply(e *agentv1.Event) error {
 		if s.Error == nil {
 			s.Error = k.ErrorRaised.GetError()
 		}
+		s.cutScoring()
 		s.drop()
 	case *agentv1.Event_CommandReceived:
 		s.command(k.CommandReceived)
@@ -126,6 +127,11 @@ func (s *State) drop() {
 	}
 }
 
+// cutScoring notes that what ended the run came while it was scored, and so ends the scoring too.
+func (s *State) cutScoring() {
+	s.scoringCut = s.scoringCut || s.Phase == agentv1.RunState_RUN_STATE_SCORING
+}
+
 func (s *State) command(c *agentv1.CommandReceived) {
 	switch c.GetType() {
 	case "message":
@@ -137,6 +143,9 @@ func (s *State) command(c *agentv1.CommandReceived) {
 	case CancelPlain, CancelScore, CancelError:
 		if s.Cancel == nil {
 			s.Cancel = &Cancel{Command: c.GetCommandId(), Type: c.GetType()}
+			if c.GetType() != CancelScore {
+				s.cutScoring()
+			}
 			s.drop()
 		}
 	}

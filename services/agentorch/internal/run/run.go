@@ -103,6 +103,7 @@ type State struct {
 	store      map[string]string
 	scores     []*agentv1.NamedScore
 	lastScores []*agentv1.NamedScore
+	scoringCut bool
 }
 
 var _ agent.View = (*State)(nil)
@@ -184,6 +185,11 @@ func (s *State) FinalScores() []*agentv1.NamedScore { return s.scores }
 
 // Stopping reports whether something has ended the run: no effect starts any more but those of scoring and closing.
 func (s *State) Stopping() bool { return s.Limit != nil || s.Error != nil || s.Cancel != nil }
+
+// Cutting reports whether the effects that are open are to be stopped: those of the agent once something has ended the run, and those of its scoring only when that came later.
+func (s *State) Cutting() bool {
+	return s.Stopping() && (s.Phase != agentv1.RunState_RUN_STATE_SCORING || s.scoringCut)
+}
 
 // Use returns what counts toward bounds.
 func (s *State) Use() limit.Use {

@@ -18,8 +18,8 @@ import (
 )
 
 func (f *fleet) send(name, id string, request proto.Message) {
-	f.t.Helper()
-	require.NoError(f.t, f.launcher.Send(f.t.Context(), name, turn.Command{ID: id, Principal: "user:ada", Request: request}))
+	f.T.Helper()
+	require.NoError(f.T, f.Launcher.Send(f.T.Context(), name, turn.Command{ID: id, Principal: "user:ada", Request: request}))
 }
 
 // hanging is a model whose answers never come.
@@ -47,22 +47,22 @@ func TestCancel(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
 			begun := make(chan struct{}, 1)
-			f.models.Answer = hanging(begun)
+			f.Models.Answer = hanging(begun)
 			s := spec(step("generate", ""))
 			s.Scorers = []*agentv1.ScorerRef{{Name: "includes"}}
 			s.Target = &agentv1.Target{Values: []string{"x"}}
 			s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
-			name := f.create(s).Name
+			name := f.Create(s).Name
 			<-begun
 			f.send(name, "k", &agentv1.CancelRunRequest{Mode: mode, Reason: "enough"})
-			got := f.finish(name)
+			got := f.Finish(name)
 			assert.Equal(t, want.phase, got.Phase)
 			assert.Len(t, got.FinalScores(), want.scores)
 			assert.Equal(t, want.limit, got.Limit.GetType())
-			assert.Empty(t, f.sandboxes.Alive())
+			assert.Empty(t, f.Sandboxes.Alive())
 
 			var acknowledged, outcome int64
-			for e, err := range f.events(name) {
+			for e, err := range f.Events(name) {
 				require.NoError(t, err)
 				switch {
 				case e.GetCommandReceived() != nil:
@@ -78,7 +78,7 @@ func TestCancel(t *testing.T) {
 				}
 			}
 			assert.Greater(t, acknowledged, outcome, "a cancel is acknowledged when nothing is under way")
-			seq, err := f.store.Taken(t.Context(), name, "k")
+			seq, err := f.Store.Taken(t.Context(), name, "k")
 			require.NoError(t, err)
 			assert.Positive(t, seq)
 		})
@@ -90,46 +90,46 @@ func TestCancelAcrossARestart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	begun := make(chan struct{}, 2)
-	f.tools.Tools["hang"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["hang"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "hang", `{}`)))
-	name := f.create(spec(step("generate", "", "hang"))).Name
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "hang", `{}`)))
+	name := f.Create(spec(step("generate", "", "hang"))).Name
 	<-begun
-	f.end()
+	f.End()
 	f.send(name, "k", &agentv1.CancelRunRequest{})
 	f.start()
-	got := f.finish(name)
+	got := f.Finish(name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, got.Phase)
-	assert.Equal(t, 1, f.tools.Total())
+	assert.Equal(t, 1, f.Tools.Total())
 }
 
 // TestCancelledBeforeItBegan cancels a run whose model call waits for its place: the key is entombed.
 func TestCancelledBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.cfg.MaxGenerates = 1
+	f.Config.MaxGenerates = 1
 	f.start()
 	begun := make(chan struct{}, 2)
-	f.models.Answer = hanging(begun)
-	first := f.create(spec(step("generate", ""))).Name
+	f.Models.Answer = hanging(begun)
+	first := f.Create(spec(step("generate", ""))).Name
 	<-begun
-	second := f.create(spec(step("generate", ""))).Name
-	f.until(second, func(s *run.State) bool { return len(s.Open) == 1 })
+	second := f.Create(spec(step("generate", ""))).Name
+	f.Until(second, func(s *run.State) bool { return len(s.Open) == 1 })
 	f.send(second, "k", &agentv1.CancelRunRequest{})
-	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, f.finish(second).Phase)
-	assert.Equal(t, 1, f.models.Total())
+	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, f.Finish(second).Phase)
+	assert.Equal(t, 1, f.Models.Total())
 	f.send(first, "k", &agentv1.CancelRunRequest{})
-	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, f.finish(first).Phase)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, f.Finish(first).Phase)
 }
 
 func TestHoldAndResume(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	let, begun := make(chan struct{}), make(chan struct{}, 1)
-	f.models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
 			<-let
@@ -137,18 +137,18 @@ func TestHoldAndResume(t *testing.T) {
 		}
 		return ownertest.Say("end"), nil
 	}
-	f.tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
-	name := f.create(spec(step("generate", "", "add"))).Name
+	f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
+	name := f.Create(spec(step("generate", "", "add"))).Name
 	<-begun
 	f.send(name, "h", &agentv1.HoldRunRequest{})
-	f.until(name, func(s *run.State) bool { return s.Held })
+	f.Until(name, func(s *run.State) bool { return s.Held })
 	close(let)
-	f.until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
-	assert.Zero(t, f.tools.Total(), "the step under way ends, no other begins")
-	f.end()
+	f.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
+	assert.Zero(t, f.Tools.Total(), "the step under way ends, no other begins")
+	f.End()
 	f.start()
 	f.send(name, "r", &agentv1.ResumeRunRequest{})
-	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.finish(name).Phase)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 	assert.Equal(t, []string{"RUNNING", "WAITINGhold", "RUNNING", "end"}, f.phases(name))
 }
 
@@ -156,7 +156,7 @@ func TestPostedMessagesComeBeforeTheNextTurn(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	let, begun := make(chan struct{}), make(chan struct{}, 1)
-	f.models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
 			<-let
@@ -164,13 +164,13 @@ func TestPostedMessagesComeBeforeTheNextTurn(t *testing.T) {
 		}
 		return ownertest.Say("Done", call("c1", "submit", `{"answer": "42"}`)), nil
 	}
-	name := f.create(spec(step("react", `{"prompt": null}`))).Name
+	name := f.Create(spec(step("react", `{"prompt": null}`))).Name
 	<-begun
 	f.send(name, "m1", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("One.")}})
 	f.send(name, "m2", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("Two.")}})
-	f.until(name, func(s *run.State) bool { return len(s.Posted) == 2 })
+	f.Until(name, func(s *run.State) bool { return len(s.Posted) == 2 })
 	close(let)
-	got := f.finish(name)
+	got := f.Finish(name)
 	messages := texts(got.Messages())
 	assert.Equal(t, []string{"U:Start.", "A:Thinking.", messages[2], "U:One.\n\nTwo.", "A:Done\n\n42"}, messages)
 	assert.Equal(t, modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR, got.Messages()[3].GetSource())
@@ -180,15 +180,15 @@ func TestPostedMessagesComeBeforeTheNextTurn(t *testing.T) {
 func TestWaitsForSomeoneToAsk(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("Done", call("c1", "submit", `{"answer": "42"}`)))
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("Done", call("c1", "submit", `{"answer": "42"}`)))
 	s := spec(step("react", `{"prompt": "Listen."}`))
 	s.Input = nil
-	name := f.create(s).Name
-	f.until(name, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
-	f.end()
+	name := f.Create(s).Name
+	f.Until(name, func(s *run.State) bool { return s.Wait.GetReason() == "input" })
+	f.End()
 	f.start()
 	f.send(name, "m1", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("What is it?")}})
-	got := f.finish(name)
+	got := f.Finish(name)
 	messages := texts(got.Messages())
 	assert.Equal(t, []string{messages[0], "U:What is it?", "A:Done\n\n42"}, messages)
 }
@@ -197,7 +197,7 @@ func TestRetuneLimits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	let, begun := make(chan struct{}), make(chan struct{}, 1)
-	f.models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
 			<-let
@@ -206,12 +206,12 @@ func TestRetuneLimits(t *testing.T) {
 	}
 	s := spec(step("react", ""))
 	s.Limits = &agentv1.RunLimits{Turns: new(int32(100)), Messages: new(int32(200))}
-	name := f.create(s).Name
+	name := f.Create(s).Name
 	<-begun
 	f.send(name, "l", &agentv1.RetuneLimitsRequest{Limits: &agentv1.RunLimits{Turns: new(int32(2))}})
-	f.until(name, func(s *run.State) bool { return s.Limits.Bounds().GetTurns() == 2 })
+	f.Until(name, func(s *run.State) bool { return s.Limits.Bounds().GetTurns() == 2 })
 	close(let)
-	got := f.finish(name)
+	got := f.Finish(name)
 	assert.Equal(t, "turn", got.Limit.GetType())
 	assert.Equal(t, 3, got.Turns)
 	assert.Equal(t, int32(200), got.Limits.Bounds().GetMessages())

@@ -55,7 +55,7 @@ func (f *fuse) Append(ctx context.Context, a journal.Append) error {
 
 // wholeLife is a run that does everything: two sandboxes, a step without a model, two tools at once, one after the other, a wrong and a right submission, and two scorers.
 func wholeLife(f *fleet) *agentv1.RunSpec {
-	f.models.Answer = ownertest.ByTurn(
+	f.Models.Answer = ownertest.ByTurn(
 		ownertest.Says("Two at once.", call("c1", "add", `{"x": 1}`), call("c2", "add", `{"x": 2}`), call("c3", "note", `{}`)),
 		ownertest.Says("Nonsense.", call("c4", "nosuch", `{}`)),
 		ownertest.Says("First try.", call("c5", "submit", `{"answer": "41"}`)),
@@ -66,15 +66,15 @@ func wholeLife(f *fleet) *agentv1.RunSpec {
 		r.Timing = &effectv1.Timing{Working: durationpb.New(1e9)}
 		return r, nil
 	}
-	f.tools.Tools["add"] = ownertest.Tool{Parallel: true, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["add"] = ownertest.Tool{Parallel: true, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
 		return worked(fmt.Sprint(c.Arguments["x"]))
 	}}
-	f.tools.Tools["note"] = ownertest.Tool{StoreKeys: []string{"n*"}, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["note"] = ownertest.Tool{StoreKeys: []string{"n*"}, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
 		r, err := worked("was " + c.Store["note"])
 		r.StoreChanges = []*toolv1.StoreChange{{Key: "note", ValueJson: new(`"new"`)}}
 		return r, err
 	}}
-	f.sandboxes.Run = func(_ context.Context, r *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
+	f.Sandboxes.Run = func(_ context.Context, r *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 		if strings.Contains(string(r.GetSpec().GetStdin()), "42") {
 			return &sandboxv1.ExecResult{Stdout: []byte("fine\n")}, nil
 		}
@@ -108,7 +108,7 @@ type ending struct {
 func (f *fleet) ending(s *run.State) ending {
 	e := ending{
 		Phase: s.Phase, Messages: texts(s.Messages()), Output: s.Output().GetCompletion(), Store: s.Store(), Tokens: s.Total.GetTotalTokens(), Turns: s.Turns,
-		Working: s.Working.String(), Steps: s.Step, Models: f.models.Total(), Tools: f.tools.Total(), Execs: f.sandboxes.Total(), Boxes: f.sandboxes.Made(),
+		Working: s.Working.String(), Steps: s.Step, Models: f.Models.Total(), Tools: f.Tools.Total(), Execs: f.Sandboxes.Total(), Boxes: f.Sandboxes.Made(),
 	}
 	for _, score := range s.FinalScores() {
 		e.Scores = append(e.Scores, score.GetName()+"="+score.GetScore().GetValue().GetText())
@@ -119,7 +119,7 @@ func (f *fleet) ending(s *run.State) ending {
 func TestWholeLife(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	got := f.ending(f.finish(f.create(wholeLife(f)).Name))
+	got := f.ending(f.Finish(f.Create(wholeLife(f)).Name))
 	assert.Equal(t, ending{
 		Phase: agentv1.RunState_RUN_STATE_SUCCEEDED, Output: "Second try.\n\n42",
 		Messages: []string{
@@ -129,7 +129,7 @@ func TestWholeLife(t *testing.T) {
 		Scores: []string{"exec=C", "includes=C"}, Store: map[string]string{"note": `"new"`, "other": "1"},
 		Tokens: 60, Turns: 4, Working: "2s", Steps: 1, Models: 4, Tools: 3, Execs: 4, Boxes: 2,
 	}, got)
-	assert.Empty(t, f.sandboxes.Alive())
+	assert.Empty(t, f.Sandboxes.Alive())
 }
 
 // TestDeathAtEveryAppend ends the engine at each append of a run, just before it is durable and just after, and goes on with another engine over the same journal and the
@@ -137,7 +137,7 @@ func TestWholeLife(t *testing.T) {
 func TestDeathAtEveryAppend(t *testing.T) {
 	t.Parallel()
 	calm := newFleet(t).start()
-	want := calm.ending(calm.finish(calm.create(wholeLife(calm)).Name))
+	want := calm.ending(calm.Finish(calm.Create(wholeLife(calm)).Name))
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprint("after=", after), func(t *testing.T) {
 			t.Parallel()
@@ -156,19 +156,19 @@ func dieOnce(t *testing.T, at int, after bool, want ending) bool {
 	f := newFleet(t)
 	s := wholeLife(f)
 	f.start() // the run is created by an engine without a fuse, which is not to drive it
-	f.end()
+	f.End()
 	fuse := &fuse{after: after, left: at, blown: make(chan struct{})}
-	f.wrap = func(store journal.Store) journal.Store { fuse.Store = store; return fuse }
+	f.Wrap = func(store journal.Store) journal.Store { fuse.Store = store; return fuse }
 	f.start()
-	head := f.create(s)
-	over := f.store.Subscribe(head.Name)
+	head := f.Create(s)
+	over := f.Store.Subscribe(head.Name)
 	defer over.Close()
 	for alive := true; alive; {
 		select {
 		case <-fuse.blown:
 			alive = false
 		case <-over.C:
-			if f.state(head.Name).Finished {
+			if f.State(head.Name).Finished {
 				fuse.mu.Lock()
 				blown := fuse.dead
 				fuse.mu.Unlock()
@@ -179,17 +179,17 @@ func dieOnce(t *testing.T, at int, after bool, want ending) bool {
 			}
 		}
 	}
-	f.end()
-	f.wrap = nil
+	f.End()
+	f.Wrap = nil
 	f.start()
-	got := f.finish(head.Name)
+	got := f.Finish(head.Name)
 	if !assert.Equal(t, want, f.ending(got), "dead at append %d", at) {
-		f.dump(head.Name)
+		f.Dump(head.Name)
 		t.FailNow()
 	}
-	f.models.CheckOnce(t)
-	f.tools.CheckOnce(t)
-	f.sandboxes.CheckOnce(t)
-	assert.Empty(t, f.sandboxes.Alive())
+	f.Models.CheckOnce(t)
+	f.Tools.CheckOnce(t)
+	f.Sandboxes.CheckOnce(t)
+	assert.Empty(t, f.Sandboxes.Alive())
 	return true
 }

@@ -41,7 +41,7 @@ func (f *flight) waited(since time.Time) time.Duration { return since.Sub(f.want
 // reconcile sees to it that every open intent has a flight, and that flights of a run that stops are stopped.
 func (a *actor) reconcile() {
 	s := a.state
-	stopping := s.Stopping()
+	stopping := s.Cutting()
 	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && !stopping {
 		return // what could not be done is asked for again when the wait is over
 	}

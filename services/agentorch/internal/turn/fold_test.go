@@ -59,7 +59,7 @@ var (
 
 func fold(t *testing.T, f *fleet, name string, events []*agentv1.Event) *run.State {
 	t.Helper()
-	s := run.New(name, f.agents)
+	s := run.New(name, f.Agents)
 	apply(t, s, slices.Values(events))
 	return s
 }
@@ -75,10 +75,10 @@ func apply(t *testing.T, s *run.State, events iter.Seq[*agentv1.Event]) {
 func TestFold(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	name := f.create(wholeLife(f)).Name
-	f.finish(name)
+	name := f.Create(wholeLife(f)).Name
+	f.Finish(name)
 	var events []*agentv1.Event
-	for e, err := range f.events(name) {
+	for e, err := range f.Events(name) {
 		require.NoError(t, err)
 		events = append(events, e)
 	}

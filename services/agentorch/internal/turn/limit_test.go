@@ -29,11 +29,11 @@ func TestTimeLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
-			f.tools.Tools["hang"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+			f.Tools.Tools["hang"] = ownertest.Tool{Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}}
-			f.models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+			f.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 				if c.tool {
 					return ownertest.Say("go", call("c1", "hang", `{}`)), nil
 				}
@@ -44,7 +44,7 @@ func TestTimeLimits(t *testing.T) {
 			s.Limits = c.limits
 			s.Scorers = []*agentv1.ScorerRef{{Name: "includes"}}
 			s.Target = &agentv1.Target{Values: []string{"go"}}
-			got := f.finish(f.create(s).Name)
+			got := f.Finish(f.Create(s).Name)
 			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 			assert.Equal(t, c.hit, got.Limit.GetType())
 			assert.Len(t, got.FinalScores(), 1, "a bound is not an error; the run is scored")
@@ -55,8 +55,8 @@ func TestTimeLimits(t *testing.T) {
 func TestScoringHasHalfOfTheTime(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("go"))
-	f.sandboxes.Run = func(ctx context.Context, _ *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go"))
+	f.Sandboxes.Run = func(ctx context.Context, _ *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -64,10 +64,10 @@ func TestScoringHasHalfOfTheTime(t *testing.T) {
 	s.Limits = &agentv1.RunLimits{Time: durationpb.New(200 * time.Millisecond)}
 	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
 	s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"command": "sleep 1000"}`}}
-	got := f.finish(f.create(s).Name)
+	got := f.Finish(f.Create(s).Name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
 	assert.Equal(t, "SCORING_TIMEOUT", got.Error.GetReason())
-	assert.Empty(t, f.sandboxes.Alive())
+	assert.Empty(t, f.Sandboxes.Alive())
 }
 
 func TestErrors(t *testing.T) {
@@ -103,8 +103,8 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
-			f.models.Answer = ownertest.ByTurn(ownertest.Says("go"))
-			got := f.finish(f.create(c.spec).Name)
+			f.Models.Answer = ownertest.ByTurn(ownertest.Says("go"))
+			got := f.Finish(f.Create(c.spec).Name)
 			assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
 			assert.NotEmpty(t, got.Error.GetMessage())
 			if c.reason != "" {

@@ -24,36 +24,36 @@ import (
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.cfg.Replica, f.cfg.Beat, f.cfg.TTL = "one", 20*time.Millisecond, 200*time.Millisecond
-	silent := &silentStore{Store: f.store}
-	f.wrap = func(journal.Store) journal.Store { return silent }
+	f.Config.Replica, f.Config.Beat, f.Config.TTL = "one", 20*time.Millisecond, 200*time.Millisecond
+	silent := &silentStore{Store: f.Store}
+	f.Wrap = func(journal.Store) journal.Store { return silent }
 	f.start()
-	one := f.stop
+	one := f.Stop
 	let, begun := make(chan struct{}), make(chan struct{}, 1)
-	f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		begun <- struct{}{}
 		<-let
 		return ownertest.Say("ok"), nil
 	}
-	name := f.create(spec(step("generate", ""))).Name
+	name := f.Create(spec(step("generate", ""))).Name
 	<-begun
 	silent.dead.Store(true)
 
-	f.wrap = nil
-	f.cfg.Replica = "two"
+	f.Wrap = nil
+	f.Config.Replica = "two"
 	f.start()
 	t.Cleanup(one)
 	require.Eventually(t, func() bool {
-		head, err := f.store.Open(t.Context(), name)
+		head, err := f.Store.Open(t.Context(), name)
 		return err == nil && head.Owner == "two"
 	}, 5*time.Second, 10*time.Millisecond)
 	close(let)
-	got := f.finish(name)
+	got := f.Finish(name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, "two", got.Owner)
-	assert.Equal(t, 1, f.models.Total())
+	assert.Equal(t, 1, f.Models.Total())
 	outcomes := 0
-	for e, err := range f.events(name) {
+	for e, err := range f.Events(name) {
 		require.NoError(t, err)
 		if e.GetModelOutcome() != nil {
 			outcomes++
@@ -86,22 +86,22 @@ func (s *silentStore) Adopt(ctx context.Context, a journal.Adoption) ([]journal.
 func TestLeasesAreRenewed(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.cfg.RenewLeases = 10 * time.Millisecond
+	f.Config.RenewLeases = 10 * time.Millisecond
 	f.start()
 	s := spec(step("react", ""))
 	s.Input, s.KeepSandboxes = nil, true
 	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
-	name := f.create(s).Name
-	renewed := func() bool { return f.sandboxes.Renewed("projects/p/sandboxes/s1") > 1 }
+	name := f.Create(s).Name
+	renewed := func() bool { return f.Sandboxes.Renewed("projects/p/sandboxes/s1") > 1 }
 	require.Eventually(t, renewed, 5*time.Second, 5*time.Millisecond, "a run that waits keeps its sandbox")
-	f.end()
-	before := f.sandboxes.Renewed("projects/p/sandboxes/s1")
+	f.End()
+	before := f.Sandboxes.Renewed("projects/p/sandboxes/s1")
 	f.start()
-	require.Eventually(t, func() bool { return f.sandboxes.Renewed("projects/p/sandboxes/s1") > before }, 5*time.Second, 5*time.Millisecond, "also after a restart, without reading the run")
+	require.Eventually(t, func() bool { return f.Sandboxes.Renewed("projects/p/sandboxes/s1") > before }, 5*time.Second, 5*time.Millisecond, "also after a restart, without reading the run")
 	f.send(name, "k", &agentv1.CancelRunRequest{})
-	f.finish(name)
-	assert.Equal(t, []string{"projects/p/sandboxes/s1"}, f.sandboxes.Alive(), "kept, under its lease")
-	for e, err := range f.events(name) {
+	f.Finish(name)
+	assert.Equal(t, []string{"projects/p/sandboxes/s1"}, f.Sandboxes.Alive(), "kept, under its lease")
+	for e, err := range f.Events(name) {
 		require.NoError(t, err)
 		if r := e.GetSandboxRemoved(); r != nil {
 			assert.True(t, r.GetKept())
@@ -124,10 +124,10 @@ func TestAnAgentWithoutEndFailsItsRunAlone(t *testing.T) {
 		Name: "endless", Parameters: `{"type": "object"}`, Resolve: func(*agentv1.AgentRef) error { return nil },
 		New: func(*agentv1.AgentRef) (agent.Machine, error) { return endless{}, nil },
 	}).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
-	bad, good := f.create(spec(step("endless", ""))).Name, f.create(spec(step("generate", ""))).Name
-	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.finish(good).Phase)
-	got := f.finish(bad)
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	bad, good := f.Create(spec(step("endless", ""))).Name, f.Create(spec(step("generate", ""))).Name
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(good).Phase)
+	got := f.Finish(bad)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
 	assert.Equal(t, "INTERNAL", got.Error.GetReason())
 }
@@ -136,13 +136,13 @@ func TestAnAgentWithoutEndFailsItsRunAlone(t *testing.T) {
 func TestStoreHiccup(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	hiccup := &hiccupStore{Store: f.store}
-	f.wrap = func(journal.Store) journal.Store { return hiccup }
+	hiccup := &hiccupStore{Store: f.Store}
+	f.Wrap = func(journal.Store) journal.Store { return hiccup }
 	f.start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
-	got := f.finish(f.create(spec(step("generate", ""))).Name)
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	got := f.Finish(f.Create(spec(step("generate", ""))).Name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
-	assert.Equal(t, 1, f.models.Total())
+	assert.Equal(t, 1, f.Models.Total())
 }
 
 type hiccupStore struct {
@@ -180,19 +180,19 @@ func TestOlderVersionLeavesTheRunAlone(t *testing.T) {
 		New: func(*agentv1.AgentRef) (agent.Machine, error) { return &patient{}, nil },
 	}
 	f := newFleet(t, definition).start()
-	newer := f.agents
-	name := f.create(spec(step("patient", ""))).Name
-	before := f.until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
-	f.end()
+	newer := f.Agents
+	name := f.Create(spec(step("patient", ""))).Name
+	before := f.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
+	f.End()
 
-	f.agents = agent.NewRegistry(generate.Definition())
+	f.Agents = agent.NewRegistry(generate.Definition())
 	f.start()
 	f.send(name, "m", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("Go.")}})
-	require.Eventually(t, func() bool { return !f.engine.Drives(name) }, 5*time.Second, 5*time.Millisecond)
-	assert.Equal(t, before.Seq, f.state(name).Seq)
-	f.end()
+	require.Eventually(t, func() bool { return !f.Engine.Drives(name) }, 5*time.Second, 5*time.Millisecond)
+	assert.Equal(t, before.Seq, f.State(name).Seq)
+	f.End()
 
-	f.agents = newer
+	f.Agents = newer
 	f.start()
-	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.finish(name).Phase)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 }

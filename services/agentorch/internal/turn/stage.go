@@ -51,7 +51,7 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 	if err != nil {
 		return nil, err
 	}
-	left := slices.Clone(t.calls)
+	left, why := slices.Clone(t.calls), error(rpcerr.Internal("the call ended without a result"))
 	for {
 		answer, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -61,6 +61,9 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 			return nil, err
 		}
 		id := answer.GetResult().GetCallId()
+		if answer.GetResult().GetFailure() != nil {
+			why = rpcerr.Cancelled("not executed, since another call failed for good")
+		}
 		if at := slices.IndexFunc(left, func(c *run.Call) bool { return c.Call.GetId() == id }); at >= 0 {
 			f.report(toolOutcome(left[at].Intent, answer.GetResult()))
 			left = slices.Delete(left, at, at+1)
@@ -68,7 +71,7 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 	}
 	var missing []*agentv1.Event
 	for _, c := range left {
-		missing = append(missing, failedCall(c, rpcerr.Internal("the call %s ended without a result", c.Call.GetId())))
+		missing = append(missing, failedCall(c, why))
 	}
 	return missing, nil
 }

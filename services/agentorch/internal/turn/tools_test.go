@@ -19,8 +19,8 @@ import (
 
 // outcomes returns the calls whose outcomes are in the journal, in its order.
 func (f *fleet) outcomes(name string) (ids []string) {
-	for e, err := range f.events(name) {
-		require.NoError(f.t, err)
+	for e, err := range f.Events(name) {
+		require.NoError(f.T, err)
 		if o := e.GetToolOutcome(); o != nil {
 			ids = append(ids, o.GetCallId())
 		}
@@ -31,27 +31,27 @@ func (f *fleet) outcomes(name string) (ids []string) {
 func TestParallelResultsAreJournaledAsTheyCome(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(
+	f.Models.Answer = ownertest.ByTurn(
 		ownertest.Says("go", call("slow", "wait", `{}`), call("quick", "quick", `{}`), call("serial", "serial", `{}`)),
 		ownertest.Says("end"),
 	)
 	let := make(chan struct{})
 	var head string
-	f.tools.Tools["wait"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["wait"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
 		<-let
 		return ownertest.Text("slow"), nil
 	}}
-	f.tools.Tools["quick"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["quick"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
 		return ownertest.Text("quick"), nil
 	}}
-	f.tools.Tools["serial"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["serial"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
 		assert.Equal(t, []string{"quick", "slow"}, f.outcomes(head), "a call that may not run beside others waits for all before it")
 		return ownertest.Text("serial"), nil
 	}}
-	head = f.create(spec(step("generate", "", "wait", "quick", "serial"))).Name
-	f.until(head, func(*run.State) bool { return len(f.outcomes(head)) == 1 })
+	head = f.Create(spec(step("generate", "", "wait", "quick", "serial"))).Name
+	f.Until(head, func(*run.State) bool { return len(f.outcomes(head)) == 1 })
 	close(let)
-	got := f.finish(head)
+	got := f.Finish(head)
 	assert.Equal(t, []string{"quick", "slow", "serial"}, f.outcomes(head))
 	assert.Equal(t, []string{"U:Start.", "A:go", "T:slow", "T:quick", "T:serial", "A:end"}, texts(got.Messages()), "messages stand in the order of the calls")
 }
@@ -59,21 +59,21 @@ func TestParallelResultsAreJournaledAsTheyCome(t *testing.T) {
 func TestFatalToolFailureEndsTheRun(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "broken", `{}`), call("c2", "hang", `{}`), call("c3", "later", `{}`)))
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "broken", `{}`), call("c2", "hang", `{}`), call("c3", "later", `{}`)))
 	stopped := make(chan struct{})
-	f.tools.Tools["broken"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["broken"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
 		return &toolv1.ToolResult{Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "bug"}}, nil
 	}}
-	f.tools.Tools["hang"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["hang"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
 		<-ctx.Done()
 		close(stopped)
 		return nil, ctx.Err()
 	}}
-	f.tools.Tools["later"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["later"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
 		t.Error("a stage after a failure")
 		return ownertest.Text(""), nil
 	}}
-	got := f.finish(f.create(spec(step("generate", "", "broken", "hang", "later"))).Name)
+	got := f.Finish(f.Create(spec(step("generate", "", "broken", "hang", "later"))).Name)
 	<-stopped
 	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
 	assert.Equal(t, "bug", got.Error.GetMessage())
@@ -83,18 +83,18 @@ func TestFatalToolFailureEndsTheRun(t *testing.T) {
 func TestFailFast(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(func() *modelv1.ModelOutput {
+	f.Models.Answer = ownertest.ByTurn(func() *modelv1.ModelOutput {
 		o := ownertest.Say("go", call("c1", "fail", `{}`), call("c2", "fail", `{}`), call("c3", "other", `{}`))
 		o.GetChoices()[0].GetMessage().MetadataJson = `{"tool_calls_fail_fast": ["fail"]}`
 		return o
 	}, ownertest.Says("end"))
-	f.tools.Tools["fail"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Tools.Tools["fail"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
 		return &toolv1.ToolResult{Error: &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: "no"}}, nil
 	}}
-	f.tools.Tools["other"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ran"), nil }}
-	got := f.finish(f.create(spec(step("generate", "", "fail", "other"))).Name)
+	f.Tools.Tools["other"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ran"), nil }}
+	got := f.Finish(f.Create(spec(step("generate", "", "fail", "other"))).Name)
 	assert.Equal(t, []string{"U:Start.", "A:go", "T:!unknown", "T:!cancelled", "T:ran", "A:end"}, texts(got.Messages()))
-	assert.Equal(t, 2, f.tools.Total())
+	assert.Equal(t, 2, f.Tools.Total())
 }
 
 func TestReviewDecides(t *testing.T) {
@@ -111,16 +111,16 @@ func TestReviewDecides(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t).start()
-			f.models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "any", `{}`)))
-			f.tools.Tools["any"] = ownertest.Tool{}
-			f.tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
+			f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "any", `{}`)))
+			f.Tools.Tools["any"] = ownertest.Tool{}
+			f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 				return []*toolv1.ToolReview{{CallId: "c1", Decision: c.decision, Call: r.GetCalls()[0]}}, nil
 			}
-			got := f.finish(f.create(spec(step("generate", "", "any"))).Name)
+			got := f.Finish(f.Create(spec(step("generate", "", "any"))).Name)
 			assert.Equal(t, c.phase, got.Phase)
 			assert.Equal(t, c.limit, got.Limit.GetType())
 			assert.Equal(t, c.reason, got.Error.GetReason())
-			assert.Zero(t, f.tools.Total())
+			assert.Zero(t, f.Tools.Total())
 		})
 	}
 }
@@ -129,17 +129,17 @@ func TestReviewDecides(t *testing.T) {
 func TestReviewChangesTheCall(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{"x": "1"}`)), ownertest.Says("end"))
-	f.tools.Tools["add"] = ownertest.Tool{Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{"x": "1"}`)), ownertest.Says("end"))
+	f.Tools.Tools["add"] = ownertest.Tool{Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
 		assert.InDelta(t, 1.0, c.Arguments["x"], 0)
 		return ownertest.Text("1"), nil
 	}}
-	f.tools.Review = func(*toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
+	f.Tools.Review = func(*toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 		return []*toolv1.ToolReview{{CallId: "c1", Decision: toolv1.ReviewDecision_REVIEW_DECISION_RUN, Call: call("c1", "add", `{"x": 1}`)}}, nil
 	}
-	name := f.create(spec(step("generate", "", "add"))).Name
-	f.finish(name)
-	for e, err := range f.events(name) {
+	name := f.Create(spec(step("generate", "", "add"))).Name
+	f.Finish(name)
+	for e, err := range f.Events(name) {
 		require.NoError(t, err)
 		if i := e.GetToolIntent(); i != nil {
 			assert.Equal(t, `{"x": 1}`, i.GetContent().GetArgumentsJson())
@@ -150,17 +150,17 @@ func TestReviewChangesTheCall(t *testing.T) {
 func TestReviewIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{}`)), ownertest.Says("end"))
-	f.tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{}`)), ownertest.Says("end"))
+	f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
 	asked := 0
-	f.tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
+	f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 		if asked++; asked == 1 {
 			return nil, rpcerr.New(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, "away")
 		}
 		return []*toolv1.ToolReview{{CallId: "c1", Decision: toolv1.ReviewDecision_REVIEW_DECISION_RUN, Call: r.GetCalls()[0]}}, nil
 	}
-	got := f.finish(f.create(spec(step("generate", "", "add"))).Name)
+	got := f.Finish(f.Create(spec(step("generate", "", "add"))).Name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, 2, asked)
-	assert.Equal(t, 2, f.models.Total())
+	assert.Equal(t, 2, f.Models.Total())
 }

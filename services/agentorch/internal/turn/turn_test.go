@@ -12,12 +12,12 @@ import (
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("Hello."))
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("Hello."))
 	s := spec(step("system_message", `{"template": "Be brief, {name}."}`), step("generate", ""))
 	s.MetadataJson = `{"name": "Ada"}`
 	s.Scorers = []*agentv1.ScorerRef{{Name: "includes"}}
 	s.Target = &agentv1.Target{Values: []string{"Hello"}}
-	got := f.finish(f.create(s).Name)
+	got := f.Finish(f.Create(s).Name)
 
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, []string{"S:Be brief, Ada.", "U:Start.", "A:Hello."}, texts(got.Messages()))
@@ -25,5 +25,5 @@ func TestGenerate(t *testing.T) {
 	assert.Equal(t, "C", got.FinalScores()[0].GetScore().GetValue().GetText())
 	assert.Equal(t, int64(15), got.Total.GetTotalTokens())
 	assert.Equal(t, 1, got.Turns)
-	f.models.CheckOnce(t)
+	f.Models.CheckOnce(t)
 }

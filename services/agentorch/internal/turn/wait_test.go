@@ -22,8 +22,8 @@ import (
 
 // phases returns the states that a run went through, with what it waited for.
 func (f *fleet) phases(name string) (all []string) {
-	for e, err := range f.events(name) {
-		require.NoError(f.t, err)
+	for e, err := range f.Events(name) {
+		require.NoError(f.T, err)
 		switch {
 		case e.GetRunStateChanged() != nil:
 			c := e.GetRunStateChanged()
@@ -39,31 +39,31 @@ func TestFullnessIsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	asked := 0
-	f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if asked++; asked == 1 {
 			return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "full").RetryIn(50 * time.Millisecond)
 		}
 		return ownertest.Say("ok"), nil
 	}
-	name := f.create(spec(step("generate", ""))).Name
-	got := f.finish(name)
+	name := f.Create(spec(step("generate", ""))).Name
+	got := f.Finish(name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, []string{"RUNNING", "WAITINGcapacity", "RUNNING", "end"}, f.phases(name))
-	assert.Equal(t, 1, f.models.Total(), "what was full never began; the same key was asked for again")
+	assert.Equal(t, 1, f.Models.Total(), "what was full never began; the same key was asked for again")
 }
 
 func TestAwayIsNotAnError(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
-	flaky := &flakyModels{Models: f.models}
-	f.end()
-	f.wrapModels = flaky
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	flaky := &flakyModels{Models: f.Models}
+	f.End()
+	f.WrapModels = flaky
 	f.start()
-	got := f.finish(f.create(spec(step("generate", ""))).Name)
+	got := f.Finish(f.Create(spec(step("generate", ""))).Name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, int32(3), flaky.calls.Load())
-	assert.Equal(t, 1, f.models.Total())
+	assert.Equal(t, 1, f.Models.Total())
 }
 
 // flakyModels is away for two calls.
@@ -87,10 +87,10 @@ func TestProviderErrorsEndTheRun(t *testing.T) {
 		errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED:          codes.ResourceExhausted, // a message too large for the wire
 	} {
 		f := newFleet(t).start()
-		f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 			return nil, rpcerr.New(code, reason, "the provider says no")
 		}
-		got := f.finish(f.create(spec(step("generate", ""))).Name)
+		got := f.Finish(f.Create(spec(step("generate", ""))).Name)
 		assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase, reason)
 		assert.Equal(t, "the provider says no", got.Error.GetMessage())
 	}
@@ -99,14 +99,14 @@ func TestProviderErrorsEndTheRun(t *testing.T) {
 func TestGateBoundsOpenCalls(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.cfg.MaxGenerates = 2
+	f.Config.MaxGenerates = 2
 	f.start()
 	var (
 		open, most atomic.Int32
 		begun      = make(chan struct{}, 10)
 		let        = make(chan struct{})
 	)
-	f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		most.Store(max(most.Load(), open.Add(1)))
 		begun <- struct{}{}
 		<-let
@@ -115,16 +115,16 @@ func TestGateBoundsOpenCalls(t *testing.T) {
 	}
 	var names []string
 	for range 6 {
-		names = append(names, f.create(spec(step("generate", ""))).Name)
+		names = append(names, f.Create(spec(step("generate", ""))).Name)
 	}
 	<-begun
 	<-begun
 	for _, name := range names {
-		f.until(name, func(s *run.State) bool { return len(s.Open) == 1 })
+		f.Until(name, func(s *run.State) bool { return len(s.Open) == 1 })
 	}
 	close(let)
 	for _, name := range names {
-		assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.finish(name).Phase)
+		assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 	}
 	assert.Equal(t, int32(2), most.Load())
 }
@@ -132,9 +132,9 @@ func TestGateBoundsOpenCalls(t *testing.T) {
 func TestSandboxQuotaIsAWait(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
-	f.models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
 	var once sync.Once
-	f.sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) (err error) {
+	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) (err error) {
 		once.Do(func() {
 			err = rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, "full").RetryIn(20 * time.Millisecond)
 		})
@@ -142,10 +142,10 @@ func TestSandboxQuotaIsAWait(t *testing.T) {
 	}
 	s := spec(step("generate", ""))
 	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
-	name := f.create(s).Name
-	f.finish(name)
+	name := f.Create(s).Name
+	f.Finish(name)
 	assert.Equal(t, []string{"RUNNING", "WAITINGquota", "RUNNING", "end"}, f.phases(name))
-	assert.Empty(t, f.sandboxes.Alive())
+	assert.Empty(t, f.Sandboxes.Alive())
 }
 
 // TestWaitSurvivesARestart ends the engine while a run waits, and finds it waiting, then done.
@@ -154,18 +154,18 @@ func TestWaitSurvivesARestart(t *testing.T) {
 	f := newFleet(t).start()
 	var full atomic.Bool
 	full.Store(true)
-	f.models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if full.Load() {
 			return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED, "spent").RetryIn(300 * time.Millisecond)
 		}
 		return ownertest.Say("ok"), nil
 	}
-	name := f.create(spec(step("generate", ""))).Name
-	f.until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
-	f.end()
+	name := f.Create(spec(step("generate", ""))).Name
+	f.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
+	f.End()
 	full.Store(false)
 	f.start()
-	got := f.finish(name)
+	got := f.Finish(name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, []string{"RUNNING", "WAITINGbudget", "RUNNING", "end"}, f.phases(name))
 	assert.Equal(t, int64(2), got.Epoch)

@@ -78,7 +78,7 @@ func (a *app) showEvals(evals []*agentv1.Eval) error {
 		p := e.GetProgress()
 		rows = append(rows, []string{
 			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), evalState(e),
-			fmt.Sprintf("%d/%d", p.GetSucceeded()+p.GetFailed()+p.GetCancelled()+p.GetLimited(), p.GetTotal()),
+			fmt.Sprintf("%d/%d", progress.Done(p), p.GetTotal()),
 			headline(e), progress.Count(p.GetTotalTokens()), when(e.GetCreateTime()),
 		})
 	}
@@ -102,8 +102,7 @@ func (a *app) evalShowCommand() *cobra.Command {
 				if a.json {
 					return a.emit(e)
 				}
-				a.showEval(e)
-				return nil
+				return s.showEval(ctx, e)
 			})
 		},
 	}

@@ -185,6 +185,25 @@ func sampleRange(text string) (*agentv1.SampleRange, error) {
 	return &agentv1.SampleRange{Start: int32(start), End: int32(end)}, nil
 }
 
+// createEval uploads what the evaluation names and makes it. An interrupt ends the wait; an evaluation that was made all the same is then listed.
+func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agentv1.CreateEvalRequest) (eval *agentv1.Eval, err error) {
+	ctx, stop := s.app.untilInterrupt(ctx)
+	defer stop()
+	if err = s.upload(ctx, task.Bodies); err == nil {
+		err = again(ctx, func() (err error) { // With its key a repeated request is the same one.
+			eval, err = s.evals.CreateEval(ctx, req)
+			return err
+		})
+		if err != nil {
+			err = fmt.Errorf("%s: %w", task.Spec.GetTaskFile(), err)
+		}
+	}
+	if err != nil && interrupted(ctx) {
+		return nil, errInterrupted
+	}
+	return eval, err
+}
+
 // runEval makes the evaluation and follows it.
 func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool) error {
 	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: uuid.NewString(), ValidateOnly: check}
@@ -192,22 +211,9 @@ func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool) 
 		return usage("%s: the evaluation is %d bytes as a request, over the limit of %d; move its samples into a file: `dataset: samples.jsonl`",
 			task.Spec.GetTaskFile(), size, grpcserver.MaxMessageBytes)
 	}
-	upload, stop := s.app.untilInterrupt(ctx)
-	err := s.upload(upload, task.Bodies)
-	stop()
-	if interrupted(upload) {
-		return errInterrupted
-	}
+	eval, err := s.createEval(ctx, task, req)
 	if err != nil {
 		return err
-	}
-	var eval *agentv1.Eval
-	err = again(ctx, func() (err error) { // With its key a repeated request is the same one.
-		eval, err = s.evals.CreateEval(ctx, req)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", task.Spec.GetTaskFile(), err)
 	}
 	if check {
 		s.app.note("%s is fine: %d samples, model %s", task.Spec.GetTaskFile(), eval.GetProgress().GetTotal(), models(task.Spec))

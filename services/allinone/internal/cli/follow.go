@@ -30,7 +30,7 @@ func (s *session) own(ctx context.Context, eval *agentv1.Eval) error {
 		s.app.note("the evaluation goes on at the server; evalfleet eval show %s tells how it stands", id)
 		return err
 	}
-	if err := s.showEnd(eval); err != nil {
+	if err := s.showEnd(ctx, eval); err != nil {
 		return err
 	}
 	if eval.GetState() != agentv1.EvalState_EVAL_STATE_SUCCEEDED {
@@ -59,17 +59,16 @@ func (s *session) abandon(ctx context.Context, eval *agentv1.Eval) error {
 	if err != nil {
 		return err
 	}
-	if err := s.showEnd(eval); err != nil {
+	if err := s.showEnd(ctx, eval); err != nil {
 		return err
 	}
 	return errInterrupted
 }
 
-func (s *session) showEnd(eval *agentv1.Eval) error {
+func (s *session) showEnd(ctx context.Context, eval *agentv1.Eval) error {
 	if !s.app.json {
 		s.app.note("")
-		s.app.showEval(eval)
-		return nil
+		return s.showEval(ctx, eval)
 	}
 	b, err := protojson.Marshal(eval)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
 func evalState(e *agentv1.Eval) string { return word(e.GetState(), "EVAL_STATE_") }
@@ -52,8 +54,8 @@ func number(v float64) string {
 }
 
 // showEval writes all there is to say about an evaluation.
-func (a *app) showEval(e *agentv1.Eval) {
-	id := short(e.GetName())
+func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
+	a, id := s.app, short(e.GetName())
 	a.print("%s · %s · %s", e.GetName(), e.GetSpec().GetTask(), evalState(e))
 	if e.GetStateReason() != "" {
 		a.print("  %s", e.GetStateReason())
@@ -75,6 +77,11 @@ func (a *app) showEval(e *agentv1.Eval) {
 		}
 		a.table([]string{"model", "tokens in", "out", "all"}, rows)
 	}
+	if e.GetProgress().GetFailed() > 0 {
+		if err := s.showFailures(ctx, e.GetName()); err != nil {
+			return err
+		}
+	}
 	a.print("")
 	a.print("log       evalfleet logs %s", id)
 	if p := e.GetProgress(); p.GetFailed() > 0 {
@@ -89,6 +96,39 @@ func (a *app) showEval(e *agentv1.Eval) {
 		}
 	default: // It goes on.
 	}
+	return nil
+}
+
+// showFailures tells why samples failed: the commonest reasons with an example of each.
+func (s *session) showFailures(ctx context.Context, eval string) error {
+	r, err := s.evals.ListSamples(ctx, &agentv1.ListSamplesRequest{Parent: eval, States: []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}, PageSize: 1000})
+	if err != nil {
+		return err
+	}
+	type failure struct {
+		text, example string
+		count         int
+	}
+	var all []*failure
+	for _, sample := range r.GetSamples() {
+		text := sample.GetError().GetReason() + ": " + sample.GetError().GetMessage()
+		i := slices.IndexFunc(all, func(f *failure) bool { return f.text == text })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &failure{text: text, example: sample.GetId()})
+		}
+		all[i].count++
+	}
+	slices.SortStableFunc(all, func(a, b *failure) int { return b.count - a.count })
+	s.app.print("")
+	const few = 3
+	for _, f := range all[:min(few, len(all))] {
+		s.app.print("%d failed, such as %s: %s", f.count, f.example, transcript.Printable(f.text))
+	}
+	if more := len(all) - few; more > 0 {
+		s.app.print("and for %d other reasons", more)
+	}
+	return nil
 }
 
 // facts tells samples, time, tokens and money in a line.

@@ -149,21 +149,33 @@ func (s *session) spec(ctx context.Context, prompt string, f runFlags) (*agentv1
 	return spec, bodies, nil
 }
 
-// runAgent makes a run and shows it as it goes on.
-func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error {
+// createRun makes a run. An interrupt ends the wait.
+func (s *session) createRun(ctx context.Context, prompt string, f runFlags) (run *agentv1.Run, err error) {
+	ctx, stop := s.app.untilInterrupt(ctx)
+	defer stop()
+	defer func() {
+		if err != nil && interrupted(ctx) {
+			err = errInterrupted
+		}
+	}()
 	spec, bodies, err := s.spec(ctx, prompt, f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.upload(ctx, bodies); err != nil {
-		return err
+		return nil, err
 	}
 	req := &agentv1.CreateRunRequest{Parent: s.app.parent(), Spec: spec, RequestId: uuid.NewString()}
-	var run *agentv1.Run
 	err = again(ctx, func() (err error) {
 		run, err = s.runs.CreateRun(ctx, req)
 		return err
 	})
+	return run, err
+}
+
+// runAgent makes a run and shows it as it goes on.
+func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error {
+	run, err := s.createRun(ctx, prompt, f)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func NewLines(out io.Writer) *Lines { return &Lines{out: out, tenth: -1} }
 // Show writes a line when there is reason to.
 func (l *Lines) Show(s *State) {
 	p := s.eval.GetProgress()
-	tenth := int(done(p)) * 10 / int(max(1, p.GetTotal()))
+	tenth := int(Done(p)) * 10 / int(max(1, p.GetTotal()))
 	counts := s.counts()
 	if counts == l.text || tenth == l.tenth && time.Since(l.last) < quiet {
 		return

@@ -44,8 +44,8 @@ func (l *Live) Close() { l.drawn = 0 }
 func bar(s *State, width int) string {
 	p := s.eval.GetProgress()
 	total := max(1, p.GetTotal())
-	all := int(done(p)) * width / int(total)
+	all := int(Done(p)) * width / int(total)
 	bad := min(all, int(p.GetFailed()+p.GetCancelled())*width/int(total))
 	return fmt.Sprintf("\x1b[32m%s\x1b[31m%s\x1b[0m%s %3d %%",
-		strings.Repeat("━", all-bad), strings.Repeat("━", bad), strings.Repeat("─", width-all), int(done(p))*100/int(total))
+		strings.Repeat("━", all-bad), strings.Repeat("━", bad), strings.Repeat("─", width-all), int(Done(p))*100/int(total))
 }

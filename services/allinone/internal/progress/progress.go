@@ -82,15 +82,13 @@ func numeric(v *agentv1.ScoreValue) (float64, bool) {
 	return 0, false
 }
 
-// done is the number of samples that have ended, in whatever way.
-func done(p *agentv1.EvalProgress) int32 {
-	return p.GetSucceeded() + p.GetFailed() + p.GetCancelled() + p.GetLimited()
-}
+// Done is the number of samples that have ended, in whatever way. Those that a limit ended are among the succeeded ones.
+func Done(p *agentv1.EvalProgress) int32 { return p.GetSucceeded() + p.GetFailed() + p.GetCancelled() }
 
 // counts tells the samples by what became of them; zeros are left out but for the first.
 func (s *State) counts() string {
 	p := s.eval.GetProgress()
-	parts := []string{fmt.Sprintf("%d/%d done", done(p), p.GetTotal())}
+	parts := []string{fmt.Sprintf("%d/%d done", Done(p), p.GetTotal())}
 	for _, c := range []struct {
 		n    int32
 		what string

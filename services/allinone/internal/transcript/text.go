@@ -72,16 +72,17 @@ func (w *Writer) call(c *toolv1.ToolCall) {
 		if !isText {
 			text = string(orderedjson.Append(nil, value))
 		}
-		if strings.Contains(strings.TrimRight(text, "\n"), "\n") {
-			text = "\n" + text
-		}
-		w.body(indent("  " + name + ": " + text))
+		w.body(strings.ReplaceAll("\n"+labelled(name, text), "\n", "\n  ")[1:])
 	}
 }
 
-// indent moves all lines but the first to the right.
-func indent(text string) string {
-	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+// labelled writes a value behind its name; one of several lines stands below it, further to the right.
+func labelled(name, text string) string {
+	text = strings.TrimRight(text, "\n")
+	if !strings.Contains(text, "\n") {
+		return name + ": " + text
+	}
+	return name + ":\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
 // contentText is what a message says, with placeholders for what is no text.

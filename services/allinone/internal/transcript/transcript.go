@@ -227,7 +227,7 @@ func (w *Writer) score(o *agentv1.ScoreOutcome) {
 	w.heading("score "+o.GetName(), ScoreText(o.GetValue()))
 	s := o.GetContent().GetScore()
 	if s.Answer != nil {
-		w.body("answer: " + s.GetAnswer())
+		w.body(labelled("answer", s.GetAnswer()))
 	}
 	w.body(s.GetExplanation())
 }

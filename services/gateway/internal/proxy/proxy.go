@@ -2,9 +2,12 @@
 package proxy
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -14,7 +17,14 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
+
+// tooLargeToTell is the size from which gRPC itself ends a call. What is smaller and still too large for the services is refused with the platform's own reason.
+const tooLargeToTell = 4 * grpcserver.MaxMessageBytes
 
 // Backends maps the full name of a service, such as `evalfleet.model.v1.ModelService`, to the connection that has it.
 type Backends map[string]grpc.ClientConnInterface
@@ -32,6 +42,7 @@ func (b Backends) Services() []string {
 // ServerOptions make a gRPC server pass calls of unknown services on to the backends. Headers go both ways; the caller's deadline and its leaving reach the backend.
 func (b Backends) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(tooLargeToTell),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnknownServiceHandler(b.handle),
 	}
@@ -82,24 +93,29 @@ func (b Backends) handle(_ any, in grpc.ServerStream) error {
 		}
 		ctx = metadata.NewOutgoingContext(ctx, md)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	out, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method,
 		grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")}))
 	if err != nil {
 		return err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- pump(in, out) }()
+	go func() {
+		err := pump(in, out)
+		sent <- err
+		if err != nil {
+			cancel() // The backend would wait for more.
+		}
+	}()
 	err = drain(out, in)
 	in.SetTrailer(out.Trailer())
-	if err != nil {
-		return err
-	}
-	// The backend has ended well; the caller may still be sending what nobody wants. Its context ends with this call, and the pump with it.
+	// Where the backend has ended well, the caller may still be sending what nobody wants. Its context ends with this call, and the pump with it.
 	select {
-	case err := <-sent:
-		return err
+	case pumpErr := <-sent:
+		return cmp.Or(pumpErr, err)
 	default:
-		return nil
+		return err
 	}
 }
 
@@ -112,6 +128,11 @@ func pump(in grpc.ServerStream, out grpc.ClientStream) error {
 				return out.CloseSend()
 			}
 			return err
+		}
+		if f.data.Len() > grpcserver.MaxMessageBytes {
+			return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE,
+				"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), grpcserver.MaxMessageBytes).
+				With("limitBytes", strconv.Itoa(grpcserver.MaxMessageBytes))
 		}
 		if err := out.SendMsg(f); err != nil {
 			return nil //nolint:nilerr // The backend has ended; drain tells how.

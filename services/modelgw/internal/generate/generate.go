@@ -84,6 +84,6 @@ func (n *Notes) Timing() *effectv1.Timing {
 		Queued:      durationpb.New(n.Queued),
 		RetryWait:   durationpb.New(n.RetryWait),
 		Working:     durationpb.New(n.Working),
-		Attempts:    int32(n.Attempts), //nolint:gosec // nobody tries two thousand million times
+		Attempts:    int32(n.Attempts),
 	}
 }

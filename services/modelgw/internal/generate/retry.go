@@ -32,7 +32,7 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 				wait := schedule.Wait(c.Attempt, failure.RetryAfter)
 				c.Notes.Failed = append(c.Notes.Failed, &modelv1.FailedAttempt{
 					Error:   failure.Error(),
-					Status:  int32(failure.Status), //nolint:gosec // an HTTP status
+					Status:  int32(failure.Status),
 					EndTime: timestamppb.Now(),
 					Wait:    durationpb.New(wait),
 				})

@@ -70,15 +70,15 @@ func splitMedia(m *modelv1.ChatMessage, moves func(*contentv1.Content) (string, 
 	return left, taken
 }
 
-// inline fails on media that is not part of the conversation itself: a provider would fetch it, or our files would be read.
+// inline fails on media that is neither part of the conversation nor stored: a provider would fetch it, or our files would be read.
 func inline(messages []*modelv1.ChatMessage) error {
 	for i, m := range messages {
 		for j, part := range m.GetContent().GetList().GetParts() {
 			media := mediaOf(part)
-			if media == nil || strings.HasPrefix(media.GetUri(), "data:") {
+			if media == nil || media.GetBlob() != nil || strings.HasPrefix(media.GetUri(), "data:") {
 				continue
 			}
-			return rpcerr.InvalidField("messages", "media of message %d, part %d is not inline: give it as a data URI", i, j)
+			return rpcerr.InvalidField("messages", "media of message %d, part %d is not inline: give it as a data URI or a blob", i, j)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ type Conversation struct {
 	Changed bool
 }
 
-// Prepare readies a conversation for a provider. It fails where media is not inline.
+// Prepare readies a conversation for a provider. It fails where media is neither inline nor stored; what is stored is for Load.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
 	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config)}
 	if prepared.Config.MaxTokens == nil && c.MaxTokens > 0 {

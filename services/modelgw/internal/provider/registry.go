@@ -106,7 +106,7 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	defer r.mu.Unlock()
 	if element, ok := r.open[ref]; ok {
 		r.recent.MoveToFront(element)
-		return element.Value.(*opened).model, nil //nolint:forcetypeassert // the list holds nothing else
+		return element.Value.(*opened).model, nil
 	}
 	p, err := k.Open(Spec{Project: ref.Project, Model: name, Account: ref.Account, BaseURL: ref.BaseURL, Args: ref.Args})
 	if err != nil {

@@ -129,6 +129,11 @@ func decode(result effect.Result) (*modelv1.GenerateResponse, error) {
 // answer sends a call through the pipeline.
 func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.GenerateResponse, error) {
 	call.Notes.Start = time.Now()
+	prepared := call.Messages
+	var err error
+	if call.Messages, err = prepare.Load(ctx, prepared, s.blobsOf(call.Origin.Project)); err != nil {
+		return nil, err
+	}
 	response, err := s.Pipeline(ctx, call)
 	if err != nil {
 		return nil, ended(ctx, err)
@@ -151,9 +156,19 @@ func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.Gene
 		FailedAttempts: call.Notes.Failed,
 	}
 	if call.Changed {
-		answer.PreparedMessages = call.Messages
+		answer.PreparedMessages = prepared
 	}
 	return fitting(answer), nil
+}
+
+// blobsOf reads the bodies of one project.
+func (s *Server) blobsOf(project string) prepare.ReadBlob {
+	return func(ctx context.Context, hash string) ([]byte, error) {
+		if s.Blobs == nil {
+			return nil, rpcerr.NotBuiltYet("a blob store beside this model gateway")
+		}
+		return s.Blobs(ctx, project, hash)
+	}
 }
 
 // ended says why a context ended that cut a call short, where it says so.

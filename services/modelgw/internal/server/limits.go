@@ -52,7 +52,6 @@ func (s *Server) UpdatePool(ctx context.Context, r *modelv1.UpdatePoolRequest) (
 	return poolMessage(p), nil
 }
 
-//nolint:gosec // limits and counts of connections are small
 func poolMessage(p limit.Pool) *modelv1.Pool {
 	message := &modelv1.Pool{
 		Name: poolPrefix + p.Key, Limit: int32(p.Limit), InFlight: int32(p.InUse), Waiting: int32(p.Waiting),

@@ -44,7 +44,7 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	}
 	known := &modelv1.Model{
 		Name: "providers/" + kind + "/models/" + name, ShortName: model, CanonicalName: model,
-		DefaultMaxConnections: int32(provider.Capabilities{}.Connections()), //nolint:gosec // a small number
+		DefaultMaxConnections: int32(provider.Capabilities{}.Connections()),
 		Prices:                s.Prices[model],
 	}
 	opened, err := s.Registry.Open(provider.Ref{Model: model})
@@ -56,7 +56,7 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 	}
 	caps := opened.Capabilities()
 	known.Capabilities = caps.Features
-	known.DefaultMaxConnections = int32(caps.Connections()) //nolint:gosec // a small number
+	known.DefaultMaxConnections = int32(caps.Connections())
 	if caps.MaxTokens > 0 {
 		known.DefaultMaxTokens = new(caps.MaxTokens)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Deps are what the services stand on. All but Prices are required.
+// Deps are what the services stand on. All but Prices and Blobs are required.
 type Deps struct {
 	Registry *provider.Registry
 	// Pipeline answers calls.
@@ -33,7 +33,9 @@ type Deps struct {
 	Cache   cache.Cache
 	Limiter limit.Limiter
 	Budgets *budget.Memory
-	Prices  generate.Prices
+	// Blobs reads a body of a project; nil where there is no blob store.
+	Blobs  func(ctx context.Context, project, hash string) ([]byte, error)
+	Prices generate.Prices
 }
 
 // Server implements ModelService, CacheService, BatchService and LimitService.

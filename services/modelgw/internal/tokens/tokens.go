@@ -15,24 +15,32 @@ import (
 const charactersPerToken = 4
 
 // Text estimates a text; never less than 1.
-func Text(text string) int64 {
-	return max(1, int64(utf8.RuneCountInString(text)/charactersPerToken))
-}
+func Text(text string) int64 { return estimate(utf8.RuneCountInString(text)) }
 
-// Messages estimates messages, their media included; never less than 1.
+func estimate(characters int) int64 { return max(1, int64(characters/charactersPerToken)) }
+
+// Messages estimates messages, their media included; never less than 1. Texts count as if each stood on a line of its own.
 func Messages(messages []*modelv1.ChatMessage) int64 {
-	var texts []string
-	media := int64(0)
-	for _, m := range messages {
-		for _, part := range chat.Parts(m.GetContent()) {
-			texts = append(texts, textsOf(part)...)
-			media += Media(part)
-		}
-		for _, call := range m.GetToolCalls() {
-			texts = append(texts, call.GetFunction(), call.GetArgumentsJson())
+	characters, media := -1, int64(0) // no line break before the first text
+	count := func(texts ...string) {
+		for _, text := range texts {
+			characters += 1 + utf8.RuneCountInString(text)
 		}
 	}
-	return Text(strings.Join(texts, "\n")) + media
+	for _, m := range messages {
+		if list := m.GetContent().GetList(); list != nil {
+			for _, part := range list.GetParts() {
+				count(textsOf(part)...)
+				media += Media(part)
+			}
+		} else {
+			count(m.GetContent().GetText())
+		}
+		for _, call := range m.GetToolCalls() {
+			count(call.GetFunction(), call.GetArgumentsJson())
+		}
+	}
+	return estimate(characters) + media
 }
 
 // textsOf returns what counts as text in a part: of reasoning only the summary, of opaque content nothing.

@@ -71,6 +71,8 @@ func newID(seed string) string {
 
 // make makes a sandbox, or finds that it is made already.
 func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv1.SandboxSpec) error {
+	s.background.Add(1) // also where the effect is cut short, its cleaning up is waited for
+	defer s.background.Done()
 	select {
 	case s.creating <- struct{}{}:
 		defer func() { <-s.creating }()
@@ -95,11 +97,11 @@ func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
 	if destroyErr := d.Destroy(ctx, id); destroyErr != nil {
-		s.log.Error("cannot remove a sandbox that could not be made", "sandbox", e.box.Name(), "error", destroyErr)
+		s.log.Error("cannot remove a sandbox that could not be made", "sandbox", e.id, "error", destroyErr)
 		return err // the reconciler goes on
 	}
 	if moved, moveErr := s.move(ctx, e, Fail, func(b *Sandbox) { b.Reason = err.Error() }); moveErr != nil {
-		s.log.Error("cannot write that a sandbox could not be made", "sandbox", e.box.Name(), "error", moveErr)
+		s.log.Error("cannot write that a sandbox could not be made", "sandbox", e.id, "error", moveErr)
 	} else if moved {
 		s.forget(e)
 	}
@@ -121,7 +123,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 			return nil, false, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
 				"%d sandboxes live already, which is the most that this service makes", s.cfg.MaxSandboxes).With("limit", strconv.Itoa(s.cfg.MaxSandboxes)).RetryIn(2 * time.Second)
 		}
-		e = &entry{box: b, making: true}
+		e = &entry{id: id, box: b, making: true}
 		s.live[id] = e
 		s.mu.Unlock()
 		if err := s.store.Put(ctx, b); err != nil {
@@ -166,7 +168,7 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 		c.Close()
 		return err
 	}
-	e.client = c // nobody uses it before Ready
+	e.client.Store(c)
 	moved, err := s.move(ctx, e, Made, func(made *Sandbox) {
 		made.Report, made.BootID = report, hello.GetBootId()
 		made.LeaseEnd = time.Now().Add(made.Lease)
@@ -176,6 +178,9 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	})
 	if err == nil && !moved {
 		err = notUsable(e.snapshot()) // deleted meanwhile
+	}
+	if err != nil {
+		c.Close()
 	}
 	return err
 }

@@ -15,7 +15,7 @@ func (s *Sandboxes) Delete(ctx context.Context, project, id string) (*Sandbox, e
 	s.mu.Lock()
 	e := s.live[id]
 	if e == nil && b.State != Deleted {
-		e = &entry{box: b} // lost or failed: its record goes the same way
+		e = &entry{id: id, box: b} // lost or failed: its record goes the same way
 		s.live[id] = e
 	}
 	s.mu.Unlock()

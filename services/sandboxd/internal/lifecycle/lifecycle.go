@@ -76,7 +76,8 @@ type Sandboxes struct {
 
 // entry is a sandbox that lives.
 type entry struct {
-	client *client.Client // set once, with Ready
+	id     string
+	client atomic.Pointer[client.Client] // set once, before Ready
 
 	mu       sync.Mutex
 	box      *Sandbox // replaced, never changed
@@ -112,9 +113,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 		return nil, fmt.Errorf("load the sandboxes: %w", err)
 	}
 	for _, b := range boxes {
-		e := &entry{box: b}
+		e := &entry{id: b.ID, box: b}
 		if b.State == Ready {
-			e.client = s.connect(b)
+			e.client.Store(s.connect(b))
 		}
 		s.live[b.ID] = e
 	}
@@ -128,8 +129,8 @@ func (s *Sandboxes) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.live {
-		if e.client != nil {
-			e.client.Close()
+		if c := e.client.Load(); c != nil {
+			c.Close()
 		}
 	}
 	for _, d := range s.drivers {
@@ -251,7 +252,7 @@ func (s *Sandboxes) Use(ctx context.Context, project, id string, f func(*client.
 		e.lastUsed.Store(time.Now().UnixNano())
 		e.busy.Add(-1)
 	}()
-	err := f(e.client)
+	err := f(e.client.Load())
 	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST) {
 		s.lose(context.WithoutCancel(ctx), e, "its first process is gone")
 		e.mu.Lock()
@@ -320,9 +321,9 @@ func (s *Sandboxes) move(ctx context.Context, e *entry, a Action, change func(*S
 // forget drops an entry whose sandbox is over; its record is in the store.
 func (s *Sandboxes) forget(e *entry) {
 	s.mu.Lock()
-	delete(s.live, e.box.ID)
+	delete(s.live, e.id)
 	s.mu.Unlock()
-	if e.client != nil {
-		e.client.Close()
+	if c := e.client.Load(); c != nil {
+		c.Close()
 	}
 }

@@ -1,22 +1,22 @@
 package server_test
 
 import (
-	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 )
@@ -25,9 +25,6 @@ import (
 type sandboxd struct {
 	client sandboxv1.SandboxServiceClient
 }
-
-// servingAt finds the address in the line that tells it.
-var servingAt = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
 
 // built is the folder of the programs that tests start; TestMain removes it.
 var built string
@@ -42,7 +39,7 @@ var build = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	compile := exec.Command("go", "build", "-o", built, "./services/sandboxd/cmd/sandboxd", "./services/sandboxd/cmd/guestd")
+	compile := exec.Command("go", "build", "-o", built, "./services/toolexec/internal/server/testdata/sandboxd", "./services/sandboxd/cmd/guestd")
 	compile.Dir = root
 	compile.Env = append(compile.Environ(), "CGO_ENABLED=0")
 	if output, err := compile.CombinedOutput(); err != nil {
@@ -55,49 +52,30 @@ var build = sync.OnceValue(func() error {
 func startSandboxd(t *testing.T) *sandboxd {
 	t.Helper()
 	require.NoError(t, build())
-	dir := t.TempDir()
-	process := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(built, "sandboxd"))
-	process.Env = []string{
-		"PATH=" + os.Getenv("PATH"),
-		"HOME=" + dir,
-		"EVALFLEET_LISTEN=127.0.0.1:0",
-		"EVALFLEET_DATA_DIR=" + dir,
-		"EVALFLEET_TOKEN_FILE=" + filepath.Join(dir, "token"),
-		"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED=true",
-	}
-	log, err := process.StderrPipe()
+	dir, err := os.MkdirTemp("", "sbx") //nolint:usetesting // The path of a socket must be short.
 	require.NoError(t, err)
+	process := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(built, "sandboxd"), dir)
+	process.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	var log bytes.Buffer
+	process.Stderr = &log
+	process.WaitDelay = time.Second // guests hold on to its standard error
 	require.NoError(t, process.Start())
-	address, lines := "", ""
-	scanner := bufio.NewScanner(log)
-	for address == "" && scanner.Scan() {
-		lines += scanner.Text() + "\n"
-		address = servingAt.FindString(scanner.Text())
-	}
-	require.NotEmpty(t, address, "sandboxd ended:\n%s", lines)
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for scanner.Scan() {
-			if strings.Contains(scanner.Text(), "level=ERROR") {
-				t.Log("sandboxd: " + scanner.Text())
-			}
-		}
-	}()
-
-	token, err := auth.ReadToken(filepath.Join(dir, "token"))
-	require.NoError(t, err)
-	conn, err := grpcclient.New(address, grpcclient.Options{Token: token, FailFast: true})
+	conn, err := grpcclient.New("unix:"+filepath.Join(dir, "sock"), grpcclient.Options{FailFast: true})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
-		_ = process.Process.Signal(syscall.SIGTERM)
-		if err := process.Wait(); err != nil {
-			t.Errorf("sandboxd: %v", err)
+		require.NoError(t, process.Process.Signal(syscall.SIGTERM))
+		if err := process.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			t.Errorf("sandboxd: %v\n%s", err, &log)
 		}
-		<-read
+		require.NoError(t, os.RemoveAll(dir))
 	})
-	return &sandboxd{client: sandboxv1.NewSandboxServiceClient(conn)}
+	client := sandboxv1.NewSandboxServiceClient(conn)
+	require.Eventually(t, func() bool {
+		_, err := client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{}, grpc.WaitForReady(true))
+		return err == nil
+	}, 30*time.Second, 20*time.Millisecond)
+	return &sandboxd{client: client}
 }
 
 // moduleRoot is the nearest folder above that holds go.mod.

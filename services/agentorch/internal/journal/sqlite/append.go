@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -137,39 +136,22 @@ func pack(name string, after int64, entries []journal.Entry) ([]journal.Packed, 
 	return packed, nil
 }
 
-// maxRows bounds the rows of one insert; each number of rows is a statement of its own that is prepared once.
-const maxRows = 16
-
+// insertEvents inserts row by row: to SQLite a statement of several rows is a select inside, whose journal costs more than the rows.
 func insertEvents(tx *sqlite.Tx, ref journal.Ref, after, epoch int64, packed []journal.Packed) error {
-	for _, p := range packed {
-		if p.Hash == nil {
-			continue
+	for i, p := range packed {
+		if p.Hash != nil {
+			if _, err := tx.Exec(`INSERT INTO journal_blob (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING`, p.Hash, p.Content); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.Exec(`INSERT INTO journal_blob (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING`, p.Hash, p.Content); err != nil {
+		_, err := tx.Exec(`INSERT INTO journal_event (journal, seq, epoch, same, hash, body) VALUES (?, ?, ?, ?, ?, ?)`,
+			ref, after+int64(i)+1, epoch, p.Same, p.Hash, p.Body)
+		if err != nil {
 			return err
 		}
-	}
-	for len(packed) > 0 {
-		n := min(len(packed), maxRows)
-		args := make([]any, 0, 6*n)
-		for i, p := range packed[:n] {
-			args = append(args, ref, after+int64(i)+1, epoch, p.Same, p.Hash, p.Body)
-		}
-		if _, err := tx.Exec(insertRows[n], args...); err != nil {
-			return err
-		}
-		packed, after = packed[n:], after+int64(n)
 	}
 	return nil
 }
-
-// insertRows are the statements that insert n events.
-var insertRows = func() (texts [maxRows + 1]string) {
-	for n := 1; n <= maxRows; n++ {
-		texts[n] = `INSERT INTO journal_event (journal, seq, epoch, same, hash, body) VALUES (?, ?, ?, ?, ?, ?)` + strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, n-1)
-	}
-	return texts
-}()
 
 func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) error {
 	for key, value := range labels {

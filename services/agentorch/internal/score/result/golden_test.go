@@ -32,7 +32,7 @@ func TestGoldenResults(t *testing.T) {
 			in.Scorers = scorers
 		}
 		names := recordedReducers(t, c, &in)
-		values, _ := c.At("input", "values").([]any)
+		values := inOrder(t, c)
 		total := 0
 		for i, epochs := range values {
 			list, _ := epochs.([]any)
@@ -246,4 +246,17 @@ func recorded(results result.Results) map[string]any {
 		reductions = append(reductions, map[string]any{"scorer": r.Scorer, "reducer": orNull(r.Reducer), "values": values})
 	}
 	return map[string]any{"status": "success", "scores": scores, "reductions": reductions}
+}
+
+// inOrder gives a case's values with the members of maps in the order of the file, which is that of the entries.
+func inOrder(t *goldentest.T, c goldentest.Case) []any {
+	t.Helper()
+	document, err := orderedjson.DecodeObject(c.Raw)
+	require.NoError(t, err)
+	input, _ := document.Get("input")
+	object, ok := input.(*orderedjson.Object)
+	require.True(t, ok)
+	values, _ := object.Get("values")
+	list, _ := values.([]any)
+	return list
 }

@@ -4,11 +4,14 @@ package scoretest
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
@@ -30,10 +33,16 @@ func Value(t testing.TB, recorded any) score.Value {
 			items[i] = Value(t, item)
 		}
 		return score.List(items...)
-	case map[string]any:
-		entries := make([]score.Entry, 0, len(r))
-		for key, member := range r {
+	case *orderedjson.Object:
+		entries := make([]score.Entry, 0, r.Len())
+		for key, member := range r.All() {
 			entries = append(entries, score.Entry{Key: key, Value: Value(t, member)})
+		}
+		return score.Map(entries...)
+	case map[string]any: // Its order is lost; cases whose outcome depends on it are decoded in order.
+		entries := make([]score.Entry, 0, len(r))
+		for _, key := range slices.Sorted(maps.Keys(r)) {
+			entries = append(entries, score.Entry{Key: key, Value: Value(t, r[key])})
 		}
 		return score.Map(entries...)
 	}

@@ -28,9 +28,9 @@ type logLine struct {
 
 func openCallLog(path string) (*callLog, error) {
 	if path == "" {
-		return nil, nil //nolint:nilnil // no log is wanted
+		return nil, nil // no log is wanted
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600) //nolint:gosec // the operator names the file
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,11 @@ import (
 // unscripted is what a model without a script says.
 var unscripted = &answer{short: shortForm{Text: "Default output from mockllm/model", Model: Name}}
 
-// chunkRunes is how many characters a piece of a streamed answer holds.
-const chunkRunes = 16
+// A streamed answer comes in pieces of so many characters, longer ones where there would be too many.
+const (
+	chunkRunes = 16
+	maxPieces  = 32
+)
 
 var features = &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Video: true, Streaming: true, ResponseSchema: true, Reasoning: true}
 
@@ -133,10 +136,11 @@ func deltas(choice int32, m *modelv1.ChatMessage) []*modelv1.GenerateDelta {
 }
 
 func pieces(text string) []string {
+	size := max(chunkRunes, len(text)/maxPieces)
 	var all []string
 	for text != "" {
 		end, runes := 0, 0
-		for end < len(text) && runes < chunkRunes {
+		for end < len(text) && runes < size {
 			_, size := utf8.DecodeRuneInString(text[end:])
 			end += size
 			runes++

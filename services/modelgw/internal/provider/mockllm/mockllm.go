@@ -5,6 +5,23 @@
 //
 // Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's blob store, and
 // `{"script": "<name>"}` one that the configuration names. A path of this machine is never taken from a request.
+//
+// A script is JSON or YAML: an object, or a list of its entries and outputs, or one of these a line.
+//
+//	entries:                      # the first that fits a call answers
+//	- sample: "7"                 # with the attribution's sample; epoch and role likewise
+//	  epoch: 1
+//	  outputs:                    # by turn: the first for turn 1, and none beyond the last
+//	  - {tool_calls: [{function: bash, arguments: {cmd: ls}}]}
+//	  - {text: done, delay_s: 0.5}
+//	- contains: capital of France # in the last user message; in: last | conversation looks elsewhere
+//	  max_turn: 3                 # turn, min_turn
+//	  output: {text: Paris}       # for any turn; regexp is the other way to look
+//	outputs: [first, second]      # one a call, in order, where no entry fits
+//	default: {text: no idea}      # where nothing else is left
+//
+// An output is a text, a short form (text, reasoning, tool_calls, stop_reason, model, usage, delay_s, chunk_delay_s, error: {status, message,
+// retry_after_s, times, after_chunks}), or a whole model output with choices. Arguments are an object, or a text as a model without manners writes it.
 package mockllm
 
 import (
@@ -128,6 +145,9 @@ func (m *model) script(ctx context.Context) (*script, error) {
 		return s, nil
 	}
 	text, err := h.read(ctx, m.project, hash, isBlob)
+	if _, said := rpcerr.As(err); err != nil && !said {
+		err = rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.ref, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +174,7 @@ func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]b
 		return nil, rpcerr.InvalidField("model_args_json", "no script %q is configured; configured: %s, or give blob:<sha256>",
 			hash, strings.Join(slices.Sorted(maps.Keys(h.config.Scripts)), ", "))
 	}
-	return os.ReadFile(path) //nolint:gosec // the operator names the file
+	return os.ReadFile(path)
 }
 
 // exhausted is the failure of a call that the script has no answer for.

@@ -178,7 +178,10 @@ func records(t *testing.T, h Harness) {
 
 func capabilities(t *testing.T, h Harness) {
 	p := h.New(t, Answer{})
-	assert.Equal(t, p.Capabilities(), p.Capabilities())
+	first := p.Capabilities()
+	_, err := p.Generate(t.Context(), request("q"))
+	require.NoError(t, err)
+	assert.Equal(t, first, p.Capabilities())
 	assert.Positive(t, p.Capabilities().Connections())
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())

@@ -54,6 +54,17 @@ func (c *cgroups) add(g *group, tree string, names ...string) (folder string, er
 	return folder, os.Mkdir(folder, 0o755)
 }
 
+// named are all groups that a box of that id can have, children first.
+func (c *cgroups) named(id string) []groupRef {
+	var refs []groupRef
+	for tree, base := range c.base {
+		for _, name := range []string{filepath.Join(id, "work"), filepath.Join(id, "guest"), id} {
+			refs = append(refs, groupRef{tree, filepath.Join(base, name)})
+		}
+	}
+	return refs
+}
+
 func (c *cgroups) createV1(g *group, id string, l driver.Limits) error {
 	memory, err := c.add(g, "memory", id)
 	if err != nil {

@@ -210,7 +210,7 @@ func (d *Driver) start(p plan, g *group, s *box.Spec, control string) (_ *starti
 		return nil, describe(err)
 	}
 	st.pid = cmd.Process.Pid
-	go func() { st, _ := cmd.Process.Wait(); println("GUEST", p.spec.ID, st.String()) }() // reaps; the box's life does not hang on it
+	go func() { _, _ = cmd.Process.Wait() }() // reaps; the box's life does not hang on it
 	return st, nil
 }
 

@@ -120,7 +120,10 @@ func (d *Driver) destroy(ctx context.Context, id string) error {
 	folder := d.folder(id)
 	rec, err := readRecord(folder)
 	if errors.Is(err, os.ErrNotExist) {
-		return os.RemoveAll(folder)
+		rec, err = &record{ID: id}, nil // a crash came before the record; nothing ran in the box
+		if d.cgroups != nil {
+			rec.Cgroups = d.cgroups.named(id)
+		}
 	}
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 // guestPath is the guest program, built once.
 var guestPath string
 
-// guestVariable tells a test program that was started as another user where the guest program is.
+// guestVariable tells tests, and a test program that was started as another user, where the guest program is.
 const guestVariable = "EVALFLEET_TEST_GUEST"
 
 func TestMain(m *testing.M) {
@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 				fmt.Fprintf(os.Stderr, "build the guest: %v\n%s", err, out)
 				return 1
 			}
+			os.Setenv(guestVariable, guestPath)
 		}
 		code := m.Run()
 		if err := goleak.Find(); err != nil && code == 0 {

@@ -14,9 +14,9 @@ import (
 var (
 	// tendCaps are to end commands and to read the mark of a process.
 	tendCaps = []uint{unix.CAP_KILL, unix.CAP_SETPCAP, unix.CAP_SYS_NICE}
-	// switchCaps are to start commands as another user, and to read and write files for any user of the box. A guest that is not
-	// root acts for itself alone.
-	switchCaps = []uint{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETGID, unix.CAP_SETUID}
+	// switchCaps are to start commands as another user, to bound them, and to read and write files for any user of the box. A guest
+	// that is not root acts for itself alone.
+	switchCaps = []uint{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SYS_RESOURCE}
 )
 
 type capHeader struct {

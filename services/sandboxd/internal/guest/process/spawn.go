@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -104,11 +105,13 @@ func (t *Table) fork(req *request) (int, error) {
 		return 0, err
 	}
 	for _, l := range t.cfg.ProcessLimits {
-		if l.Value > 0 {
-			limit := unix.Rlimit{Cur: l.Value, Max: l.Value}
-			if err := unix.Prlimit(pid, l.Resource, &limit, nil); err != nil && err != unix.ESRCH {
-				t.cfg.Logger.Warn("cannot bound a process", "resource", l.Resource, "error", err)
-			}
+		if l.Value == 0 {
+			continue
+		}
+		limit := unix.Rlimit{Cur: l.Value, Max: l.Value}
+		if err := unix.Prlimit(pid, l.Resource, &limit, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+			return 0, fmt.Errorf("bound a process by limit %d: %w", l.Resource, err)
 		}
 	}
 	return pid, nil

@@ -1,0 +1,224 @@
+// Package fleettest runs the orchestrator's engine for tests: a database, scripted owners of effects that outlive engines, and engines that come and go over them.
+package fleettest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
+)
+
+// Parts are the adapters that a fleet works with.
+type Parts struct {
+	// Open opens the journals in a database.
+	Open func(context.Context, *sqlite.DB) (journal.Store, error)
+	// Agents and Scorers are those that runs may name.
+	Agents  []agent.Definition
+	Scorers []score.Definition
+}
+
+// Fleet is a database, owners, and the engine of the moment. Change its fields between End and Start.
+type Fleet struct {
+	T         testing.TB
+	DB        *sqlite.DB
+	Store     journal.Store
+	Models    *ownertest.Models
+	Tools     *ownertest.Tools
+	Sandboxes *ownertest.Sandboxes
+	Agents    *agent.Registry
+	Scorers   *score.Registry
+	Config    turn.Config
+	// Wrap changes the store that the next engine gets, and WrapModels replaces its model gateway.
+	Wrap       func(journal.Store) journal.Store
+	WrapModels modelv1.ModelServiceClient
+
+	Engine   *turn.Engine
+	Launcher *launch.Launcher
+	// Stop ends the engine that was started last.
+	Stop func()
+}
+
+// New makes a fleet without an engine.
+func New(t testing.TB, parts Parts) *Fleet {
+	t.Helper()
+	db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
+	require.NoError(t, err)
+	store, err := parts.Open(context.Background(), db)
+	require.NoError(t, err)
+	f := &Fleet{
+		T: t, DB: db, Store: store,
+		Models: &ownertest.Models{}, Tools: &ownertest.Tools{Tools: map[string]ownertest.Tool{}}, Sandboxes: &ownertest.Sandboxes{},
+		Agents: agent.NewRegistry(parts.Agents...), Scorers: score.NewRegistry(parts.Scorers...),
+	}
+	t.Cleanup(func() {
+		f.End()
+		f.Models.Wait()
+		f.Tools.Wait()
+		f.Sandboxes.Wait()
+		require.NoError(t, db.Close())
+	})
+	return f
+}
+
+// Start starts an engine.
+func (f *Fleet) Start() *Fleet {
+	f.T.Helper()
+	store := f.Store
+	if f.Wrap != nil {
+		store = f.Wrap(store)
+	}
+	models := modelv1.ModelServiceClient(f.Models)
+	if f.WrapModels != nil {
+		models = f.WrapModels
+	}
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if testing.Verbose() {
+		logger = slog.New(slog.NewTextHandler(logWriter{f.T}, nil))
+	}
+	f.Engine = turn.New(f.Config, turn.Deps{
+		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,
+	})
+	f.Launcher = launch.New(launch.Deps{
+		Store: store, Engine: f.Engine, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	engine := f.Engine
+	go func() { ended <- engine.Run(ctx) }()
+	f.Stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.T.Errorf("engine: %v", err)
+		}
+	})
+	return f
+}
+
+// End ends the engine, as a process that is told to stop.
+func (f *Fleet) End() {
+	if f.Stop != nil {
+		f.Stop()
+	}
+}
+
+type logWriter struct{ t testing.TB }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// Create checks a specification and creates its run in the project p.
+func (f *Fleet) Create(s *agentv1.RunSpec) journal.Head {
+	f.T.Helper()
+	plan, err := f.Launcher.Check(context.Background(), "p", s)
+	require.NoError(f.T, err)
+	head, created, err := f.Launcher.Start(context.Background(), plan, launch.Request{}, "user:test")
+	require.NoError(f.T, err)
+	require.True(f.T, created)
+	return head
+}
+
+// Until waits until the run's state is as wanted, and returns it.
+func (f *Fleet) Until(name string, wanted func(*run.State) bool) *run.State {
+	f.T.Helper()
+	wake := f.Store.Subscribe(name)
+	defer wake.Close()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	for {
+		if s := f.State(name); wanted(s) {
+			return s
+		}
+		select {
+		case <-wake.C:
+		case <-late.C:
+			f.Dump(name)
+			f.T.Fatal("the run is late")
+		}
+	}
+}
+
+// Finish waits until the run has ended.
+func (f *Fleet) Finish(name string) *run.State {
+	f.T.Helper()
+	return f.Until(name, func(s *run.State) bool { return s.Finished })
+}
+
+// State folds the run's journal.
+func (f *Fleet) State(name string) *run.State {
+	f.T.Helper()
+	s, err := run.Fold(name, nil, f.Events(name))
+	require.NoError(f.T, err)
+	return s
+}
+
+// Events reads the run's journal.
+func (f *Fleet) Events(name string) iter.Seq2[*agentv1.Event, error] {
+	f.T.Helper()
+	head, err := f.Store.Open(context.Background(), name)
+	require.NoError(f.T, err)
+	return journal.All(context.Background(), f.Store, head.Ref, 0)
+}
+
+// Dump logs the run's journal.
+func (f *Fleet) Dump(name string) {
+	f.T.Helper()
+	for e, err := range f.Events(name) {
+		text := fmt.Sprint(e)
+		f.T.Log(text[:min(len(text), 400)], err)
+	}
+}
+
+// Spec is a run over mockllm that begins with a user message "Start.".
+func Spec(steps ...*agentv1.AgentRef) *agentv1.RunSpec {
+	return &agentv1.RunSpec{Steps: steps, Model: &agentv1.ModelRef{Model: "mockllm/model"}, Input: []*modelv1.ChatMessage{User("Start.")}}
+}
+
+// User is a user message without an id.
+func User(text string) *modelv1.ChatMessage {
+	return &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: chat.TextContent(text)}
+}
+
+// Step is a step with parameters and tools.
+func Step(name, params string, tools ...string) *agentv1.AgentRef {
+	ref := &agentv1.AgentRef{Name: name, ParamsJson: params}
+	for _, tool := range tools {
+		ref.Tools = append(ref.Tools, &toolv1.ToolRef{Name: tool})
+	}
+	return ref
+}
+
+// Texts returns what messages say, each after the first letter of its role and before the kind of its error.
+func Texts(messages []*modelv1.ChatMessage) []string {
+	var all []string
+	for _, m := range messages {
+		text := strings.ToUpper(chat.RoleName(m.GetRole())[:1]) + ":" + chat.Text(m)
+		if m.GetError() != nil {
+			text += "!" + chat.ToolErrorName(m.GetError().GetType())
+		}
+		all = append(all, text)
+	}
+	return all
+}

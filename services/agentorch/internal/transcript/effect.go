@@ -1,0 +1,173 @@
+package transcript
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+)
+
+// addEffect reads events of effects, bounds and notes.
+func (b *Builder) addEffect(e *agentv1.Event) error {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_ModelIntent:
+		b.modelIntent(e, k.ModelIntent)
+	case *agentv1.Event_ModelOutcome:
+		b.modelOutcome(e, k.ModelOutcome)
+	case *agentv1.Event_ToolsReviewed:
+		for _, r := range k.ToolsReviewed.GetContent().GetReviews() {
+			b.reviewed[r.GetCallId()] = r
+		}
+	case *agentv1.Event_ToolIntent:
+		b.toolIntent(e, k.ToolIntent)
+	case *agentv1.Event_ToolOutcome:
+		b.toolOutcome(e, k.ToolOutcome)
+	case *agentv1.Event_ExecIntent:
+		t := b.add(e, "sandbox")
+		t.Action, t.Cmd, t.Pending = "exec", shell(k.ExecIntent.GetContent().GetArgv()), true
+		b.open[e.GetSeq()] = t
+	case *agentv1.Event_ExecOutcome:
+		if t := b.finish(e, k.ExecOutcome.GetIntent(), working(k.ExecOutcome.GetTiming())); t != nil {
+			result := k.ExecOutcome.GetContent()
+			t.Result, t.Output = jsonOf(result.GetExitCode()), jsonOf(string(result.GetStdout())+string(result.GetStderr()))
+		}
+	case *agentv1.Event_SandboxActed:
+		b.acted(e, k.SandboxActed.GetContent())
+	case *agentv1.Event_ScoreIntent:
+		b.begin(e, "scorer", k.ScoreIntent.GetName(), b.scorers)
+		t := b.add(e, "score")
+		t.Scorer, t.ScorerArgs, t.Intermediate, t.Pending = k.ScoreIntent.GetScorer().GetName(), rawJSON(k.ScoreIntent.GetScorer().GetParamsJson()), k.ScoreIntent.GetIntermediate(), true
+		t.SpanID = b.events[len(b.events)-2].ID
+		b.open[e.GetSeq()] = t
+	case *agentv1.Event_ScoreOutcome:
+		if t := b.finish(e, k.ScoreOutcome.GetIntent(), working(k.ScoreOutcome.GetTiming())); t != nil {
+			t.Score, t.Target = scoreJSON(k.ScoreOutcome.GetContent().GetScore()), targetJSON(k.ScoreOutcome.GetContent().GetTarget())
+			b.end(e, t.SpanID)
+		}
+	default:
+		b.addNote(e)
+	}
+	return nil
+}
+
+func working(t *effectv1.Timing) time.Duration { return t.GetWorking().AsDuration() }
+
+func (b *Builder) modelIntent(e *agentv1.Event, i *agentv1.ModelIntent) {
+	t := b.add(e, "model")
+	messages := b.messages
+	if n := int(i.GetMessageCount()); n < len(messages) {
+		messages = messages[:n]
+	}
+	if i.GetContent() != nil {
+		messages = i.GetContent().GetMessages()
+	}
+	t.Model, t.Role, t.Input, t.Pending = i.GetModel(), i.GetRole(), chat.MessagesJSON(messages), true
+	var offered []*toolv1.ToolInfo
+	for _, name := range i.GetTools() {
+		for _, d := range b.tools {
+			if d.GetInfo().GetName() == name {
+				offered = append(offered, d.GetInfo())
+			}
+		}
+	}
+	t.Tools, t.ToolChoice, t.Config = chat.ToolsJSON(offered), chat.ToolChoiceJSON(i.GetToolChoice()), chat.ConfigJSON(i.GetConfig())
+	if i.GetToolChoice() == nil {
+		t.ToolChoice = jsonOf("auto")
+	}
+	b.open[e.GetSeq()] = t
+}
+
+func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
+	t := b.finish(e, o.GetIntent(), working(o.GetTiming()))
+	if t == nil {
+		return
+	}
+	t.Retries = len(o.GetFailedAttempts())
+	if o.GetError() != nil {
+		t.Error = jsonOf(o.GetError().GetMessage())
+	}
+	if output := o.GetContent().GetOutput(); output != nil {
+		t.Output = chat.OutputJSON(output)
+	}
+	switch o.GetCache() { //nolint:exhaustive // nothing is said where it was not used
+	case modelv1.CacheUse_CACHE_USE_READ:
+		t.Cache = "read"
+	case modelv1.CacheUse_CACHE_USE_WRITE:
+		t.Cache = "write"
+	}
+	if call := o.GetContent().GetCall(); call != nil {
+		t.Call = jsonOf(map[string]any{"request": rawJSON(call.GetRequestJson()), "response": rawJSON(call.GetResponseJson()), "error": call.GetError(), "time": call.Time})
+	}
+}
+
+func (b *Builder) toolIntent(e *agentv1.Event, i *agentv1.ToolIntent) *Event {
+	t := b.tool(e, i.GetContent(), i.GetCallId(), i.GetFunction())
+	t.Agent, t.AgentSpanID, t.Pending = i.GetAgent(), i.GetAgentSpan(), true
+	b.open[e.GetSeq()] = t
+	return t
+}
+
+// tool opens the span of a call and its event.
+func (b *Builder) tool(e *agentv1.Event, call *toolv1.ToolCall, id, function string) *Event {
+	span := b.begin(e, "tool", function, b.step)
+	t := b.add(e, "tool")
+	t.Type, t.ID, t.Function, t.SpanID = "function", id, function, span
+	t.Arguments = rawJSON(call.GetArgumentsJson())
+	if t.Arguments == nil {
+		t.Arguments = json.RawMessage(`{}`)
+	}
+	return t
+}
+
+func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
+	t := b.finish(e, o.GetIntent(), working(o.GetTiming()))
+	if t == nil {
+		t = b.tool(e, o.GetContent().GetCall(), o.GetCallId(), o.GetFunction())
+	}
+	result := o.GetContent().GetResult()
+	t.MessageID = o.GetMessageId()
+	t.Result = contentJSON(result.GetContent())
+	if o.GetErrorType() != toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNSPECIFIED {
+		t.Error = jsonOf(map[string]string{"type": chat.ToolErrorName(o.GetErrorType()), "message": result.GetError().GetMessage()})
+	}
+	if o.GetFailure() != nil {
+		t.Failed, t.Result = true, nil
+		if o.GetFailure().GetReason() != rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED) {
+			t.Error = jsonOf(map[string]string{"type": "unknown", "message": o.GetFailure().GetMessage()})
+		}
+	}
+	if cut := o.GetTruncation(); cut != nil {
+		t.Truncated = []int64{cut.GetRawBytes(), cut.GetLimitBytes()}
+	}
+	for _, action := range result.GetSandboxActions() {
+		b.acted(e, action).SpanID = t.SpanID
+	}
+	b.store(e, result.GetStoreChanges())
+	for _, note := range result.GetNotes() {
+		n := b.add(e, "info")
+		n.SpanID, n.Data = t.SpanID, jsonOf(note)
+	}
+	b.end(e, t.SpanID)
+}
+
+func (b *Builder) acted(e *agentv1.Event, a *toolv1.SandboxAction) *Event {
+	t := b.add(e, "sandbox")
+	t.Action, t.Cmd, t.File, t.Options = a.GetAction(), a.GetCommand(), a.GetFile(), rawJSON(a.GetOptionsJson())
+	if a.GetInput() != "" {
+		t.Input = jsonOf(a.GetInput())
+	}
+	if a.ExitCode != nil {
+		t.Result = jsonOf(a.GetExitCode())
+	}
+	if a.GetOutput() != "" {
+		t.Output = jsonOf(a.GetOutput())
+	}
+	return t
+}

@@ -1,0 +1,109 @@
+// Package transcript reads a run's journal as Inspect's logs tell it: intents and outcomes become one event each, in the place where the thing began, and steps, tool
+// calls and scorers get their spans.
+//
+// It is where the platform's kinds of events meet those of the log format, and the only place that knows both:
+//
+//	journal                                transcript
+//	RunCreated                             sample_init
+//	StepBegan … StepEnded                  span_begin … span_end (type solver or agent)
+//	ModelIntent, ModelOutcome              model
+//	ToolIntent, ToolOutcome                span_begin (type tool), tool, span_end; store; sandbox
+//	StoreChanged                           store
+//	ExecIntent, ExecOutcome, SandboxActed  sandbox
+//	ScoreIntent, ScoreOutcome              span_begin (type scorer), score, span_end
+//	LimitHit                               sample_limit
+//	Info, LogLine, ErrorRaised             info, logger, error
+//	Compacted, Branched, Anchored, …       compaction, branch, anchor, …
+//
+// Messages are no events of a transcript: they show in the inputs of model calls.
+package transcript
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Event is an event of a transcript. Its fields are those of the log format; absent ones are left out.
+type Event struct {
+	Event        string    `json:"event"`
+	UUID         string    `json:"uuid,omitempty"`
+	SpanID       string    `json:"span_id,omitempty"`
+	Timestamp    time.Time `json:"timestamp"`
+	WorkingStart float64   `json:"working_start"`
+	// Pending says that the thing has begun and not ended.
+	Pending bool `json:"pending,omitempty"`
+
+	// span_begin, span_end
+	ID       string `json:"id,omitempty"` // also of a tool call
+	ParentID string `json:"parent_id,omitempty"`
+	Name     string `json:"name,omitempty"`
+	// Type is that of a span, a limit, a compaction, and `function` for a tool call.
+	Type string `json:"type,omitempty"`
+
+	// model
+	Model      string          `json:"model,omitempty"`
+	Role       string          `json:"role,omitempty"`
+	Input      json.RawMessage `json:"input,omitempty"` // also the input of a subtask and of a question
+	Tools      json.RawMessage `json:"tools,omitempty"`
+	ToolChoice json.RawMessage `json:"tool_choice,omitempty"`
+	Config     json.RawMessage `json:"config,omitempty"`
+	Output     json.RawMessage `json:"output,omitempty"` // also what a sandbox printed
+	Retries    int             `json:"retries,omitempty"`
+	Cache      string          `json:"cache,omitempty"`
+	Call       json.RawMessage `json:"call,omitempty"`
+
+	// tool
+	Function    string          `json:"function,omitempty"`
+	Arguments   json.RawMessage `json:"arguments,omitempty"`
+	Result      json.RawMessage `json:"result,omitempty"`
+	Truncated   []int64         `json:"truncated,omitempty"`
+	Agent       string          `json:"agent,omitempty"`
+	AgentSpanID string          `json:"agent_span_id,omitempty"`
+	Failed      bool            `json:"failed,omitempty"`
+	MessageID   string          `json:"message_id,omitempty"`
+
+	// Error is the text of a model's error, or the object of a tool's or a run's.
+	Error       json.RawMessage `json:"error,omitempty"`
+	Completed   *time.Time      `json:"completed,omitempty"`
+	WorkingTime *float64        `json:"working_time,omitempty"`
+
+	// sandbox
+	Action  string          `json:"action,omitempty"`
+	Cmd     string          `json:"cmd,omitempty"`
+	File    string          `json:"file,omitempty"`
+	Options json.RawMessage `json:"options,omitempty"`
+
+	// score
+	Score        json.RawMessage `json:"score,omitempty"`
+	Target       json.RawMessage `json:"target,omitempty"`
+	Scorer       string          `json:"scorer,omitempty"`
+	ScorerArgs   json.RawMessage `json:"scorer_args,omitempty"`
+	Intermediate bool            `json:"intermediate,omitempty"`
+
+	// sample_init, store
+	Sample  json.RawMessage `json:"sample,omitempty"`
+	State   json.RawMessage `json:"state,omitempty"`
+	Changes []Change        `json:"changes,omitempty"`
+
+	// sample_limit, info, logger, compaction, branch, anchor, interrupt, approval
+	Message      json.RawMessage `json:"message,omitempty"`
+	Limit        *float64        `json:"limit,omitempty"`
+	Source       string          `json:"source,omitempty"`
+	Data         json.RawMessage `json:"data,omitempty"`
+	TokensBefore int64           `json:"tokens_before,omitempty"`
+	TokensAfter  int64           `json:"tokens_after,omitempty"`
+	FromAnchor   string          `json:"from_anchor,omitempty"`
+	AnchorID     string          `json:"anchor_id,omitempty"`
+	Interrupted  string          `json:"interrupted,omitempty"`
+	Approver     string          `json:"approver,omitempty"`
+	Decision     string          `json:"decision,omitempty"`
+	Explanation  string          `json:"explanation,omitempty"`
+	Modified     json.RawMessage `json:"modified,omitempty"`
+}
+
+// Change is one change of a store, as a JSON patch.
+type Change struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}

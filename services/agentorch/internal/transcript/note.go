@@ -1,0 +1,63 @@
+package transcript
+
+import (
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+)
+
+// addNote reads events that stand for themselves. Kinds that a transcript does not show are passed over.
+func (b *Builder) addNote(e *agentv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_LimitHit:
+		reached := k.LimitHit.GetLimit()
+		t := b.add(e, "sample_limit")
+		t.Type, t.Message, t.Limit = reached.GetType(), jsonOf(reached.GetMessage()), new(reached.GetLimit())
+	case *agentv1.Event_Info:
+		t := b.add(e, "info")
+		t.Source, t.Data = k.Info.GetSource(), rawJSON(k.Info.GetContent().GetDataJson())
+	case *agentv1.Event_LogLine:
+		t := b.add(e, "logger")
+		t.Message = jsonOf(map[string]any{
+			"name": k.LogLine.GetLogger(), "level": k.LogLine.GetLevel(), "message": k.LogLine.GetContent().GetMessage(), "created": e.GetTime().AsTime().UnixMilli(),
+		})
+	case *agentv1.Event_ErrorRaised:
+		t := b.add(e, "error")
+		t.Error = jsonOf(map[string]string{"message": k.ErrorRaised.GetError().GetMessage(), "traceback": "", "traceback_ansi": ""})
+	case *agentv1.Event_SpanBegan:
+		t := b.add(e, "span_begin")
+		t.ID, t.SpanID, t.Type, t.Name, t.ParentID = e.GetId(), e.GetId(), k.SpanBegan.GetType(), k.SpanBegan.GetName(), k.SpanBegan.GetParent()
+	case *agentv1.Event_SpanEnded:
+		b.end(e, e.GetId())
+	case *agentv1.Event_Compacted:
+		t := b.add(e, "compaction")
+		t.Type, t.TokensBefore, t.TokensAfter = k.Compacted.GetType(), k.Compacted.GetTokensBefore(), k.Compacted.GetTokensAfter()
+	case *agentv1.Event_Branched:
+		b.add(e, "branch").FromAnchor = k.Branched.GetFromAnchor()
+	case *agentv1.Event_Anchored:
+		t := b.add(e, "anchor")
+		t.AnchorID, t.Source = k.Anchored.GetAnchor(), k.Anchored.GetSource()
+	case *agentv1.Event_ApprovalDecided:
+		t := b.add(e, "approval")
+		t.Approver, t.Decision, t.Explanation = k.ApprovalDecided.GetApprover(), k.ApprovalDecided.GetDecision(), k.ApprovalDecided.GetContent().GetExplanation()
+		t.Call = callJSON(b.reviewed[k.ApprovalDecided.GetCallId()].GetCall())
+		t.Modified = callJSON(k.ApprovalDecided.GetContent().GetModified())
+	case *agentv1.Event_Interrupted:
+		t := b.add(e, "interrupt")
+		t.Source, t.Interrupted = k.Interrupted.GetSource(), k.Interrupted.GetInterrupted()
+	case *agentv1.Event_SubtaskIntent:
+		t := b.add(e, "subtask")
+		t.Name, t.Type, t.Input, t.Pending = k.SubtaskIntent.GetName(), k.SubtaskIntent.GetType(), rawJSON(k.SubtaskIntent.GetContent().GetDataJson()), true
+		b.open[e.GetSeq()] = t
+	case *agentv1.Event_SubtaskOutcome:
+		if t := b.finish(e, k.SubtaskOutcome.GetIntent(), working(k.SubtaskOutcome.GetTiming())); t != nil {
+			t.Result = rawJSON(k.SubtaskOutcome.GetContent().GetDataJson())
+		}
+	case *agentv1.Event_InputRequested:
+		t := b.add(e, "input")
+		t.Input, t.Pending = rawJSON(k.InputRequested.GetContent().GetDataJson()), true
+		b.open[e.GetSeq()] = t
+	case *agentv1.Event_InputAnswered:
+		if t := b.finish(e, k.InputAnswered.GetIntent(), 0); t != nil {
+			t.Decision, t.Data = k.InputAnswered.GetOutcome(), rawJSON(k.InputAnswered.GetContent().GetDataJson())
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package transcript
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// solvers are the steps whose spans are of type solver; all others are agents.
+var solvers = map[string]bool{
+	"generate": true, "system_message": true, "user_message": true, "assistant_message": true, "prompt_template": true, "multiple_choice": true,
+	"chain_of_thought": true, "self_critique": true, "use_tools": true, "basic_agent": true,
+}
+
+// Of reads a journal from its beginning. What has begun and not ended is pending.
+func Of(events iter.Seq2[*agentv1.Event, error]) ([]*Event, error) {
+	b := &Builder{open: map[int64]*Event{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}}
+	for e, err := range events {
+		if err != nil {
+			return nil, err
+		}
+		if err := b.Add(e); err != nil {
+			return nil, fmt.Errorf("transcript: event %d: %w", e.GetSeq(), err)
+		}
+	}
+	return b.events, nil
+}
+
+// Builder makes a transcript event by event. The zero value is not ready; see [Of].
+type Builder struct {
+	events   []*Event
+	open     map[int64]*Event // by the number of the intent
+	messages []*modelv1.ChatMessage
+	tools    []*toolv1.ToolDefinition
+	spec     *agentv1.RunSpec
+	stored   map[string]bool
+	reviewed map[string]*toolv1.ToolReview
+	step     string // span of the present step
+	scorers  string // span of the scorers
+}
+
+// add appends an event at the place of a journal's event.
+func (b *Builder) add(e *agentv1.Event, kind string) *Event {
+	t := &Event{
+		Event: kind, UUID: e.GetJournal() + "." + fmt.Sprint(e.GetSeq()), SpanID: b.span(e), Timestamp: e.GetTime().AsTime(), WorkingStart: e.GetWorkingStart().AsDuration().Seconds(),
+	}
+	b.events = append(b.events, t)
+	return t
+}
+
+// span is the span that an event stands in.
+func (b *Builder) span(e *agentv1.Event) string {
+	switch {
+	case e.GetSpan() != "":
+		return e.GetSpan()
+	case b.scorers != "":
+		return b.scorers
+	}
+	return b.step
+}
+
+// begin opens a span and returns its id.
+func (b *Builder) begin(e *agentv1.Event, kind, name, parent string) string {
+	t := b.add(e, "span_begin")
+	t.ID, t.Type, t.Name, t.ParentID = fmt.Sprintf("%s.%s.%d", e.GetJournal(), kind, e.GetSeq()), kind, name, parent
+	t.SpanID = t.ID
+	return t.ID
+}
+
+func (b *Builder) end(e *agentv1.Event, id string) {
+	t := b.add(e, "span_end")
+	t.ID, t.SpanID = id, id
+}
+
+// Add reads the next event. It keeps parts of it.
+func (b *Builder) Add(e *agentv1.Event) error {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_RunCreated:
+		b.created(e, k.RunCreated)
+	case *agentv1.Event_StepBegan:
+		kind := "agent"
+		if at := int(k.StepBegan.GetIndex()); at < len(b.spec.GetSteps()) && solvers[b.spec.GetSteps()[at].GetName()] {
+			kind = "solver"
+		}
+		b.step = b.begin(e, kind, k.StepBegan.GetName(), "")
+	case *agentv1.Event_StepEnded:
+		b.closeStep(e)
+	case *agentv1.Event_RunStateChanged:
+		if k.RunStateChanged.GetState() == agentv1.RunState_RUN_STATE_SCORING && b.scorers == "" {
+			b.closeStep(e)
+			b.scorers = b.begin(e, "scorers", "scorers", "")
+		}
+	case *agentv1.Event_RunFinished:
+		b.closeStep(e)
+		if b.scorers != "" {
+			b.end(e, b.scorers)
+			b.scorers = ""
+		}
+	case *agentv1.Event_MessageAdded:
+		b.messages = run.Added(b.messages, k.MessageAdded)
+	case *agentv1.Event_HistoryChanged:
+		b.messages = run.Changed(b.messages, k.HistoryChanged)
+	case *agentv1.Event_StoreChanged:
+		b.store(e, k.StoreChanged.GetContent().GetChanges())
+	default:
+		return b.addEffect(e)
+	}
+	return nil
+}
+
+func (b *Builder) closeStep(e *agentv1.Event) {
+	if b.step != "" {
+		b.end(e, b.step)
+		b.step = ""
+	}
+}
+
+func (b *Builder) created(e *agentv1.Event, c *agentv1.RunCreated) {
+	b.spec, b.tools = run.Join(c), c.GetTools()
+	b.messages = append(b.messages, b.spec.GetInput()...)
+	for key := range b.spec.GetStore() {
+		b.stored[key] = true
+	}
+	t := b.add(e, "sample_init")
+	t.Sample, t.State = sampleJSON(b.spec), stateJSON(b.messages, b.spec)
+}
+
+// store says what changed in the run's store.
+func (b *Builder) store(e *agentv1.Event, changes []*toolv1.StoreChange) {
+	if len(changes) == 0 {
+		return
+	}
+	t := b.add(e, "store")
+	for _, c := range changes {
+		change := Change{Path: "/" + pointer(c.GetKey())}
+		switch {
+		case c.ValueJson == nil:
+			change.Op = "remove"
+			delete(b.stored, c.GetKey())
+		case b.stored[c.GetKey()]:
+			change.Op, change.Value = "replace", []byte(c.GetValueJson())
+		default:
+			change.Op, change.Value = "add", []byte(c.GetValueJson())
+			b.stored[c.GetKey()] = true
+		}
+		t.Changes = append(t.Changes, change)
+	}
+}
+
+// finish completes an event that was pending. It returns nil where the thing never began.
+func (b *Builder) finish(e *agentv1.Event, intent int64, working time.Duration) *Event {
+	t := b.open[intent]
+	if t == nil {
+		return nil
+	}
+	delete(b.open, intent)
+	ended, seconds := e.GetTime().AsTime(), working.Seconds()
+	t.Pending, t.Completed, t.WorkingTime = false, &ended, &seconds
+	return t
+}

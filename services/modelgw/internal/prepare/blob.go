@@ -1,0 +1,50 @@
+package prepare
+
+import (
+	"context"
+	"encoding/base64"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// ReadBlob reads a stored body by its SHA-256 in hexadecimal digits.
+type ReadBlob func(ctx context.Context, hash string) ([]byte, error)
+
+// Load puts media that is stored apart into the messages, as data URIs. Messages without such media are returned as they are.
+func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) ([]*modelv1.ChatMessage, error) {
+	loaded := messages
+	for i, m := range messages {
+		if !slices.ContainsFunc(m.GetContent().GetList().GetParts(), stored) {
+			continue
+		}
+		whole := proto.CloneOf(m)
+		for _, part := range whole.GetContent().GetList().GetParts() {
+			if !stored(part) {
+				continue
+			}
+			media := mediaOf(part)
+			blob := media.GetBlob()
+			body, err := read(ctx, blob.GetHash())
+			if err != nil {
+				return nil, rpcerr.InvalidField("messages", "media of message %d cannot be read from the blob store: %v", i, err)
+			}
+			mediaType := blob.GetMediaType()
+			if mediaType == "" {
+				mediaType = "application/octet-stream"
+			}
+			media.Source = &contentv1.Media_Uri{Uri: "data:" + mediaType + ";base64," + base64.StdEncoding.EncodeToString(body)}
+		}
+		if &loaded[0] == &messages[0] {
+			loaded = slices.Clone(messages)
+		}
+		loaded[i] = whole
+	}
+	return loaded, nil
+}
+
+func stored(part *contentv1.Content) bool { return mediaOf(part).GetBlob() != nil }

@@ -1,0 +1,222 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
+)
+
+// newTestDriver makes a driver whose findings a test may change before it makes boxes.
+func newTestDriver(t *testing.T) *Driver {
+	t.Helper()
+	guest := os.Getenv("EVALFLEET_TEST_GUEST") // built by TestMain
+	d, err := New(Config{Dir: t.TempDir(), GuestPath: guest, SearchPath: os.Getenv("PATH")})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	return d
+}
+
+func make1(t *testing.T, d *Driver, allow bool) (driver.Report, func(argv ...string) *sandboxv1.ExecResult, error) {
+	t.Helper()
+	id := "w-" + strings.ToLower(rand.Text())
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
+	report, err := d.Create(t.Context(), driver.Spec{
+		ID: id, Owner: "test", Deadline: time.Now().Add(time.Minute), AllowUnisolated: allow, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64},
+	})
+	c := client.New(client.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, id) },
+		Hello:   &guestv1.HelloRequest{Env: report.Env, Workdir: report.Workdir, User: report.User},
+	})
+	t.Cleanup(c.Close)
+	return report, func(argv ...string) (r *sandboxv1.ExecResult) {
+		t.Helper()
+		require.NoError(t, c.Once(t.Context(), func(api guestv1.GuestServiceClient) error {
+			resp, err := api.Run(t.Context(), &guestv1.RunRequest{Spec: &sandboxv1.ExecSpec{Argv: argv}, MaxAnswerBytes: 1 << 20})
+			r = resp.GetResult()
+			return err
+		}))
+		return r
+	}, err
+}
+
+func TestAMissingPartIsNamedUnlessItIsAllowed(t *testing.T) {
+	t.Parallel()
+	d := newTestDriver(t)
+	// A folder that is not there cannot be shown, which stands for any part that this machine may lack.
+	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Source: "/no/such/folder"})
+	_, _, err := make1(t, d, false)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
+	require.ErrorContains(t, err, "system folders")
+	require.ErrorContains(t, err, "--allow-unisolated")
+	e, _ := rpcerr.As(err)
+	assert.Equal(t, "system folders", e.Metadata["missing"])
+	entries, err := os.ReadDir(d.dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1, "nothing is left but the guest program")
+
+	report, run, err := make1(t, d, true)
+	require.NoError(t, err)
+	assert.True(t, report.Isolation.Unisolated)
+	assert.Contains(t, strings.Join(report.Isolation.Weaker, "; "), "system folders")
+	r := run("sh", "-c", "pwd; env | sort; touch here")
+	require.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
+	assert.Contains(t, string(r.GetStdout()), report.Workdir+"\n")
+	assert.Contains(t, string(r.GetStdout()), "HOME="+report.Env["HOME"]+"\n")
+	assert.NotContains(t, string(r.GetStdout()), "GOPATH")
+	assert.FileExists(t, filepath.Join(report.Workdir, "here"))
+	assert.NotEqual(t, int32(0), run("unshare", "-U", "true").GetExitCode(), "what can be taken from commands is")
+}
+
+func TestDestroyEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
+	t.Parallel()
+	d := newTestDriver(t)
+	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Source: "/no/such/folder"})
+	report, run, err := make1(t, d, true)
+	require.NoError(t, err)
+	r := run("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $! > pid; until [ -s pid ]; do sleep 0.01; done")
+	require.Zero(t, r.GetExitCode())
+	data, err := os.ReadFile(filepath.Join(report.Workdir, "pid"))
+	require.NoError(t, err)
+	pid := strings.TrimSpace(string(data))
+	require.DirExists(t, "/proc/"+pid)
+	entries, err := os.ReadDir(d.dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.IsDir() {
+			require.NoError(t, d.Destroy(t.Context(), e.Name()))
+		}
+	}
+	assert.NoDirExists(t, "/proc/"+pid)
+}
+
+func TestWithoutCgroupsRootAsksForLeave(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("without root, cgroups are a luxury")
+	}
+	d := newTestDriver(t)
+	d.cgroups, d.noGroup = nil, errors.New("none here")
+	_, _, err := make1(t, d, false)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
+	require.ErrorContains(t, err, "cgroups")
+
+	report, run, err := make1(t, d, true)
+	require.NoError(t, err)
+	assert.True(t, report.Isolation.Unisolated)
+	assert.Contains(t, report.Isolation.Parts, "network namespace", "the rest is as ever")
+	weaker := strings.Join(report.Isolation.Weaker, "; ")
+	assert.Contains(t, weaker, "RLIMIT_DATA")
+	assert.Contains(t, weaker, "RLIMIT_NPROC")
+	assert.NotZero(t, run("python3", "-c", "x = b'x' * (1 << 30)").GetExitCode(), "a bound per process")
+}
+
+func TestCgroupsOfOurOwnMount(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	d := newTestDriver(t)
+	own, err := ownCgroups()
+	require.NoError(t, err)
+	t.Cleanup(func() { closeAll(own.mounts) })
+	d.cgroups = own
+	report, run, err := make1(t, d, false)
+	require.NoError(t, err)
+	assert.Contains(t, report.Isolation.Parts, "cgroup memory")
+	r := run("python3", "-c", "x = b'x' * (1 << 30)")
+	assert.EqualValues(t, 137, r.GetExitCode())
+	assert.True(t, r.GetOom())
+}
+
+func TestMountedHierarchiesAreRead(t *testing.T) {
+	t.Parallel()
+	const v1 = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+39 31 0:36 / /sys/fs/cgroup/pids rw,relatime shared:9 - cgroup cgroup rw,pids
+36 31 0:33 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd
+42 31 0:39 /docker/abc /elsewhere rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+`
+	own := map[string]string{"memory": "/a", "pids": "/b", "cpu": "/c", "": "/d"}
+	assert.Equal(t, hierarchies{
+		"memory": {"/sys/fs/cgroup/memory", "/a"}, "pids": {"/sys/fs/cgroup/pids", "/b"}, "cpu": {"/sys/fs/cgroup/cpu,cpuacct", "/c"},
+		unified: {"/sys/fs/cgroup/unified", "/d"},
+	}, parseMounts(v1, own))
+	assert.Equal(t, hierarchies{unified: {"/sys/fs/cgroup", "/user.slice"}},
+		parseMounts("30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n", map[string]string{"": "/user.slice"}))
+}
+
+func TestAStrangerAtTheSocketIsTurnedAway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, controlFolder), 0o755))
+	door, err := listen(dir, &record{ID: "x", PID: os.Getpid() + 100_000}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(door.close)
+	c, err := net.Dial("unix", filepath.Join(dir, controlFolder, "h.sock"))
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+	_, err = c.Read(make([]byte, 1))
+	require.Error(t, err, "it is closed")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	assert.Empty(t, door.conns)
+}
+
+func TestARecordIsNotTakenForAnotherProcess(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sleep", "100")
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	rec := &record{Namespaces: true}
+	require.NoError(t, rec.identify(cmd.Process.Pid))
+	assert.True(t, rec.alive())
+	for name, change := range map[string]func(*record){
+		"start": func(r *record) { r.Start++ }, "boot": func(r *record) { r.Boot = "another" }, "process": func(r *record) { r.PID = 0 },
+	} {
+		other := *rec
+		change(&other)
+		assert.False(t, other.alive(), name)
+		require.NoError(t, other.kill(t.Context()), name)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.Signal(0)), "nobody killed it")
+	require.NoError(t, rec.kill(t.Context()))
+	assert.False(t, rec.alive())
+}
+
+func TestPythonElsewhereIsShownByANeutralName(t *testing.T) {
+	t.Parallel()
+	s := findSystem("/home/someone/pythons/3.12", "")
+	assert.Equal(t, pythonTarget+"/bin:"+systemPath, s.path)
+	assert.Equal(t, "/home/someone/pythons/3.12", s.links[pythonTarget])
+	modes := map[string]uint32{}
+	for _, f := range s.folders(0, userID, workdir) {
+		modes[f.Path] = f.Mode
+	}
+	for _, path := range []string{"/home", "/home/someone", "/home/someone/pythons"} {
+		assert.Equal(t, uint32(0o711), modes[path], path)
+	}
+	assert.Equal(t, systemPath, (&system{}).hostPath())
+	assert.Empty(t, findPython("/nowhere"))
+}

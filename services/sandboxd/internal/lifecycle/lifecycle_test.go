@@ -1,0 +1,458 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// paperDriver makes boxes that are entries in a map, each with a guest that runs nothing and finds every command good.
+type paperDriver struct {
+	mu        sync.Mutex
+	boxes     map[string]*paperBox
+	destroyed []string
+	refuse    error             // of Destroy
+	hold      func(driver.Spec) // called in Create
+	run       func(string) *sandboxv1.ExecResult
+}
+
+type paperBox struct {
+	spec  driver.Spec
+	alive bool
+	since time.Time
+	guest *grpc.Server
+}
+
+func newPaper() *paperDriver { return &paperDriver{boxes: map[string]*paperBox{}} }
+
+func (d *paperDriver) Name() string { return "paper" }
+func (d *paperDriver) Close() error { return nil }
+
+func (d *paperDriver) Probe(context.Context) (driver.Capabilities, error) {
+	return driver.Capabilities{}, nil
+}
+
+func (d *paperDriver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
+	if d.hold != nil {
+		d.hold(spec)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g := grpc.NewServer()
+	guestv1.RegisterGuestServiceServer(g, &paperGuest{id: spec.ID, driver: d})
+	d.boxes[spec.ID] = &paperBox{spec: spec, alive: true, since: time.Now(), guest: g}
+	return driver.Report{Env: map[string]string{"PATH": "/bin"}, Workdir: "/work", User: "someone", GuestPath: "/guest"}, ctx.Err()
+}
+
+func (d *paperDriver) Connect(_ context.Context, id string) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.boxes[id]
+	if b == nil || !b.alive {
+		return nil, rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "gone")
+	}
+	ours, theirs := net.Pipe()
+	go func() { _ = b.guest.Serve(&once{conn: theirs}) }()
+	return ours, nil
+}
+
+func (d *paperDriver) Destroy(_ context.Context, id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refuse != nil {
+		return d.refuse
+	}
+	d.destroyed = append(d.destroyed, id)
+	d.kill(id)
+	delete(d.boxes, id)
+	return nil
+}
+
+// kill ends a box's guest. The caller holds mu.
+func (d *paperDriver) kill(id string) {
+	if b := d.boxes[id]; b != nil && b.alive {
+		b.alive = false
+		b.guest.Stop()
+	}
+}
+
+func (d *paperDriver) List(_ context.Context, owner string) ([]driver.Observed, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []driver.Observed
+	for id, b := range d.boxes {
+		if b.spec.Owner == owner {
+			out = append(out, driver.Observed{ID: id, Alive: b.alive, Created: b.since})
+		}
+	}
+	return out, nil
+}
+
+func (d *paperDriver) has(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.boxes[id] != nil
+}
+
+// once is a listener of one connection.
+type once struct {
+	conn net.Conn
+	mu   sync.Mutex
+}
+
+func (l *once) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.conn; c != nil {
+		l.conn = nil
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (l *once) Close() error   { return nil }
+func (l *once) Addr() net.Addr { return &net.UnixAddr{} }
+
+type paperGuest struct {
+	guestv1.UnimplementedGuestServiceServer
+	id     string
+	driver *paperDriver
+}
+
+func (g *paperGuest) Hello(context.Context, *guestv1.HelloRequest) (*guestv1.HelloResponse, error) {
+	return &guestv1.HelloResponse{BootId: "boot-" + g.id}, nil
+}
+
+func (g *paperGuest) Run(context.Context, *guestv1.RunRequest) (*guestv1.RunResponse, error) {
+	if g.driver.run != nil {
+		return &guestv1.RunResponse{Result: g.driver.run(g.id)}, nil
+	}
+	return &guestv1.RunResponse{Result: &sandboxv1.ExecResult{}}, nil
+}
+
+func (g *paperGuest) WriteFile(stream grpc.ClientStreamingServer[guestv1.WriteFileRequest, guestv1.WriteFileResponse]) error {
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return stream.SendAndClose(&guestv1.WriteFileResponse{})
+		}
+	}
+}
+
+func (g *paperGuest) RemoveFile(context.Context, *guestv1.RemoveFileRequest) (*guestv1.RemoveFileResponse, error) {
+	return &guestv1.RemoveFileResponse{}, nil
+}
+
+// house is an installation: what outlives a process, and the process.
+type house struct {
+	*testing.T
+	driver *paperDriver
+	store  lifecycle.Store
+	ledger effect.Ledger
+	max    int
+	owners int
+	boxes  *lifecycle.Sandboxes
+	stop   func()
+}
+
+// bubble runs f in a bubble of time with a running installation.
+func bubble(t *testing.T, f func(h *house)) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+		require.NoError(t, err)
+		store, err := lifecycle.NewStore(t.Context(), db)
+		require.NoError(t, err)
+		h := &house{T: t, driver: newPaper(), store: store, ledger: &memory.Ledger{}}
+		h.start()
+		f(h)
+		h.driver.mu.Lock()
+		for id := range h.driver.boxes {
+			h.driver.kill(id)
+		}
+		h.driver.mu.Unlock()
+		h.stop()
+		require.NoError(t, db.Close())
+	})
+}
+
+func (h *house) start() {
+	h.Helper()
+	h.owners++
+	var err error
+	h.boxes, err = lifecycle.New(h.Context(), lifecycle.Config{DefaultDriver: "paper", MaxSandboxes: h.max, MaxCreating: 4, OrphanTimeout: time.Hour}, lifecycle.Deps{
+		Drivers: map[string]driver.Driver{"paper": h.driver}, Store: h.store, Ledger: h.ledger,
+		Owner: string(rune('a' + h.owners)), Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(h, err)
+	ctx, cancel := context.WithCancel(h.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.boxes.Run(ctx) }()
+	h.stop = func() {
+		cancel()
+		require.NoError(h, <-done)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context()), time.Second)
+		defer cancel()
+		_ = h.boxes.Close(ctx)
+	}
+}
+
+// restart ends the process and starts another.
+func (h *house) restart() {
+	h.Helper()
+	h.stop()
+	h.start()
+}
+
+func (h *house) create(spec *sandboxv1.SandboxSpec, key string) *lifecycle.Sandbox {
+	h.Helper()
+	b, err := h.boxes.Create(h.Context(), "p", spec, key)
+	require.NoError(h, err)
+	return b
+}
+
+func (h *house) state(id string) lifecycle.State {
+	h.Helper()
+	b, err := h.boxes.Get(h.Context(), "p", id)
+	require.NoError(h, err)
+	return b.State
+}
+
+func (h *house) use(id string) error {
+	return h.boxes.Use(h.Context(), "p", id, func(c *client.Client) error {
+		_, err := c.Hello(h.Context())
+		return err
+	})
+}
+
+func lease(d time.Duration) *sandboxv1.SandboxSpec {
+	return &sandboxv1.SandboxSpec{Lease: durationpb.New(d)}
+}
+
+func TestALeaseEndsUnlessItIsRenewedOrUsed(t *testing.T) {
+	bubble(t, func(h *house) {
+		left, renewed, used := h.create(lease(2*time.Minute), ""), h.create(lease(2*time.Minute), ""), h.create(lease(2*time.Minute), "")
+		for range 4 {
+			time.Sleep(50 * time.Second)
+			missing, earliest, err := h.boxes.Renew(h.Context(), "p", []string{renewed.ID, "none"}, 0)
+			require.NoError(t, err)
+			assert.Equal(t, []string{"none"}, missing)
+			assert.Equal(t, time.Now().Add(2*time.Minute).UnixNano(), earliest.UnixNano())
+			require.NoError(t, h.use(used.ID))
+		}
+		assert.Equal(t, lifecycle.Deleted, h.state(left.ID))
+		assert.False(t, h.driver.has(left.ID))
+		assert.True(t, rpcerr.Is(h.use(left.ID), errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED))
+		assert.ErrorContains(t, h.use(left.ID), "lease")
+		assert.Equal(t, lifecycle.Ready, h.state(renewed.ID))
+		assert.Equal(t, lifecycle.Ready, h.state(used.ID))
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, lifecycle.Deleted, h.state(renewed.ID))
+		assert.Equal(t, lifecycle.Deleted, h.state(used.ID))
+	})
+}
+
+func TestASandboxInUseKeepsItsLease(t *testing.T) {
+	bubble(t, func(h *house) {
+		b := h.create(lease(time.Minute), "")
+		require.NoError(t, h.boxes.Use(h.Context(), "p", b.ID, func(*client.Client) error {
+			time.Sleep(time.Hour)
+			return nil
+		}))
+		assert.Equal(t, lifecycle.Ready, h.state(b.ID))
+	})
+}
+
+func TestALifetimeEndsWhateverIsRenewed(t *testing.T) {
+	bubble(t, func(h *house) {
+		b := h.create(&sandboxv1.SandboxSpec{MaxLifetime: durationpb.New(5 * time.Minute)}, "")
+		for range 7 {
+			_, _, err := h.boxes.Renew(h.Context(), "p", []string{b.ID}, time.Hour)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+		}
+		assert.Equal(t, lifecycle.Deleted, h.state(b.ID))
+	})
+}
+
+func TestLeasesThatRanOutWhileNobodyServedHaveAMinute(t *testing.T) {
+	bubble(t, func(h *house) {
+		left, renewed := h.create(lease(time.Minute), ""), h.create(lease(time.Minute), "")
+		h.stop()
+		time.Sleep(10 * time.Minute)
+		h.start()
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, lifecycle.Ready, h.state(left.ID))
+		_, _, err := h.boxes.Renew(h.Context(), "p", []string{renewed.ID}, 10*time.Minute)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		assert.Equal(t, lifecycle.Deleted, h.state(left.ID))
+		assert.Equal(t, lifecycle.Ready, h.state(renewed.ID))
+		require.NoError(t, h.use(renewed.ID), "the guest is the same one")
+	})
+}
+
+func TestBoxesThatDiedAreFound(t *testing.T) {
+	bubble(t, func(h *house) {
+		b := h.create(lease(time.Hour), "")
+		h.driver.mu.Lock()
+		h.driver.kill(b.ID)
+		h.driver.mu.Unlock()
+		time.Sleep(time.Minute)
+		assert.Equal(t, lifecycle.Lost, h.state(b.ID))
+		assert.False(t, h.driver.has(b.ID), "what is left is cleared away")
+		assert.True(t, rpcerr.Is(h.use(b.ID), errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST))
+		gone, err := h.boxes.Delete(h.Context(), "p", b.ID)
+		require.NoError(t, err)
+		assert.Equal(t, lifecycle.Deleted, gone.State)
+	})
+}
+
+func TestBoxesWithoutARecordAreRemovedAndOnlyOurs(t *testing.T) {
+	bubble(t, func(h *house) {
+		ours, err := h.store.Installation(h.Context())
+		require.NoError(t, err)
+		for id, owner := range map[string]string{"orphan": ours, "foreign": "someone else"} {
+			_, err := h.driver.Create(h.Context(), driver.Spec{ID: id, Owner: owner})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Minute)
+		assert.False(t, h.driver.has("orphan"))
+		assert.True(t, h.driver.has("foreign"))
+	})
+}
+
+func TestACreationThatDiedWithItsProcessIsDoneAgain(t *testing.T) {
+	bubble(t, func(h *house) {
+		// A process that is cut off in the middle of a creation: its claim stays open, what it made stays there.
+		reached, never := make(chan string, 1), make(chan struct{})
+		h.driver.run = func(id string) *sandboxv1.ExecResult {
+			reached <- id
+			<-never
+			return &sandboxv1.ExecResult{}
+		}
+		spec := &sandboxv1.SandboxSpec{Setup: "true"}
+		gone := make(chan error, 1)
+		go func() { _, err := h.boxes.Create(h.Context(), "p", spec, "key"); gone <- err }()
+		id := <-reached
+		before, err := h.store.Load(h.Context(), id)
+		require.NoError(t, err)
+		assert.Equal(t, lifecycle.Creating, before.State, "the record is there before the box")
+		h.stop()
+		require.Error(t, <-gone)
+		close(never)
+
+		h.driver.run = nil
+		h.start()
+		b := h.create(spec, "key")
+		assert.Equal(t, id, b.ID, "the same key makes the same sandbox")
+		assert.Equal(t, lifecycle.Ready, b.State)
+		assert.Contains(t, h.driver.destroyed, id, "a half-made one is not used")
+	})
+}
+
+func TestWhatAKilledProcessLeftIsFinished(t *testing.T) {
+	bubble(t, func(h *house) {
+		deleting, creating := h.create(lease(time.Hour), ""), h.create(lease(time.Hour), "")
+		h.stop()
+		for b, state := range map[*lifecycle.Sandbox]lifecycle.State{deleting: lifecycle.Deleting, creating: lifecycle.Creating} {
+			b.State = state
+			require.NoError(t, h.store.Put(h.Context(), b))
+		}
+		h.start()
+		time.Sleep(time.Minute)
+		assert.Equal(t, lifecycle.Deleted, h.state(deleting.ID))
+		assert.Equal(t, lifecycle.Creating, h.state(creating.ID), "its caller may come back")
+		time.Sleep(15 * time.Minute)
+		assert.Equal(t, lifecycle.Deleted, h.state(creating.ID))
+		assert.Empty(t, h.driver.boxes)
+	})
+}
+
+func TestARemovalThatFailsIsTriedAgain(t *testing.T) {
+	bubble(t, func(h *house) {
+		b := h.create(lease(time.Hour), "")
+		h.driver.mu.Lock()
+		h.driver.refuse = errors.New("busy")
+		h.driver.mu.Unlock()
+		got, err := h.boxes.Delete(h.Context(), "p", b.ID)
+		require.NoError(t, err)
+		assert.Equal(t, lifecycle.Deleting, got.State)
+		h.driver.mu.Lock()
+		h.driver.refuse = nil
+		h.driver.mu.Unlock()
+		time.Sleep(time.Minute)
+		assert.Equal(t, lifecycle.Deleted, h.state(b.ID))
+	})
+}
+
+func TestAKeyedCreationOutlivesItsCaller(t *testing.T) {
+	bubble(t, func(h *house) {
+		ctx, leave := context.WithCancel(h.Context())
+		h.driver.hold = func(driver.Spec) { leave(); time.Sleep(time.Second) }
+		_, err := h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "key")
+		require.ErrorIs(t, err, context.Canceled)
+		b := h.create(&sandboxv1.SandboxSpec{}, "key")
+		assert.Equal(t, lifecycle.Ready, b.State)
+		assert.Len(t, h.driver.boxes, 1)
+
+		ctx, leave = context.WithCancel(h.Context())
+		defer leave()
+		_, err = h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "")
+		require.Error(t, err, "one without a key ends with its caller")
+		synctest.Wait()
+		assert.Len(t, h.driver.boxes, 1)
+	})
+}
+
+func TestDeletingWhileItIsMade(t *testing.T) {
+	bubble(t, func(h *house) {
+		id := make(chan string, 1)
+		h.driver.hold = func(s driver.Spec) { id <- s.ID; time.Sleep(time.Second) }
+		made := make(chan error, 1)
+		go func() { _, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "key"); made <- err }()
+		name := <-id
+		got, err := h.boxes.Delete(h.Context(), "p", name)
+		require.NoError(t, err)
+		assert.Equal(t, lifecycle.Deleted, got.State)
+		assert.True(t, rpcerr.Is(<-made, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED))
+		assert.Empty(t, h.driver.boxes)
+	})
+}
+
+func TestOldRecordsAreForgotten(t *testing.T) {
+	bubble(t, func(h *house) {
+		b := h.create(lease(time.Hour), "")
+		_, err := h.boxes.Delete(h.Context(), "p", b.ID)
+		require.NoError(t, err)
+		time.Sleep(23 * time.Hour)
+		assert.Equal(t, lifecycle.Deleted, h.state(b.ID))
+		time.Sleep(2 * time.Hour)
+		_, err = h.boxes.Get(h.Context(), "p", b.ID)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
+	})
+}

@@ -1,0 +1,538 @@
+package sandboxd_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/sandboxd"
+)
+
+const project = "projects/default"
+
+var guestPath string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "guestd")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		guestPath = filepath.Join(dir, "guestd")
+		cmd := exec.Command("go", "build", "-trimpath", "-o", guestPath, "./cmd/guestd")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the guest: %v\n%s", err, out)
+			return 1
+		}
+		code := m.Run()
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
+
+// installation is a data directory and the process that serves it now.
+type installation struct {
+	*testing.T
+	dir    string
+	change func(*sandboxd.Config)
+	stop   func()
+	client sandboxv1.SandboxServiceClient
+}
+
+// install makes an installation and starts its first process.
+func install(t testing.TB, change func(*sandboxd.Config)) *installation {
+	t.Helper()
+	in := &installation{dir: t.TempDir(), change: change}
+	in.T, _ = t.(*testing.T)
+	in.start(t)
+	t.Cleanup(func() { // sandboxes live on with their processes, so they are deleted
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		list, err := in.client.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{Parent: project, PageSize: 1000})
+		assert.NoError(t, err)
+		for _, b := range list.GetSandboxes() {
+			_, err := in.client.DeleteSandbox(ctx, &sandboxv1.DeleteSandboxRequest{Name: b.GetName()})
+			assert.NoError(t, err)
+		}
+		in.stop()
+	})
+	return in
+}
+
+// start starts a process over the installation, and stop ends it without touching the sandboxes.
+func (in *installation) start(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	db, err := sqlite.Open(ctx, filepath.Join(in.dir, "sandboxd.db"), sqlite.Options{})
+	require.NoError(t, err)
+	ledger, err := effectsqlite.New(ctx, db, "sandboxd")
+	require.NoError(t, err)
+	cfg := sandboxd.Config{Dir: filepath.Join(in.dir, "boxes"), GuestPath: guestPath, SearchPath: os.Getenv("PATH")}
+	if in.change != nil {
+		in.change(&cfg)
+	}
+	log := slog.New(slog.DiscardHandler)
+	service, err := sandboxd.New(cfg, sandboxd.Deps{DB: db, Ledger: ledger, Owner: rand.Text(), Logger: log})
+	require.NoError(t, err)
+	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "test"}})
+	require.NoError(t, err)
+	service.Register(server)
+	listener := grpcserver.ListenMemory()
+	conn, err := grpcclient.New("memory", grpcclient.Options{Dial: listener.Dial})
+	require.NoError(t, err)
+	in.client = sandboxv1.NewSandboxServiceClient(conn)
+	done := make(chan error, 2)
+	go func() { done <- server.Serve(listener) }()
+	go func() { done <- service.Run(ctx) }()
+	in.stop = func() {
+		assert.NoError(t, conn.Close())
+		cancel()
+		server.Stop()
+		assert.NoError(t, errors.Join(<-done, <-done))
+		assert.NoError(t, service.Close(context.Background()))
+		assert.NoError(t, db.Close())
+	}
+}
+
+// restart ends the process and starts another one.
+func (in *installation) restart() {
+	in.Helper()
+	in.stop()
+	in.start(in.T)
+}
+
+func (in *installation) create(spec *sandboxv1.SandboxSpec) *sandboxv1.Sandbox {
+	in.Helper()
+	b, err := in.client.CreateSandbox(in.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: spec})
+	require.NoError(in, err)
+	return b
+}
+
+func (in *installation) exec(b *sandboxv1.Sandbox, key string, argv ...string) (*sandboxv1.ExecResult, error) {
+	in.Helper()
+	resp, err := in.client.Exec(in.Context(), &sandboxv1.ExecRequest{Sandbox: b.GetName(), RequestId: key, Spec: &sandboxv1.ExecSpec{Argv: argv}})
+	return resp.GetResult(), err
+}
+
+// sh runs a script that must end well.
+func (in *installation) sh(b *sandboxv1.Sandbox, script string) string {
+	in.Helper()
+	r, err := in.exec(b, "", "bash", "-c", script)
+	require.NoError(in, err)
+	require.Zero(in, r.GetExitCode(), "%s: %s%s", script, r.GetStdout(), r.GetStderr())
+	return string(r.GetStdout())
+}
+
+func TestASandboxIsWhatItsSpecSays(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	b := in.create(&sandboxv1.SandboxSpec{
+		Env: map[string]string{"TASK": "one", "PATH": "/usr/bin:/bin"}, Workdir: "/srv/work", Labels: map[string]string{"kind": "test"},
+		Files: []*sandboxv1.FileToPlace{{Path: "a/b.txt", Content: []byte("placed")}, {Path: "/tmp/run", Content: []byte("#!/bin/sh\necho ran"), Mode: 0o755}},
+		Setup: "test -e a/b.txt && echo $TASK > made-by-setup && pwd > where",
+	})
+	assert.Equal(t, sandboxv1.SandboxState_SANDBOX_STATE_READY, b.GetState())
+	assert.True(t, strings.HasPrefix(b.GetName(), project+"/sandboxes/"), b.GetName())
+	assert.Equal(t, "/srv/work", b.GetWorkdir())
+	assert.NotEmpty(t, b.GetGuestPath())
+	assert.NotEmpty(t, b.GetIsolation().GetParts())
+	assert.False(t, b.GetIsolation().GetUnisolated())
+	assert.EqualValues(t, 2<<30, b.GetSpec().GetLimits().GetMemoryBytes(), "defaults are told")
+	assert.Equal(t, sandboxv1.NetworkMode_NETWORK_MODE_NONE, b.GetSpec().GetNetwork().GetMode())
+	assert.WithinDuration(t, time.Now().Add(10*time.Minute), b.GetLeaseExpireTime().AsTime(), time.Minute)
+	assert.Equal(t, "placed one\n/srv/work\nran\n/usr/bin:/bin\n", in.sh(b, "echo $(cat a/b.txt) $(cat made-by-setup); cat where; /tmp/run; echo $PATH"))
+	assert.Equal(t, "no\n", in.sh(b, "ls -A /tmp | grep -q setup && echo yes || echo no"), "the script is removed")
+
+	got, err := in.client.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{Name: b.GetName()})
+	require.NoError(t, err)
+	assert.Empty(t, got.GetSpec().GetFiles()[0].GetContent(), "contents are not kept")
+	assert.Equal(t, b.GetIsolation().GetParts(), got.GetIsolation().GetParts())
+
+	r, err := in.client.Exec(t.Context(), &sandboxv1.ExecRequest{
+		Sandbox: b.GetName(), Spec: &sandboxv1.ExecSpec{Argv: []string{b.GetGuestPath(), "text-editor"}, Stdin: []byte(`{"command":"view","path":"a/b.txt"}`)},
+	})
+	require.NoError(t, err)
+	assert.Contains(t, string(r.GetResult().GetStdout()), "placed", "the guest program has the text editor")
+	assert.EqualValues(t, 1, r.GetTiming().GetAttempts())
+}
+
+func TestCreateFailsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	for name, tt := range map[string]struct {
+		spec *sandboxv1.SandboxSpec
+		code codes.Code
+		says []string
+	}{
+		"set-up that fails":      {&sandboxv1.SandboxSpec{Setup: "echo boom >&2; exit 3"}, codes.FailedPrecondition, []string{"boom", "3"}},
+		"set-up that never ends": {&sandboxv1.SandboxSpec{Setup: "sleep 100", SetupTimeout: durationpb.New(300 * time.Millisecond)}, codes.FailedPrecondition, []string{"300ms"}},
+		"file in the system":     {&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "/usr/x"}}}, codes.PermissionDenied, []string{"/usr/x"}},
+		"unknown driver":         {&sandboxv1.SandboxSpec{Driver: "dokcer"}, codes.NotFound, []string{"dokcer", "local"}},
+		"image":                  {&sandboxv1.SandboxSpec{Image: "x"}, codes.FailedPrecondition, []string{"image"}},
+		"network":                {&sandboxv1.SandboxSpec{Network: &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST}}, codes.Unimplemented, []string{"allow-list"}},
+		"lease too long":         {&sandboxv1.SandboxSpec{Lease: durationpb.New(48 * time.Hour)}, codes.InvalidArgument, []string{"spec.lease", "24h"}},
+		"no memory":              {&sandboxv1.SandboxSpec{Limits: &sandboxv1.Limits{MemoryBytes: new(int64)}}, codes.InvalidArgument, []string{"memory_bytes"}},
+		"reserved label":         {&sandboxv1.SandboxSpec{Labels: map[string]string{"evalfleet.x": ""}}, codes.InvalidArgument, []string{"evalfleet.x"}},
+		"unisolated":             {&sandboxv1.SandboxSpec{AllowUnisolated: true}, codes.PermissionDenied, []string{"--allow-unisolated"}},
+		"workdir":                {&sandboxv1.SandboxSpec{Workdir: "here"}, codes.InvalidArgument, []string{"workdir"}},
+		"unknown user":           {&sandboxv1.SandboxSpec{User: "nobody-knows"}, codes.InvalidArgument, []string{"nobody-knows"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := in.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: tt.spec})
+			assert.Equal(t, tt.code, rpcerr.Code(err), "%v", err)
+			for _, s := range tt.says {
+				assert.ErrorContains(t, err, s)
+			}
+		})
+	}
+	list, err := in.client.ListSandboxes(t.Context(), &sandboxv1.ListSandboxesRequest{Parent: project})
+	require.NoError(t, err)
+	assert.Empty(t, list.GetSandboxes())
+	folders, err := filepath.Glob(filepath.Join(in.dir, "boxes", "local", "*", "box.json"))
+	require.NoError(t, err)
+	assert.Empty(t, folders)
+}
+
+func TestCreateWithAKeyHappensOnce(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	req := &sandboxv1.CreateSandboxRequest{Parent: project, RequestId: "run1/1", Spec: &sandboxv1.SandboxSpec{Setup: "echo x >> /tmp/count"}}
+	first, err := in.client.CreateSandbox(t.Context(), req)
+	require.NoError(t, err)
+	again, err := in.client.CreateSandbox(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, first.GetName(), again.GetName())
+	in.restart()
+	again, err = in.client.CreateSandbox(t.Context(), req)
+	require.NoError(t, err)
+	assert.Equal(t, first.GetName(), again.GetName())
+	assert.Equal(t, "x\n", in.sh(first, "cat /tmp/count"))
+
+	other := proto.CloneOf(req)
+	other.Spec.Setup = "true"
+	_, err = in.client.CreateSandbox(t.Context(), other)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED), "%v", err)
+	failing := &sandboxv1.CreateSandboxRequest{Parent: project, RequestId: "run1/2", Spec: &sandboxv1.SandboxSpec{Setup: "exit 1"}}
+	for range 2 {
+		_, err = in.client.CreateSandbox(t.Context(), failing)
+		assert.Equal(t, codes.FailedPrecondition, rpcerr.Code(err), "a failure is kept with its kind: %v", err)
+	}
+}
+
+func TestFullnessIsToldAndPasses(t *testing.T) {
+	t.Parallel()
+	in := install(t, func(c *sandboxd.Config) { c.MaxSandboxes = 1 })
+	b := in.create(&sandboxv1.SandboxSpec{})
+	req := &sandboxv1.CreateSandboxRequest{Parent: project, RequestId: "second", Spec: &sandboxv1.SandboxSpec{}}
+	_, err := in.client.CreateSandbox(t.Context(), req)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
+	assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(err))
+	assert.Positive(t, rpcerr.RetryAfter(err))
+	_, err = in.client.DeleteSandbox(t.Context(), &sandboxv1.DeleteSandboxRequest{Name: b.GetName()})
+	require.NoError(t, err)
+	_, err = in.client.CreateSandbox(t.Context(), req)
+	require.NoError(t, err, "the same key works once there is room")
+}
+
+func TestARestartLosesNothing(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	b := in.create(&sandboxv1.SandboxSpec{Env: map[string]string{"TASK": "one"}})
+	in.sh(b, "setsid sleep 1000 >/dev/null 2>&1 & echo $! > sleeper")
+	script := "echo ran >> count; until [ -e go ]; do sleep 0.01; done; echo $TASK"
+	cut := make(chan error, 1)
+	go func() {
+		_, err := in.exec(b, "long", "bash", "-c", script)
+		cut <- err
+	}()
+	require.Eventually(t, func() bool {
+		r, err := in.exec(b, "", "test", "-e", "count")
+		return err == nil && r.GetExitCode() == 0
+	}, 10*time.Second, 10*time.Millisecond)
+	in.restart()
+	require.Error(t, <-cut)
+
+	got, err := in.client.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{Name: b.GetName()})
+	require.NoError(t, err)
+	assert.Equal(t, sandboxv1.SandboxState_SANDBOX_STATE_READY, got.GetState())
+	in.sh(b, "kill -0 $(cat sleeper); touch go")
+	r, err := in.exec(b, "long", "bash", "-c", script)
+	require.NoError(t, err)
+	assert.Equal(t, "one\n", string(r.GetStdout()), "the environment is the sandbox's as before")
+	assert.Equal(t, "ran\n", in.sh(b, "cat count"))
+
+	stream, err := in.client.StreamExec(t.Context(), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), RequestId: "long", StdoutOffset: 1})
+	require.NoError(t, err)
+	out, ended := drain(t, stream)
+	assert.Equal(t, "ne\n", out)
+	assert.True(t, ended.GetReplayed())
+	_, err = in.client.ReleaseExec(t.Context(), &sandboxv1.ReleaseExecRequest{Sandbox: b.GetName(), RequestIds: []string{"long"}})
+	require.NoError(t, err)
+	stream, err = in.client.StreamExec(t.Context(), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), RequestId: "long"})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN), "%v", err)
+}
+
+func drain(t *testing.T, stream grpc.ServerStreamingClient[sandboxv1.StreamExecResponse]) (stdout string, ended *sandboxv1.ExecResult) {
+	t.Helper()
+	for {
+		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return stdout, ended
+		}
+		require.NoError(t, err)
+		if event.GetOutput().GetStream() == sandboxv1.ExecStream_EXEC_STREAM_STDOUT {
+			stdout += string(event.GetOutput().GetData())
+		}
+		if event.GetEnded() != nil {
+			ended = event.GetEnded()
+		}
+	}
+}
+
+func TestOrphansAreCollected(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	b := in.create(&sandboxv1.SandboxSpec{})
+	kept := in.create(&sandboxv1.SandboxSpec{})
+	folder := filepath.Join(in.dir, "boxes", "local", filepath.Base(b.GetName()))
+	require.DirExists(t, folder)
+	in.stop()
+	db, err := sqlite.Open(t.Context(), filepath.Join(in.dir, "sandboxd.db"), sqlite.Options{})
+	require.NoError(t, err)
+	require.NoError(t, db.Write(t.Context(), func(tx *sqlite.Tx) error {
+		_, err := tx.Exec("DELETE FROM sandboxes WHERE id = ?", filepath.Base(b.GetName()))
+		return err
+	}))
+	require.NoError(t, db.Close())
+	halfway := filepath.Join(in.dir, "boxes", "local", "halfway") // a crash may leave a folder before its record
+	require.NoError(t, os.Mkdir(halfway, 0o700))
+	in.start(t)
+	for _, path := range []string{folder, halfway} {
+		require.Eventually(t, func() bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }, 10*time.Second, 10*time.Millisecond)
+	}
+	assert.Equal(t, "fine\n", in.sh(kept, "echo fine"))
+}
+
+func TestDeletedAndLostSandboxesSayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	deleted, lost := in.create(&sandboxv1.SandboxSpec{}), in.create(&sandboxv1.SandboxSpec{Labels: map[string]string{"a": "b"}})
+	for range 2 {
+		got, err := in.client.DeleteSandbox(t.Context(), &sandboxv1.DeleteSandboxRequest{Name: deleted.GetName()})
+		require.NoError(t, err)
+		assert.Equal(t, sandboxv1.SandboxState_SANDBOX_STATE_DELETED, got.GetState())
+	}
+	_, err := in.exec(deleted, "", "true")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED), "%v", err)
+
+	in.killGuest(lost)
+	_, err = in.exec(lost, "key", "true")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST), "%v", err)
+	assert.Equal(t, codes.Unavailable, rpcerr.Code(err))
+	got, err := in.client.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{Name: lost.GetName()})
+	require.NoError(t, err)
+	assert.Equal(t, sandboxv1.SandboxState_SANDBOX_STATE_LOST, got.GetState())
+	assert.NotEmpty(t, got.GetStateReason())
+	cancelled, err := in.client.CancelExec(t.Context(), &sandboxv1.CancelExecRequest{Sandbox: lost.GetName(), RequestId: "key"})
+	require.NoError(t, err)
+	assert.True(t, cancelled.GetAlreadyDone())
+
+	for _, tt := range []struct {
+		req  *sandboxv1.ListSandboxesRequest
+		want int
+	}{
+		{&sandboxv1.ListSandboxesRequest{Parent: project}, 0},
+		{&sandboxv1.ListSandboxesRequest{Parent: project, ShowDeleted: true}, 2},
+		{&sandboxv1.ListSandboxesRequest{Parent: project, ShowDeleted: true, Labels: map[string]string{"a": "b"}}, 1},
+		{&sandboxv1.ListSandboxesRequest{Parent: "projects/other", ShowDeleted: true}, 0},
+	} {
+		list, err := in.client.ListSandboxes(t.Context(), tt.req)
+		require.NoError(t, err)
+		assert.Len(t, list.GetSandboxes(), tt.want, "%v", tt.req)
+	}
+	_, err = in.client.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{Name: strings.Replace(lost.GetName(), "default", "other", 1)})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "projects do not meet: %v", err)
+}
+
+// killGuest kills the first process of a sandbox, as the kernel or an operator may.
+func (in *installation) killGuest(b *sandboxv1.Sandbox) {
+	in.Helper()
+	pids, err := exec.Command("pgrep", "-f", "^guestd init$").Output()
+	require.NoError(in, err)
+	id := filepath.Base(b.GetName())
+	for pid := range strings.FieldsSeq(string(pids)) {
+		groups, _ := os.ReadFile("/proc/" + pid + "/cgroup")
+		if strings.Contains(string(groups), id) {
+			require.NoError(in, exec.Command("kill", "-9", pid).Run())
+			return
+		}
+	}
+	in.Skip("the guest cannot be told by its cgroup here")
+}
+
+func TestPagesOfSandboxes(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	var names []string
+	for range 3 {
+		names = append([]string{in.create(&sandboxv1.SandboxSpec{}).GetName()}, names...)
+	}
+	var got []string
+	req := &sandboxv1.ListSandboxesRequest{Parent: project, PageSize: 2}
+	for {
+		list, err := in.client.ListSandboxes(t.Context(), req)
+		require.NoError(t, err)
+		for _, b := range list.GetSandboxes() {
+			got = append(got, b.GetName())
+		}
+		if req.PageToken = list.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	assert.Equal(t, names, got, "newest first")
+	renewed, err := in.client.RenewLeases(t.Context(), &sandboxv1.RenewLeasesRequest{
+		Parent: project, Sandboxes: append(names, project+"/sandboxes/none"), Lease: durationpb.New(2 * time.Hour),
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{project + "/sandboxes/none"}, renewed.GetMissing())
+	assert.WithinDuration(t, time.Now().Add(2*time.Hour), renewed.GetLeaseExpireTime().AsTime(), time.Minute)
+}
+
+func TestFilesThroughTheService(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	b := in.create(&sandboxv1.SandboxSpec{})
+	name := b.GetName()
+	_, err := in.client.WriteFile(t.Context(), &sandboxv1.WriteFileRequest{Sandbox: name, Path: "d/f", Content: []byte("x\r\ny")})
+	require.NoError(t, err)
+	read, err := in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f"})
+	require.NoError(t, err)
+	assert.Equal(t, "x\r\ny", string(read.GetContent()))
+	assert.EqualValues(t, 4, read.GetInfo().GetSize())
+	read, err = in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f", Offset: 1, Limit: 2})
+	require.NoError(t, err)
+	assert.Equal(t, "\r\n", string(read.GetContent()))
+
+	up, err := in.client.UploadFile(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: &sandboxv1.UploadTarget{Sandbox: name, Path: "big"}}}))
+	for range 5 {
+		require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: make([]byte, 1<<20)}}))
+	}
+	written, err := up.CloseAndRecv()
+	require.NoError(t, err)
+	assert.EqualValues(t, 5<<20, written.GetInfo().GetSize())
+	_, err = in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "big"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "%v", err)
+	assert.ErrorContains(t, err, "3 MiB")
+	part, err := in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "big", Limit: 10})
+	require.NoError(t, err)
+	assert.Len(t, part.GetContent(), 10)
+
+	for limit, want := range map[int64]bool{0: true, 1 << 20: false} {
+		down, err := in.client.DownloadFile(t.Context(), &sandboxv1.DownloadFileRequest{Sandbox: name, Path: "big", MaxBytes: limit})
+		require.NoError(t, err)
+		size := 0
+		for err == nil {
+			var piece *sandboxv1.DownloadFileResponse
+			if piece, err = down.Recv(); err == nil {
+				size += len(piece.GetChunk())
+			}
+		}
+		if want {
+			require.ErrorIs(t, err, io.EOF)
+			assert.Equal(t, 5<<20, size)
+		} else {
+			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "%v", err)
+		}
+	}
+	// An upload that breaks off leaves the old file.
+	ctx, cancel := context.WithCancel(t.Context())
+	up, err = in.client.UploadFile(ctx)
+	require.NoError(t, err)
+	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: &sandboxv1.UploadTarget{Sandbox: name, Path: "d/f"}}}))
+	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: []byte("half")}}))
+	cancel()
+	require.Eventually(t, func() bool { return in.sh(b, "ls -A d") == "f\n" }, 10*time.Second, 10*time.Millisecond)
+	assert.Equal(t, "x\r\ny", in.sh(b, "cat d/f"))
+
+	var paths []string
+	req := &sandboxv1.ListFilesRequest{Sandbox: name, Path: ".", MaxDepth: 3, PageSize: 2}
+	for {
+		list, err := in.client.ListFiles(t.Context(), req)
+		require.NoError(t, err)
+		for _, f := range list.GetFiles() {
+			paths = append(paths, f.GetPath())
+		}
+		if req.PageToken = list.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	assert.Equal(t, []string{"big", "d", "d/f"}, paths)
+	_, err = in.client.RemoveFile(t.Context(), &sandboxv1.RemoveFileRequest{Sandbox: name, Path: "d", Recursive: true})
+	require.NoError(t, err)
+	_, err = in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND), "%v", err)
+}
+
+func TestWhatIsNotBuiltSaysSo(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	_, err := in.client.OpenSession(t.Context(), &sandboxv1.OpenSessionRequest{Sandbox: project + "/sandboxes/x"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), "%v", err)
+	_, err = in.client.PauseSandbox(t.Context(), &sandboxv1.PauseSandboxRequest{Name: project + "/sandboxes/x"})
+	assert.Equal(t, codes.Unimplemented, rpcerr.Code(err))
+}
+
+func TestDriversTellWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	list, err := in.client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{})
+	require.NoError(t, err)
+	require.Len(t, list.GetDrivers(), 1)
+	d := list.GetDrivers()[0]
+	assert.Equal(t, "local", d.GetName())
+	assert.True(t, d.GetIsDefault() && d.GetAvailable())
+	assert.NotEmpty(t, d.GetIsolation().GetParts())
+
+	absent := install(t, func(c *sandboxd.Config) { c.GuestPath = "/no/such/guestd" })
+	list, err = absent.client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{})
+	require.NoError(t, err)
+	assert.False(t, list.GetDrivers()[0].GetAvailable())
+	assert.Contains(t, list.GetDrivers()[0].GetProblem(), "/no/such/guestd")
+	_, err = absent.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: &sandboxv1.SandboxSpec{}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
+	assert.ErrorContains(t, err, "/no/such/guestd")
+}
