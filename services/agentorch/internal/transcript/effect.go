@@ -7,11 +7,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 )
 
 // addEffect reads events of effects, bounds and notes.
@@ -137,10 +136,10 @@ func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
 	if o.GetErrorType() != toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNSPECIFIED {
 		t.Error = jsonOf(map[string]string{"type": chat.ToolErrorName(o.GetErrorType()), "message": result.GetError().GetMessage()})
 	}
-	if o.GetFailure() != nil {
-		t.Failed, t.Result = true, nil
-		if o.GetFailure().GetReason() != rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED) {
-			t.Error = jsonOf(map[string]string{"type": "unknown", "message": o.GetFailure().GetMessage()})
+	if failure := o.GetFailure(); failure != nil {
+		t.Result = nil
+		if failure.GetReason() != rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED) {
+			t.Failed, t.Error = true, jsonOf(map[string]string{"type": "unknown", "message": failure.GetMessage()})
 		}
 	}
 	if cut := o.GetTruncation(); cut != nil {

@@ -177,8 +177,7 @@ func failWith(kind, message string) (*toolv1.ToolResult, error) {
 func limits(recorded map[string]any) (*agentv1.RunLimits, error) {
 	bounds := &agentv1.RunLimits{}
 	for name, value := range recorded {
-		text := fmt.Sprint(value)
-		if name == "token_limit" {
+		if text, ok := value.(string); ok && name == "token_limit" {
 			tokens, formula, err := limit.ParseTokens(text)
 			if err != nil {
 				return nil, err
@@ -186,11 +185,13 @@ func limits(recorded map[string]any) (*agentv1.RunLimits, error) {
 			bounds.Tokens, bounds.TokenFormula = &tokens, formula
 			continue
 		}
-		number, err := strconv.ParseFloat(text, 64)
+		number, err := strconv.ParseFloat(fmt.Sprint(value), 64)
 		if err != nil {
 			return nil, err
 		}
 		switch name {
+		case "token_limit":
+			bounds.Tokens = new(int64(number))
 		case "message_limit":
 			bounds.Messages = new(int32(number))
 		case "turn_limit":

@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -160,5 +161,5 @@ func (g *guest) serve(dial func() (net.Conn, error)) error {
 // dialHost connects to the host's socket in the folder behind fd. Only this process has the folder: the way leads over its own
 // descriptors, which no command can read.
 func dialHost(fd int) (net.Conn, error) {
-	return net.DialTimeout("unix", "/proc/self/fd/"+strconv.Itoa(fd)+"/"+SocketName, time.Second)
+	return (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "unix", "/proc/self/fd/"+strconv.Itoa(fd)+"/"+SocketName)
 }

@@ -56,7 +56,7 @@ func takeReserved() error {
 // doNothingPC is where doNothing is, a handler in the convention of the kernel.
 var doNothingPC uintptr
 
-func doNothing()
+func doNothing() //nolint:unused // signals.s takes its address
 
 // kernelAction begins as the kernel's struct sigaction; the rest of that is kept as it is.
 type kernelAction struct {

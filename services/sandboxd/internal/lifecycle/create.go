@@ -46,8 +46,8 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 	id := newID(rand.Text())
 	if requestID != "" {
 		req.Key = effect.Key{Project: project, ID: requestID}
-		// The same id in every process that makes it, so that what an earlier one left is found.
-		id = newID(project + "\x00" + requestID)
+		// The same id in every process that makes it, so that what an earlier one left is found; another one than in any other installation on this machine.
+		id = newID(s.installation + "\x00" + project + "\x00" + requestID)
 		content, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked)
 		if err != nil {
 			return nil, rpcerr.Internal("read a request: %w", err)

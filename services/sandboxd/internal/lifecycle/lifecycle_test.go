@@ -221,13 +221,6 @@ func (h *house) start() {
 	}
 }
 
-// restart ends the process and starts another.
-func (h *house) restart() {
-	h.Helper()
-	h.stop()
-	h.start()
-}
-
 func (h *house) create(spec *sandboxv1.SandboxSpec, key string) *lifecycle.Sandbox {
 	h.Helper()
 	b, err := h.boxes.Create(h.Context(), "p", spec, key)

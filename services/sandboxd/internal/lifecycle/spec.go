@@ -51,8 +51,12 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 		field **int64
 		value int64
 	}{
-		{"memory_bytes", &l.MemoryBytes, defaultMemory}, {"pids", &l.Pids, defaultPIDs}, {"open_files", &l.OpenFiles, defaultOpenFiles},
-		{"file_size_bytes", &l.FileSizeBytes, defaultFileSize}, {"cpu_millis", &l.CpuMillis, 0}, {"disk_bytes", &l.DiskBytes, 0},
+		{"memory_bytes", &l.MemoryBytes, defaultMemory},
+		{"pids", &l.Pids, defaultPIDs},
+		{"open_files", &l.OpenFiles, defaultOpenFiles},
+		{"file_size_bytes", &l.FileSizeBytes, defaultFileSize},
+		{"cpu_millis", &l.CpuMillis, 0},
+		{"disk_bytes", &l.DiskBytes, 0},
 	} {
 		switch {
 		case *d.field == nil && d.value > 0:
@@ -66,7 +70,8 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 		field           **durationpb.Duration
 		value, greatest time.Duration
 	}{
-		{"lease", &spec.Lease, defaultLease, maxLease}, {"max_lifetime", &spec.MaxLifetime, defaultLifetime, maxLifetime},
+		{"lease", &spec.Lease, defaultLease, maxLease},
+		{"max_lifetime", &spec.MaxLifetime, defaultLifetime, maxLifetime},
 		{"setup_timeout", &spec.SetupTimeout, defaultSetupTimeout, maxLifetime},
 	} {
 		if *d.field == nil {

@@ -1,7 +1,6 @@
 package react
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -182,9 +181,6 @@ func (m *machine) called(run agent.View) (agent.Action, error) {
 	events := m.submit(run, answer)
 	if m.submissions+1 >= m.params.Attempts.Attempts {
 		return m.done(run, events...), nil
-	}
-	if len(run.Spec().GetScorers()) == 0 {
-		return agent.Action{}, errors.New("react with several attempts needs a scorer, which tells a wrong submission from a right one")
 	}
 	return agent.Action{Events: events, Then: agent.Score{}}, nil
 }

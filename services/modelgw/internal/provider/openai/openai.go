@@ -35,9 +35,10 @@ type Config struct {
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
-	// Organization and Project are sent with each request, where they are set.
+	// Organization is sent with each request, where it is set.
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
-	Project      string `yaml:"project" env:"OPENAI_PROJECT_ID"`
+	// Project is sent with each request, where it is set.
+	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
 	// Accounts are further accounts by name.
 	Accounts map[string]provider.Account `yaml:"accounts"`
 }

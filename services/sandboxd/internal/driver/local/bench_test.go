@@ -33,8 +33,10 @@ func BenchmarkTry(b *testing.B) {
 		println(string(data))
 		d.Destroy(context.Background(), id)
 	}()
-	c := client.New(client.Config{Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, id) },
-		Hello: &guestv1.HelloRequest{Env: rep.Env, Workdir: rep.Workdir, User: rep.User}})
+	c := client.New(client.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, id) },
+		Hello:   &guestv1.HelloRequest{Env: rep.Env, Workdir: rep.Workdir, User: rep.User},
+	})
 	var fork, bare, box, ping []time.Duration
 	n := 0
 	for b.Loop() {

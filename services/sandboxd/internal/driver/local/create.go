@@ -26,6 +26,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 		return driver.Report{}, err
 	}
 	defer unlock()
+	d.look(ctx)
 	if err := d.check(&spec); err != nil {
 		return driver.Report{}, err
 	}

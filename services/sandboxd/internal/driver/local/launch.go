@@ -83,7 +83,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 			return driver.Report{}, err
 		}
 	}
-	start, err := d.start(p, g, &s, control)
+	start, err := d.start(ctx, p, g, &s, control)
 	if err != nil {
 		return driver.Report{}, err
 	}
@@ -147,7 +147,7 @@ func (s *starting) begin(ctx context.Context, spec box.Spec) (box.Outcome, error
 }
 
 // start clones the guest into its namespaces. It fills in which descriptors the guest has.
-func (d *Driver) start(p plan, g *group, s *box.Spec, control string) (_ *starting, err error) {
+func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, control string) (_ *starting, err error) {
 	var theirs []*os.File
 	defer func() { closeAll(theirs) }()
 	give := func(f *os.File, err error) (int, error) {
@@ -205,7 +205,7 @@ func (d *Driver) start(p plan, g *group, s *box.Spec, control string) (_ *starti
 	}
 	if err := cmd.Start(); err != nil {
 		if p.namespaces {
-			return nil, &box.PartError{Part: d.missingNamespace(), Err: err}
+			return nil, &box.PartError{Part: d.missingNamespace(ctx), Err: err}
 		}
 		return nil, describe(err)
 	}
@@ -257,17 +257,21 @@ func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
 }
 
 // missingNamespace finds which namespace this machine refuses.
-func (d *Driver) missingNamespace() string {
+func (d *Driver) missingNamespace(ctx context.Context) string {
 	flags := uintptr(0)
 	for _, n := range []struct {
 		flag uintptr
 		name string
 	}{
-		{syscall.CLONE_NEWUSER, "user namespace"}, {syscall.CLONE_NEWNS, "mount namespace"}, {syscall.CLONE_NEWPID, "process namespace"},
-		{syscall.CLONE_NEWIPC, "ipc namespace"}, {syscall.CLONE_NEWUTS, "uts namespace"}, {syscall.CLONE_NEWNET, "network namespace"},
+		{syscall.CLONE_NEWUSER, "user namespace"},
+		{syscall.CLONE_NEWNS, "mount namespace"},
+		{syscall.CLONE_NEWPID, "process namespace"},
+		{syscall.CLONE_NEWIPC, "ipc namespace"},
+		{syscall.CLONE_NEWUTS, "uts namespace"},
+		{syscall.CLONE_NEWNET, "network namespace"},
 	} {
 		flags |= n.flag
-		cmd := exec.Command(d.guest, "version")
+		cmd := exec.CommandContext(ctx, d.guest, "version")
 		cmd.Env = []string{}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 		if err := cmd.Run(); err != nil {

@@ -43,7 +43,9 @@ type Driver struct {
 	dir     string
 	guest   string // our own copy of the guest program
 	log     *slog.Logger
-	system  system
+	find    func(context.Context) system
+	found   sync.Once
+	system  system   // once found
 	cgroups *cgroups // nil where none can be used
 	noGroup error    // why there are none
 	root    bool
@@ -54,7 +56,7 @@ type Driver struct {
 	pending map[string]chan struct{}
 }
 
-// New makes the driver. It finds out what this machine offers but makes no box.
+// New makes the driver. It makes no box and starts no program.
 func New(cfg Config) (*Driver, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -67,10 +69,15 @@ func New(cfg Config) (*Driver, error) {
 	if d.guest, err = stageGuest(cfg.GuestPath, d.dir); err != nil {
 		return nil, err
 	}
-	d.system = findSystem(cfg.Python, cfg.SearchPath)
+	d.find = func(ctx context.Context) system { return findSystem(ctx, cfg.Python, cfg.SearchPath) }
 	d.cgroups, d.noGroup = findCgroups(d.log)
 	d.many = d.root && mapsAll()
 	return d, nil
+}
+
+// look finds what boxes are made of, once. It may start Python.
+func (d *Driver) look(ctx context.Context) {
+	d.found.Do(func() { d.system = d.find(context.WithoutCancel(ctx)) })
 }
 
 // Name is `local`.

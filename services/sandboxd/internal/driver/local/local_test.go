@@ -76,7 +76,7 @@ func TestSuiteWithoutRoot(t *testing.T) {
 		t.Skip("this program has no root; TestSuite is that test")
 	}
 	const user = 23456
-	dir, err := os.MkdirTemp("/tmp", "unprivileged")
+	dir, err := os.MkdirTemp("/tmp", "unprivileged") //nolint:usetesting // a folder that another user can walk to
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chown(dir, user, user))

@@ -55,7 +55,7 @@ type system struct {
 }
 
 // findSystem looks what the machine has. Python is the prefix of an installation to show, or empty to find one by the host's PATH.
-func findSystem(python, searchPath string) system {
+func findSystem(ctx context.Context, python, searchPath string) system {
 	s := system{links: map[string]string{}, path: systemPath}
 	for _, name := range systemFolders {
 		s.show("/"+name, "/"+name)
@@ -72,7 +72,7 @@ func findSystem(python, searchPath string) system {
 		}
 	}
 	if python == "" {
-		python = findPython(searchPath)
+		python = findPython(ctx, searchPath)
 	}
 	if python != "" && !strings.HasPrefix(python, "/usr/") && python != "/usr" {
 		// At its own path, since that is built into its programs and scripts; by another name, so that PATH tells nothing of the host.
@@ -107,7 +107,7 @@ func (s *system) show(source, target string) {
 
 // findPython gives the prefix of the python3 that the host's PATH means, following shims and virtual environments to the
 // installation that they belong to; empty when there is none or it does not answer.
-func findPython(searchPath string) string {
+func findPython(ctx context.Context, searchPath string) string {
 	program := ""
 	for _, dir := range filepath.SplitList(searchPath) {
 		file := filepath.Join(dir, "python3")
@@ -119,7 +119,7 @@ func findPython(searchPath string) string {
 	if program == "" || strings.HasPrefix(program, "/usr/") || strings.HasPrefix(program, "/bin/") {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-I", "-c", "import sys; print(sys.base_prefix)")
 	cmd.Env = []string{"PATH=" + searchPath, "HOME=/"}
@@ -185,9 +185,12 @@ const nobodyID = 65534
 // folders are the writable folders of a box. Root is who owns what belongs to no command.
 func (s *system) folders(root, user int, work string) []box.Folder {
 	list := []box.Folder{
-		{Path: "/tmp", Mode: 0o1777, UID: root, GID: root}, {Path: "/var/tmp", Mode: 0o1777, UID: root, GID: root},
-		{Path: "/dev/shm", Mode: 0o1777, UID: root, GID: root}, {Path: "/run", Mode: 0o755, UID: root, GID: root},
-		{Path: "/opt", Mode: 0o755, UID: root, GID: root}, {Path: "/var/log", Mode: 0o755, UID: root, GID: root},
+		{Path: "/tmp", Mode: 0o1777, UID: root, GID: root},
+		{Path: "/var/tmp", Mode: 0o1777, UID: root, GID: root},
+		{Path: "/dev/shm", Mode: 0o1777, UID: root, GID: root},
+		{Path: "/run", Mode: 0o755, UID: root, GID: root},
+		{Path: "/opt", Mode: 0o755, UID: root, GID: root},
+		{Path: "/var/log", Mode: 0o755, UID: root, GID: root},
 		{Path: userHome, Mode: 0o755, UID: user, GID: user},
 	}
 	add := func(f box.Folder) {

@@ -33,6 +33,7 @@ func newTestDriver(t *testing.T) *Driver {
 	d, err := New(Config{Dir: t.TempDir(), GuestPath: guest, SearchPath: os.Getenv("PATH")})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	d.look(t.Context())
 	return d
 }
 
@@ -207,7 +208,7 @@ func TestARecordIsNotTakenForAnotherProcess(t *testing.T) {
 
 func TestPythonElsewhereIsShownByANeutralName(t *testing.T) {
 	t.Parallel()
-	s := findSystem("/home/someone/pythons/3.12", "")
+	s := findSystem(t.Context(), "/home/someone/pythons/3.12", "")
 	assert.Equal(t, pythonTarget+"/bin:"+systemPath, s.path)
 	assert.Equal(t, "/home/someone/pythons/3.12", s.links[pythonTarget])
 	modes := map[string]uint32{}
@@ -218,5 +219,5 @@ func TestPythonElsewhereIsShownByANeutralName(t *testing.T) {
 		assert.Equal(t, uint32(0o711), modes[path], path)
 	}
 	assert.Equal(t, systemPath, (&system{}).hostPath())
-	assert.Empty(t, findPython("/nowhere"))
+	assert.Empty(t, findPython(t.Context(), "/nowhere"))
 }

@@ -6,6 +6,7 @@
 package command
 
 import (
+	"errors"
 	"sync"
 	"syscall"
 	"time"
@@ -192,11 +193,11 @@ func (c *Command) complete() {
 
 // fail completes a command that could not be started: with a result where the program is at fault, else with an error.
 func (c *Command) fail(err error, program string) {
-	switch err {
-	case syscall.ENOENT:
+	switch {
+	case errors.Is(err, syscall.ENOENT):
 		c.exit = exitNotFound
 		_, _ = c.stderr.Write([]byte(program + ": no such program in the sandbox\n"))
-	case syscall.ENOEXEC:
+	case errors.Is(err, syscall.ENOEXEC):
 		c.exit = exitNotExecutable
 		_, _ = c.stderr.Write([]byte(program + ": not a program that this machine can execute\n"))
 	default:

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -70,7 +71,7 @@ func (p *pump) run() {
 	_ = raw.Read(func(fd uintptr) bool {
 		for !p.last.Load() {
 			n, err := read(int(fd), *buf)
-			if err == unix.EAGAIN {
+			if errors.Is(err, unix.EAGAIN) {
 				return p.last.Load()
 			}
 			if n <= 0 {
@@ -98,7 +99,7 @@ func (p *pump) drain(fd int, buf []byte) (end bool) {
 	for left := maxPipe; left > 0; {
 		n, err := read(fd, buf)
 		if n <= 0 {
-			return err != unix.EAGAIN
+			return !errors.Is(err, unix.EAGAIN)
 		}
 		_, _ = p.spool.Write(buf[:n])
 		left -= n
@@ -112,7 +113,7 @@ const maxPipe = 1 << 20
 func read(fd int, buf []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, buf)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -119,9 +119,10 @@ func (r *Runner) explain(err error, cmd *process.Command) error {
 	} else if !info.IsDir() {
 		return fault.File("start in", cmd.Dir, syscall.ENOTDIR)
 	}
-	switch err {
+	errno, _ := errors.AsType[syscall.Errno](err)
+	switch errno {
 	case syscall.ENOENT, syscall.ENOEXEC:
-		return err
+		return errno
 	case syscall.EACCES, syscall.EPERM:
 		return fault.NotExecutable(cmd.Argv[0])
 	case syscall.E2BIG:

@@ -21,10 +21,10 @@ func resolve(path string) (string, error) {
 	if err != nil {
 		return "", refuse("the path cannot be used: %v", err)
 	}
-	real, err := filepath.EvalSymlinks(abs)
+	target, err := filepath.EvalSymlinks(abs)
 	switch {
 	case err == nil:
-		return real, nil
+		return target, nil
 	case errors.Is(err, os.ErrNotExist):
 		if dir, dirErr := filepath.EvalSymlinks(filepath.Dir(abs)); dirErr == nil {
 			return filepath.Join(dir, filepath.Base(abs)), nil

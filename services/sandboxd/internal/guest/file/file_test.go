@@ -168,7 +168,7 @@ func TestAnotherUserHasOnlyItsRights(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to act as another user")
 	}
-	dir, err := os.MkdirTemp("/tmp", "file-test")
+	dir, err := os.MkdirTemp("/tmp", "file-test") //nolint:usetesting // a folder that another user can walk to
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o777))

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -79,7 +80,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.max > 0 && r.read > r.max {
 		return 0, fault.TooLarge(r.path, r.max)
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = fault.File("read", r.path, err)
 	}
 	return n, err
