@@ -85,8 +85,8 @@ func connect(ctx context.Context, e *env, name string) (b box, err error) {
 func (b box) leave() error { return errors.Join(b.conn.Close(), b.server.Stop()) }
 
 // remove removes the sandbox and ends the server.
-func (b box) remove() error {
-	_, err := b.api.DeleteSandbox(context.Background(), &sandboxv1.DeleteSandboxRequest{Name: b.name})
+func (b box) remove(ctx context.Context) error {
+	_, err := b.api.DeleteSandbox(ctx, &sandboxv1.DeleteSandboxRequest{Name: b.name})
 	return errors.Join(err, b.leave())
 }
 
@@ -110,7 +110,7 @@ func sandboxExec(ctx context.Context, e *env, stop *cleanup) (load.Call, error) 
 	if err != nil {
 		return nil, err
 	}
-	stop.add(b.remove)
+	stop.add(func() error { return b.remove(context.WithoutCancel(ctx)) })
 	key := 0
 	return func(ctx context.Context, _, _ int) error {
 		key++

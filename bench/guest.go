@@ -37,12 +37,13 @@ func guestExec(ctx context.Context, e *env, stop *cleanup) (load.Call, error) {
 		return nil, err
 	}
 	stop.add(func() error {
-		back, err := connect(context.WithoutCancel(ctx), e, name)
+		ctx := context.WithoutCancel(ctx)
+		back, err := connect(ctx, e, name)
 		if err != nil {
 			return err
 		}
 		back.name = made.name
-		return back.remove()
+		return back.remove(ctx)
 	})
 	stream, err := awaitGuest(filepath.Join(e.data(name), "sandboxes", "local", "*", "ctl"))
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/reflection"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
-	"google.golang.org/grpc/stats"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -38,8 +37,6 @@ type Options struct {
 	Auth auth.Authenticator
 	// Metrics counts and times calls; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
-	// Stats handles trace spans; nil traces nothing.
-	Stats stats.Handler
 	// Services are services that the server has without their being registered, since it passes them on; reflection and health name them too.
 	Services []string
 	// Extra are further options, such as an unknown service handler.
@@ -78,9 +75,6 @@ func New(o Options) (*Server, error) {
 		grpc.ChainUnaryInterceptor(c.unary),
 		grpc.ChainStreamInterceptor(c.stream),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-	}
-	if o.Stats != nil {
-		options = append(options, grpc.StatsHandler(o.Stats))
 	}
 	s := &Server{Server: grpc.NewServer(append(options, o.Extra...)...), health: health.NewServer(), passed: o.Services}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)

@@ -26,13 +26,13 @@ type Config struct {
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`
 	// TokenFile holds the admin token; it is made where it is not there. Default: token in DataDir. Services in processes of their own share one.
 	TokenFile string `yaml:"token_file" env:"EVALFLEET_TOKEN_FILE"`
-	// Target is the service to run alone: modelgw, toolexec, sandboxd, agentorch or gateway. Default: all of them. The others are then called at Peers.
+	// Target is the service to run alone: modelgw, toolexec, sandboxd, agentorch or gateway. Default: all of them. The others are then called at the addresses under peers.
 	Target string `yaml:"target" env:"EVALFLEET_TARGET"`
 	// Peers are the addresses of the services that run elsewhere.
 	Peers Peers `yaml:"peers"`
 	// Log sets how the process logs.
 	Log telemetry.Config `yaml:"log"`
-	// Gateway sets where the process listens. With Target it is where that service listens.
+	// Gateway sets where the process listens. With a target it is where that service listens.
 	Gateway gateway.Config `yaml:"gateway"`
 	// Modelgw sets up the model gateway: accounts, budgets, cache.
 	Modelgw modelgw.Config `yaml:"modelgw"`

@@ -38,7 +38,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 	require.NoError(t, err)
 	want := head + page
 	if *update {
-		require.NoError(t, os.WriteFile(reference, []byte(want), 0o600))
+		require.NoError(t, os.WriteFile(reference, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(reference)
 	require.NoError(t, err)

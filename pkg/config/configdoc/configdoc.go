@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 )
@@ -161,13 +160,13 @@ func key(f reflect.StructField) string {
 
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*\b`)
 
-// inKeys writes a doc comment with the names of the file in place of those of the struct: its own, with which it begins, and others that cannot be words.
+// inKeys writes a doc comment with the names of the file in place of those of the struct: its own, with which it begins, and others of several words, which can mean nothing else.
 func inKeys(doc, own string, keys map[string]string) string {
 	if rest, ok := strings.CutPrefix(doc, own+" "); ok {
 		doc = "`" + keys[own] + "` " + rest
 	}
 	return word.ReplaceAllStringFunc(doc, func(name string) string {
-		if key, ok := keys[name]; ok && strings.ContainsFunc(name[1:], unicode.IsUpper) {
+		if key, ok := keys[name]; ok && strings.Contains(key, "_") {
 			return "`" + key + "`"
 		}
 		return name

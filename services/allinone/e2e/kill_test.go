@@ -191,7 +191,7 @@ func TestChaosKills(t *testing.T) {
 				if c.ended(t, name, finished) {
 					break
 				}
-				anyMoment(random, 1500*time.Millisecond)
+				anyMoment(random, 900*time.Millisecond)
 				h.kill()
 				h.launch()
 				anyMoment(random, 300*time.Millisecond) // Also while it starts, and takes up what was left.

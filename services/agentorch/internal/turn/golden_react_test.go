@@ -91,11 +91,7 @@ func reactSpec(t *goldentest.T, c goldentest.Case) *agentv1.RunSpec {
 	require.NoError(t, err)
 	step.ParamsJson = string(document)
 	spec.Steps = []*agentv1.AgentRef{step}
-	if text, ok := c.At("input").(string); ok {
-		spec.Input = []*modelv1.ChatMessage{user(text)}
-	} else {
-		spec.Input = parsed(t, c.At("input"))
-	}
+	spec.Input = inputOf(t, c)
 	if bounds, ok := c.At("sample_limits").(map[string]any); ok {
 		spec.Limits, err = limits(bounds)
 		require.NoError(t, err)

@@ -124,7 +124,7 @@ func scriptedTools() map[string]ownertest.Tool {
 		"picture": {
 			Schema: schema(`{"label": {"type": "string"}}`, "label"), Parallel: true,
 			Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
-				return ownertest.Text(text(c, "label")), nil
+				return &toolv1.ToolResult{Content: chat.ListContent(chat.TextPart(text(c, "label")), chat.ImagePart("data:image/png;base64,AAAA"))}, nil
 			},
 		},
 		"ask_model": {

@@ -20,7 +20,7 @@ func run() int {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	return cli.Main(context.Background(), cli.Process{
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Name: os.Args[0], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Env: config.Env, Signals: signals, StdoutWidth: width(os.Stdout), StderrWidth: width(os.Stderr),
 	}, os.Args[1:])
 }
@@ -28,10 +28,12 @@ func run() int {
 // width tells the columns of the terminal behind f; 0 where it is none.
 func width(f *os.File) func() int {
 	return func() int {
-		w, _, err := term.GetSize(int(f.Fd()))
-		if err != nil {
+		if !term.IsTerminal(int(f.Fd())) {
 			return 0
 		}
-		return w
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
+		}
+		return 80 // It does not say.
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func TestScript(t *testing.T) {
 			"await":  await,
 			"occupy": occupy,
 			"match":  match,
+			"active": active,
 		},
 	})
 }
@@ -95,4 +97,18 @@ func match(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("no match for %s", args[1])
 	}
 	ts.Setenv(args[0], found[1])
+}
+
+// active waits until a client of the data directory's server sees an evaluation that goes on.
+func active(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: active")
+	}
+	for start := time.Now(); time.Since(start) < deadline; time.Sleep(10 * time.Millisecond) {
+		ts.Check(ts.Exec("evalfleet", "eval", "list", "--active", "--json"))
+		if strings.Contains(ts.ReadFile("stdout"), "EVAL_STATE_RUNNING") {
+			return
+		}
+	}
+	ts.Fatalf("no evaluation goes on")
 }

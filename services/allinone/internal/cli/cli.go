@@ -6,6 +6,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -98,6 +99,22 @@ func (a *app) name(collection, id string) string {
 		return id
 	}
 	return a.parent() + "/" + collection + "/" + strings.TrimPrefix(id, collection+"/")
+}
+
+// next is a command for a person to run next: as this one was called, against the same server.
+func (a *app) next(format string, args ...any) string {
+	line := a.Name + " " + fmt.Sprintf(format, args...)
+	for _, flag := range []struct{ name, value string }{
+		{"--server", a.server}, {"--token-file", a.tokenFile}, {"--data-dir", a.dataDir}, {"--config", a.config},
+	} {
+		if flag.value != "" {
+			line += " " + flag.name + " " + shellQuote(flag.value)
+		}
+	}
+	if a.project != "default" {
+		line += " --project " + shellQuote(a.project)
+	}
+	return line
 }
 
 // short is the id of a name, which is what people type.

@@ -126,7 +126,7 @@ func (a *app) evalCancelCommand() *cobra.Command {
 					if a.json {
 						err = a.emit(e)
 					} else {
-						a.print("%s %s; evalfleet eval resume %s goes on with it", short(e.GetName()), evalState(e), short(e.GetName()))
+						a.print("%s %s; %s goes on with it", short(e.GetName()), evalState(e), a.next("eval resume %s", short(e.GetName())))
 					}
 					if err != nil {
 						return err

@@ -64,7 +64,7 @@ func begin(t *testing.T, args ...string) *command {
 	none := func() int { return 0 }
 	go func() {
 		c.code <- cli.Main(context.WithoutCancel(t.Context()), cli.Process{
-			Stdin: strings.NewReader(""), Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none,
+			Name: "evalfleet", Stdin: strings.NewReader(""), Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none,
 			Env: func(name string) (string, bool) {
 				value, ok := map[string]string{"HOME": home}[name]
 				return value, ok

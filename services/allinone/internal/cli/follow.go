@@ -27,7 +27,7 @@ func (s *session) own(ctx context.Context, eval *agentv1.Eval) error {
 		return s.abandon(ctx, eval)
 	}
 	if err != nil {
-		s.app.note("the evaluation goes on at the server; evalfleet eval show %s tells how it stands", id)
+		s.app.note("the evaluation goes on at the server; %s tells how it stands", s.app.next("eval show %s", id))
 		return err
 	}
 	if err := s.showEnd(ctx, eval); err != nil {

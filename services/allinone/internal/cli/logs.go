@@ -132,7 +132,7 @@ func (s *session) logsOfEval(ctx context.Context, eval string, f logFlags) error
 	}
 	s.app.showSamples(shown)
 	if len(shown) > 0 {
-		s.app.note("\nevalfleet logs %s --sample %s shows what happened in one", short(eval), shellQuote(shown[0].GetId()))
+		s.app.note("\n%s shows what happened in one", s.app.next("logs %s --sample %s", short(eval), shellQuote(shown[0].GetId())))
 	} else {
 		s.app.note("no such samples")
 	}

@@ -9,6 +9,8 @@ import (
 
 // Process is the process that a command runs in, as far as commands look at it.
 type Process struct {
+	// Name is how the program was called, for commands that people are told to run next.
+	Name string
 	// Stdin, Stdout and Stderr are its streams. Results go to Stdout; progress, notes and errors to Stderr.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

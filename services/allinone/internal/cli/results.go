@@ -83,16 +83,16 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
 		}
 	}
 	a.print("")
-	a.print("log       evalfleet logs %s", id)
+	a.print("log       %s", a.next("logs %s", id))
 	if p := e.GetProgress(); p.GetFailed() > 0 {
-		a.print("          evalfleet logs %s --failed", id)
+		a.print("          %s", a.next("logs %s --failed", id))
 	}
 	switch e.GetState() {
 	case agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED, agentv1.EvalState_EVAL_STATE_PAUSED:
-		a.print("go on     evalfleet eval resume %s", id)
+		a.print("go on     %s", a.next("eval resume %s", id))
 	case agentv1.EvalState_EVAL_STATE_SUCCEEDED:
 		if file := e.GetSpec().GetTaskFile(); file != "" {
-			a.print("next      evalfleet eval run %s -m PROVIDER/MODEL --limit 5", file)
+			a.print("next      %s", a.next("eval run %s -m PROVIDER/MODEL --limit 5", shellQuote(file)))
 		}
 	default: // It goes on.
 	}

@@ -196,7 +196,7 @@ func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error
 		return s.abandonRun(ctx, run.GetName())
 	}
 	if err != nil {
-		s.app.note("the run goes on at the server; evalfleet logs %s shows it", short(run.GetName()))
+		s.app.note("the run goes on at the server; %s shows it", s.app.next("logs %s", short(run.GetName())))
 		return err
 	}
 	if run, err = s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: run.GetName(), View: agentv1.RunView_RUN_VIEW_FULL}); err != nil {
@@ -351,7 +351,7 @@ func (a *app) showRun(r *agentv1.Run) {
 	if text := strings.TrimSpace(chat.Completion(r.GetOutput())); text != "" {
 		a.print("\n%s", transcript.Printable(text))
 	}
-	a.print("\nlog  evalfleet logs %s", short(r.GetName()))
+	a.print("\nlog  %s", a.next("logs %s", short(r.GetName())))
 }
 
 func (a *app) runCancelCommand() *cobra.Command {

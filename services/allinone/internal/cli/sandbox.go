@@ -87,13 +87,13 @@ func (a *app) sandboxExecCommand() *cobra.Command {
   evalfleet sandbox exec SANDBOX -- bash -c 'echo $HOME'
   evalfleet sandbox exec -i SANDBOX -- tee notes.txt < notes.txt`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 2 {
+			if len(args) == 0 || len(program(args)) == 0 {
 				return usage("name a sandbox and a program; evalfleet sandbox ls shows sandboxes")
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			spec := &sandboxv1.ExecSpec{Argv: args[1:], Cwd: cwd, User: user}
+			spec := &sandboxv1.ExecSpec{Argv: program(args), Cwd: cwd, User: user}
 			if timeout > 0 {
 				spec.Timeout = durationpb.New(timeout)
 			}
@@ -119,6 +119,14 @@ func (a *app) sandboxExecCommand() *cobra.Command {
 	f.StringVarP(&user, "user", "u", "", "user name or id in the sandbox")
 	f.StringVarP(&cwd, "cwd", "C", "", "working directory in the sandbox")
 	return c
+}
+
+// program is what follows the sandbox, with or without -- between them.
+func program(args []string) []string {
+	if len(args) > 1 && args[1] == "--" {
+		return args[2:]
+	}
+	return args[1:]
 }
 
 // exec runs a command and exits as it does.

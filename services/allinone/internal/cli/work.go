@@ -46,7 +46,7 @@ func (s *session) serveOn(ctx context.Context) {
 			break
 		}
 		if n != told {
-			s.app.note("serving on at %s: %d of others at work; interrupt to stop (evalfleet serve goes on with them)", s.address, n)
+			s.app.note("serving on at %s: %d of others at work; interrupt to stop (%s goes on with them)", s.address, n, s.app.next("serve"))
 			told = n
 		}
 		select {

@@ -108,7 +108,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	d.mu.Unlock()
 	outcome, err := start.begin(ctx, s)
 	if err != nil {
-		return driver.Report{}, errors.Join(describe(err), d.lastWords(folder))
+		return driver.Report{}, rpcerr.Internal("start the guest: %w; it said: %s", err, lastWords(folder))
 	}
 	if outcome.Failed != "" {
 		return driver.Report{}, &box.PartError{Part: outcome.Failed, Err: errors.New(outcome.Reason)}
@@ -292,11 +292,11 @@ func hostFolders(folder string) error {
 }
 
 // lastWords are what the guest wrote before it died, if anything.
-func (d *Driver) lastWords(folder string) error {
+func lastWords(folder string) string {
+	const most = 4 << 10
 	data, err := os.ReadFile(filepath.Join(folder, "guestd.log"))
-	if err != nil || len(data) == 0 {
-		return nil
+	if err != nil {
+		return ""
 	}
-	text := strings.TrimSpace(string(data[max(0, len(data)-1024):]))
-	return rpcerr.Internal("the guest said: %s", text)
+	return strings.TrimSpace(string(data[max(0, len(data)-most):]))
 }

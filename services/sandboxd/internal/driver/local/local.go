@@ -99,6 +99,7 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 			return nil, lost(id)
 		case <-time.After(time.Second):
 			if !b.record.alive() {
+				d.log.Warn("the guest of a box has ended", "box", id, "words", lastWords(d.folder(id)))
 				return nil, lost(id)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +56,7 @@ func TestMain(m *testing.M) {
 
 func newDriver(t *testing.T, dir string) driver.Driver {
 	t.Helper()
-	d, err := local.New(local.Config{Dir: dir, GuestPath: guestPath, SearchPath: os.Getenv("PATH")})
+	d, err := local.New(local.Config{Dir: dir, GuestPath: guestPath, SearchPath: os.Getenv("PATH"), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, d.Close()) })
 	return d

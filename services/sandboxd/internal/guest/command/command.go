@@ -8,7 +8,6 @@ package command
 import (
 	"errors"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -191,16 +190,20 @@ func (c *Command) complete() {
 	close(c.done)
 }
 
-// fail completes a command that could not be started: with a result where the program is at fault, else with an error.
-func (c *Command) fail(err error, program string) {
-	switch {
-	case errors.Is(err, syscall.ENOENT):
-		c.exit = exitNotFound
-		_, _ = c.stderr.Write([]byte(program + ": no such program in the sandbox\n"))
-	case errors.Is(err, syscall.ENOEXEC):
-		c.exit = exitNotExecutable
-		_, _ = c.stderr.Write([]byte(program + ": not a program that this machine can execute\n"))
-	default:
+// badProgram is why a command ends before it begins through the fault of its program: a result, as a shell would give it.
+type badProgram struct {
+	exit int32
+	why  string
+}
+
+func (e *badProgram) Error() string { return e.why }
+
+// fail completes a command that could not be started.
+func (c *Command) fail(err error) {
+	if bad, ok := errors.AsType[*badProgram](err); ok {
+		c.exit = bad.exit
+		_, _ = c.stderr.Write([]byte(bad.why + "\n"))
+	} else {
 		c.err = err
 	}
 	c.complete()

@@ -26,12 +26,12 @@ const pipeBytes = 64 << 10
 func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
 	cmd, err := r.prepare(spec)
 	if err != nil {
-		c.fail(err, spec.GetArgv()[0])
+		c.fail(err)
 		return
 	}
 	pipes, err := openPipes(r.null, spec)
 	if err != nil {
-		c.fail(rpcerr.Internal("open pipes: %w", err), cmd.Argv[0])
+		c.fail(rpcerr.Internal("open pipes: %w", err))
 		return
 	}
 	defer pipes.closeTheirs()
@@ -41,7 +41,7 @@ func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
 	p, err := r.table.Start(*cmd)
 	if err != nil {
 		pipes.closeOurs()
-		c.fail(r.explain(err, cmd), cmd.Argv[0])
+		c.fail(explain(err, cmd))
 		return
 	}
 	pumps := []*pump{newPump(pipes.stdout, c.stdout), newPump(pipes.stderr, c.stderr)}
@@ -75,7 +75,7 @@ func (in *input) begin(spec *sandboxv1.ExecSpec) {
 	}
 }
 
-// prepare works out user, folder, environment and program. Its errors are system errors of the program, or the caller's to see.
+// prepare works out user, folder, environment and program.
 func (r *Runner) prepare(spec *sandboxv1.ExecSpec) (*process.Command, error) {
 	settings := r.settings.Load()
 	user := settings.user
@@ -107,13 +107,13 @@ func (r *Runner) prepare(spec *sandboxv1.ExecSpec) (*process.Command, error) {
 	}
 	var err error
 	if cmd.Path, err = process.LookPath(cmd.Argv[0], path, dir); err != nil {
-		return nil, r.explain(err, cmd)
+		return nil, explain(err, cmd)
 	}
 	return cmd, nil
 }
 
-// explain turns the reason why a program did not start into what the caller shall see. ENOENT and ENOEXEC stay: they are results.
-func (r *Runner) explain(err error, cmd *process.Command) error {
+// explain turns the reason why a program did not start into what the caller shall see.
+func explain(err error, cmd *process.Command) error {
 	if info, statErr := os.Stat(cmd.Dir); statErr != nil {
 		return fault.File("start in", cmd.Dir, statErr)
 	} else if !info.IsDir() {
@@ -121,8 +121,10 @@ func (r *Runner) explain(err error, cmd *process.Command) error {
 	}
 	errno, _ := errors.AsType[syscall.Errno](err)
 	switch errno {
-	case syscall.ENOENT, syscall.ENOEXEC:
-		return errno
+	case syscall.ENOENT:
+		return &badProgram{exitNotFound, cmd.Argv[0] + ": no such program in the sandbox"}
+	case syscall.ENOEXEC:
+		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": not a program that this machine can execute"}
 	case syscall.EACCES, syscall.EPERM:
 		return fault.NotExecutable(cmd.Argv[0])
 	case syscall.E2BIG:

@@ -1,0 +1,43 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The demonstration comes to the verdicts that its answers were written for, and ends with a table, where the log is, and what to try next.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	known, err := os.ReadFile(filepath.Join(repository, "examples/demo/expected.json"))
+	require.NoError(t, err)
+	var expected map[string]struct{ Score, Limit string }
+	require.NoError(t, json.Unmarshal(known, &expected))
+	h := newHome(t, &shipped)
+	end := h.run("eval", "run", "examples/demo/task.yaml")
+	require.Zero(t, end.code, end.err)
+	name := regexp.MustCompile(`^projects/default/evals/\S+`).FindString(end.out)
+	right := 0
+	samples := h.serve().samples(t, name)
+	require.Len(t, samples, len(expected))
+	for _, s := range samples {
+		want := expected[s.GetId()]
+		require.Nil(t, s.GetError(), s.GetId())
+		got := s.GetScores()[0].GetScore()
+		assert.Equal(t, want.Score, got.GetValue().GetText(), "%s: %s", s.GetId(), got.GetExplanation())
+		assert.Equal(t, want.Limit, s.GetLimit().GetType(), s.GetId())
+		if want.Score == "C" {
+			right++
+		}
+	}
+	assert.Regexp(t, fmt.Sprintf(`(?m)^SCORER +SAMPLES +ACCURACY +STDERR\n^exec +%d +%.3f +0\.\d{3}$`, len(expected), float64(right)/float64(len(expected))), end.out)
+	assert.Contains(t, end.out, "log       evalfleet logs "+filepath.Base(name))
+	assert.Contains(t, end.out, "next      evalfleet eval run examples/demo/task.yaml -m PROVIDER/MODEL --limit 5")
+	assert.Regexp(t, `(?m)^24/24 done · 1 at a limit · `, end.err, "in a pipe, progress is plain lines")
+}
