@@ -64,7 +64,7 @@ type Server struct {
 	blobs    blob.Store
 	internal map[string]config.Secret
 	memory   map[string]grpcserver.Memory
-	listener net.Listener
+	listener *countedListener
 	failed   chan error
 }
 
@@ -89,7 +89,11 @@ func New(cfg Config, deps Deps) *Server {
 	if cfg.runs("gateway") {
 		s.group.Add(s.gateway())
 	}
-	s.group.Add(lifecycle.Part{Name: "announcement", Start: s.announce})
+	s.group.Add(lifecycle.Part{
+		Name:  "announcement",
+		Start: func(context.Context) error { return s.Announce(true) },
+		Stop:  func(context.Context) error { return s.Announce(false) },
+	})
 	return s
 }
 
@@ -109,6 +113,18 @@ func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Token is the admin token.
 func (s *Server) Token() config.Secret { return s.token }
+
+// Clients is the number of connections that clients have open.
+func (s *Server) Clients() int { return int(s.listener.open.Load()) }
+
+// Announce tells in the data directory where clients are served, or takes that back, so that new ones wait. An idle server is not announced.
+func (s *Server) Announce(serving bool) error {
+	address := ""
+	if serving && !s.deps.Idle {
+		address = s.Address()
+	}
+	return s.deps.Lock.Announce(address)
+}
 
 // startCredentials finds or makes the admin token, and makes one for each service that calls others, good for the life of this process.
 func (s *Server) startCredentials(context.Context) error {
@@ -149,20 +165,24 @@ func (s *Server) startBlobs(context.Context) (err error) {
 }
 
 // startListener takes the address early: a port in use should be known before anything else happens.
-func (s *Server) startListener(ctx context.Context) (err error) {
+func (s *Server) startListener(ctx context.Context) error {
+	const anyPort = "127.0.0.1:0"
 	address := s.cfg.Gateway.Listen
 	if s.deps.Idle {
-		address = "127.0.0.1:0"
+		address = anyPort
 	}
-	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return err
-	}
-	if !s.deps.AnyPort {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	inUse := errors.Is(err, syscall.EADDRINUSE)
+	if inUse && s.deps.AnyPort {
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", anyPort)
+	} else if inUse {
 		return fmt.Errorf("%s is in use; stop what listens there, or choose another address with --listen, such as --listen 127.0.0.1:0 for any free port", address)
 	}
-	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	return err
+	if err != nil {
+		return err
+	}
+	s.listener = &countedListener{Listener: l}
+	return nil
 }
 
 func (s *Server) stopListener(context.Context) error {
@@ -170,13 +190,6 @@ func (s *Server) stopListener(context.Context) error {
 		return err
 	}
 	return nil
-}
-
-func (s *Server) announce(context.Context) error {
-	if s.deps.Idle {
-		return nil
-	}
-	return s.deps.Lock.Announce(s.Address())
 }
 
 // connect makes a connection to a service: in memory, or to the process that has it. A service calls with a credential of its own; the gateway, named by an empty caller, passes on its callers'.
@@ -196,25 +209,29 @@ func (s *Server) connect(caller, name string) (*grpc.ClientConn, error) {
 func (s *Server) gateway() lifecycle.Part {
 	var g *gateway.Gateway
 	conns := map[string]*grpc.ClientConn{}
+	closeConns := func() (err error) {
+		for _, conn := range conns {
+			err = errors.Join(err, conn.Close())
+		}
+		return err
+	}
 	served := make(chan struct{})
 	return lifecycle.Part{
 		Name: "gateway",
-		Start: func(ctx context.Context) error {
+		Start: func(ctx context.Context) (err error) {
 			for _, name := range calls["gateway"] {
-				conn, err := s.connect("", name)
-				if err != nil {
-					return err
+				if conns[name], err = s.connect("", name); err != nil {
+					delete(conns, name)
+					return errors.Join(err, closeConns())
 				}
-				conns[name] = conn
 			}
-			var err error
 			// The gateway's clients live as long as it does, not as long as the start.
 			g, err = gateway.New(context.WithoutCancel(ctx), s.cfg.Gateway, gateway.Deps{
 				Models: conns["modelgw"], Tools: conns["toolexec"], Sandboxes: conns["sandboxd"], Orchestrator: conns["agentorch"],
 				Auth: s.tokens, Logger: s.deps.Logger, Gatherer: s.registry,
 			})
 			if err != nil {
-				return err
+				return errors.Join(err, closeConns())
 			}
 			go func() {
 				defer close(served)
@@ -225,10 +242,7 @@ func (s *Server) gateway() lifecycle.Part {
 		Stop: func(ctx context.Context) error {
 			err := g.Stop(ctx)
 			<-served
-			for _, conn := range conns {
-				err = errors.Join(err, conn.Close())
-			}
-			return err
+			return errors.Join(err, closeConns())
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,6 +149,58 @@ func TestTwoCommandsShareOneServer(t *testing.T) {
 	end := first.end()
 	assert.Equal(t, 1, end.code, "an evaluation that somebody cancelled is no success\n%s", end.err)
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, evalOf(t, end).GetState())
+}
+
+// A command that serves goes on until the work of others is done, and says so.
+func TestServesOnForOthers(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, &shipped)
+	first := h.begin("eval", "run", h.write("first.yaml", strings.Replace(slowTask, "delay_s: 3", "delay_s: 1", 1)))
+	c := h.attach(first)
+	second := h.begin("eval", "run", "--json", h.write("second.yaml", slowTask))
+	eventually(t, func() bool {
+		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+		require.NoError(t, err)
+		return len(list.GetEvals()) == 2
+	}, "both evaluations are made")
+	end := second.end()
+	require.Zero(t, end.code, end.err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, evalOf(t, end).GetState())
+	end = first.end()
+	assert.Zero(t, end.code, end.err)
+	assert.Contains(t, end.err, "serving on")
+}
+
+// A command that follows its evaluation at a server outlives that server's death, and shows every event once.
+func TestCommandOutlivesItsServer(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, &shipped)
+	c := h.serve()
+	address := h.server.address
+	guest := h.begin("eval", "run", "--json", h.write("slow.yaml", slowTask))
+	var name string
+	eventually(t, func() bool {
+		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+		require.NoError(t, err)
+		if len(list.GetEvals()) == 1 {
+			name = list.GetEvals()[0].GetName()
+		}
+		return name != ""
+	}, "the evaluation is made")
+	c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
+	h.kill()
+	h.serve("--listen", address)
+	end := guest.end()
+	require.Zero(t, end.code, end.err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, evalOf(t, end).GetState())
+	next := 1
+	for line := range strings.Lines(end.out) {
+		if seq, ok := at(parsed(t, line), "event", "seq").(string); ok {
+			assert.Equal(t, strconv.Itoa(next), seq, "each event once, in order")
+			next++
+		}
+	}
+	assert.Greater(t, next, 6)
 }
 
 // An interrupt ends one's own evaluation and says how to go on with it; a later command does, and what was done stays done.

@@ -26,13 +26,15 @@ var slots = make(chan struct{}, 2)
 
 // home is a data directory and those who use it: at most one server, and commands.
 type home struct {
-	t       *testing.T
-	build   *build
-	dir     string   // the data directory
-	logs    string   // the folder of the servers' logs
-	env     []string // beside PATH and HOME
-	server  *process
-	started int
+	t     *testing.T
+	build *build
+	dir   string   // the data directory
+	logs  string   // the folder of the servers' logs
+	env   []string // beside PATH and HOME
+	// tokenFile is where the token is; empty is the data directory's own.
+	tokenFile string
+	server    *process
+	started   int
 }
 
 // newHome makes an empty data directory. Servers and commands there get env beside PATH and HOME, and nothing else of this process's environment.
@@ -131,7 +133,11 @@ func (h *home) holder() (holder, bool) {
 // token is the admin token.
 func (h *home) token() string {
 	h.t.Helper()
-	text, err := os.ReadFile(filepath.Join(h.dir, "token"))
+	file := h.tokenFile
+	if file == "" {
+		file = filepath.Join(h.dir, "token")
+	}
+	text, err := os.ReadFile(file)
 	require.NoError(h.t, err)
 	return strings.TrimSpace(string(text))
 }

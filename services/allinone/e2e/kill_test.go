@@ -142,6 +142,53 @@ func TestKillDuringExec(t *testing.T) {
 	assert.Contains(t, toolTexts(events), "a\nb\n", "what the command printed before and after the kill")
 }
 
+// A model call whose process dies twice is not made a third time: whether it happened is told as unknown, and a person decides. Going on with the evaluation is that decision.
+func TestKillTwiceInOneCall(t *testing.T) {
+	t.Parallel()
+	h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT=modelgw/after-answer")
+	model := scripted(t, object{"min_turn": 1, "output": "yes"})
+	c := h.serve()
+	name, err := c.ask(t, asked(1, model))
+	require.NoError(t, err)
+	h.died()
+	h.launch()
+	h.died() // It was issued again, by itself.
+	h.env = h.env[1:]
+	c = h.serve()
+	eval := c.await(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, eval.GetState())
+	sample := c.samples(t, name)[0]
+	assert.Equal(t, "EFFECT_INDETERMINATE", sample.GetError().GetReason(), "%v", sample.GetError())
+	checkJournal(t, c.journal(t, sample.GetRun()))
+	assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 2}, callsOf(t, callLog))
+
+	_, err = c.evals.ResumeEval(within(t), &agentv1.ResumeEvalRequest{Name: name})
+	require.NoError(t, err)
+	eval = c.await(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+	assert.EqualValues(t, 2, c.samples(t, name)[0].GetAttempts())
+}
+
+// A cancel that was acknowledged holds, whatever happens to the server.
+func TestKillAfterCancel(t *testing.T) {
+	t.Parallel()
+	h, callLog := countedHome(t, &shipped)
+	c := h.serve()
+	name := c.create(t, asked(2, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 600}})))
+	eventually(t, func() bool { return exists(callLog) && len(callsOf(t, callLog)) == 2 }, "both calls are in flight")
+	_, err := c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: name})
+	require.NoError(t, err)
+	h.kill()
+	c = h.serve()
+	eval := c.await(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, eval.GetState())
+	for _, s := range c.samples(t, name) {
+		assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, s.GetState())
+		checkJournal(t, c.journal(t, s.GetRun()))
+	}
+	assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 1, "question-2 epoch 1 turn 1": 1}, callsOf(t, callLog), "no call was made again")
+}
+
 // onlySandbox waits for a sandbox that is ready and returns its name.
 func (c *client) onlySandbox(t *testing.T) string {
 	t.Helper()

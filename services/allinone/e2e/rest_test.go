@@ -200,6 +200,12 @@ func TestEvalOverREST(t *testing.T) {
 	assert.Equal(t, "grass", at(samples, "samples", 0, "id"))
 	assert.Equal(t, "I", at(samples, "samples", 0, "scores", 0, "score", "value", "text"))
 	run, _ := at(samples, "samples", 0, "run").(string)
+	_, stream = r.do(t, "GET", "/api/v1/"+run+":watch?content=true", nil, "Accept: text/event-stream")
+	watched := eventsOf(stream)
+	require.NotEmpty(t, watched)
+	assert.NotNil(t, at(parsed(t, watched[len(watched)-1].data), "event", "runFinished"), "a run's stream ends with the run")
+	_, rest := r.do(t, "GET", "/api/v1/"+run+":watch?content=true", nil, "Accept: text/event-stream", "Last-Event-ID: "+watched[3].id)
+	assert.Equal(t, watched[4:], eventsOf(rest))
 	transcript := r.ok(t, "GET", "/api/v1/"+run+"/events?content=true&pageSize=1000", nil)
 	assert.Contains(t, text(t, transcript), "It is red", "what was said stands in the run's journal")
 

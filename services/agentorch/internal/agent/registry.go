@@ -77,7 +77,7 @@ func (r *Registry) violated(name string, violations []jsonschema.Violation) erro
 	}
 	err := rpcerr.InvalidRequest("parameters of %s: %s; its parameters are %s", name, strings.Join(problems, "; "), strings.Join(r.parameters(name), ", "))
 	for _, v := range violations {
-		err.WithField("params_json"+v.At, "%s", v.Message)
+		err.Fields = append(err.Fields, rpcerr.Field{Path: "params_json" + v.At, Description: v.Message})
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
-func make(t *testing.T, params string) score.Scorer {
+func made(t *testing.T, params string) score.Scorer {
 	t.Helper()
 	s, err := Definition().New(json.RawMessage(params))
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestCommandLines(t *testing.T) {
 	}
 	in.Metadata.Set("test", "assert f() == {1}")
 	in.Metadata.Set("n", json.Number("7"))
-	exec := ask(t, make(t, `{"program": "{completion}{metadata.test} # {target} {metadata.n} {unknown} {choices}", "timeout": 1.5, "env": {"A": "b"}, "cwd": "w"}`), in)
+	exec := ask(t, made(t, `{"program": "{completion}{metadata.test} # {target} {metadata.n} {unknown} {choices}", "timeout": 1.5, "env": {"A": "b"}, "cwd": "w"}`), in)
 	assert.Equal(t, "default", exec.Environment)
 	assert.Equal(t, []string{"python3", "-"}, exec.Spec.GetArgv())
 	assert.Equal(t, "def f(): return {x}\nassert f() == {1} # 42 7 {unknown} a\nb", string(exec.Spec.GetStdin()), "what is put in is not read again")
@@ -46,14 +46,14 @@ func TestCommandLines(t *testing.T) {
 	assert.Equal(t, map[string]string{"A": "b"}, exec.Spec.GetEnv())
 	assert.Equal(t, "w", exec.Spec.GetCwd())
 
-	assert.Equal(t, []string{"bash", "-c", "test 42 = 42"}, ask(t, make(t, `{"command": "test 42 = {target}", "sandbox": "box"}`), in).Spec.GetArgv())
-	assert.Equal(t, []string{"bash", "-s"}, ask(t, make(t, `{"program": "x", "language": "bash"}`), in).Spec.GetArgv())
-	assert.Equal(t, []string{"node", "-"}, ask(t, make(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
+	assert.Equal(t, []string{"bash", "-c", "test 42 = 42"}, ask(t, made(t, `{"command": "test 42 = {target}", "sandbox": "box"}`), in).Spec.GetArgv())
+	assert.Equal(t, []string{"bash", "-s"}, ask(t, made(t, `{"program": "x", "language": "bash"}`), in).Spec.GetArgv())
+	assert.Equal(t, []string{"node", "-"}, ask(t, made(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
 }
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	s := make(t, `{"program": "{completion}", "timeout": 5}`)
+	s := made(t, `{"program": "{completion}", "timeout": 5}`)
 	for name, c := range map[string]struct {
 		result  *sandboxv1.ExecResult
 		value   string
@@ -89,7 +89,7 @@ func TestExtract(t *testing.T) {
 		"~~~\ntilde\n~~~\n":                   "tilde\n",
 		"  ```python title=\"a\"\n  b\n  ```": "  b\n",
 	} {
-		exec := ask(t, make(t, `{"program": "{completion}", "extract": "code"}`), score.Input{Completion: text})
+		exec := ask(t, made(t, `{"program": "{completion}", "extract": "code"}`), score.Input{Completion: text})
 		assert.Equal(t, want, string(exec.Spec.GetStdin()), text)
 	}
 }

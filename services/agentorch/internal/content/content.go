@@ -10,12 +10,22 @@ import (
 
 // elsewhere are fields that hold content under another name.
 var elsewhere = map[protoreflect.FullName]bool{
-	"evalfleet.agent.v1.OutputSet.completion":  true,
-	"evalfleet.agent.v1.Event.delta":           true,
-	"evalfleet.sandbox.v1.SandboxSpec.setup":   true,
-	"evalfleet.sandbox.v1.SandboxSpec.env":     true,
-	"evalfleet.agent.v1.EvalCreated.dataset":   true,
-	"evalfleet.agent.v1.RunSpec.metadata_json": true,
+	"evalfleet.agent.v1.AgentRef.params_json":          true, // prompts
+	"evalfleet.agent.v1.Dataset.inline":                true,
+	"evalfleet.agent.v1.EvalCreated.dataset":           true,
+	"evalfleet.agent.v1.Event.delta":                   true,
+	"evalfleet.agent.v1.InputRequested.fields_json":    true, // questions
+	"evalfleet.agent.v1.OutputSet.completion":          true,
+	"evalfleet.agent.v1.RunSpec.choices":               true,
+	"evalfleet.agent.v1.RunSpec.input":                 true,
+	"evalfleet.agent.v1.RunSpec.metadata_json":         true,
+	"evalfleet.agent.v1.RunSpec.prompt":                true,
+	"evalfleet.agent.v1.RunSpec.store":                 true,
+	"evalfleet.agent.v1.RunSpec.target":                true,
+	"evalfleet.agent.v1.ScorerRef.params_json":         true, // check programs
+	"evalfleet.model.v1.GenerateConfig.system_message": true,
+	"evalfleet.sandbox.v1.SandboxSpec.env":             true,
+	"evalfleet.sandbox.v1.SandboxSpec.setup":           true,
 }
 
 // Strip clears every field of content in m, which it changes.

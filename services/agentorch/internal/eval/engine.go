@@ -148,7 +148,7 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	if err != nil {
 		return nil, err
 	}
-	e.drive(d)
+	e.drive(d) //nolint:contextcheck // A driver outlives the call that starts it.
 	return state, nil
 }
 
@@ -297,7 +297,7 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 		}
 		return nil, err
 	}
-	e.drive(d)
+	e.drive(d) //nolint:contextcheck // A driver outlives the call that starts it.
 	return e.State(ctx, name)
 }
 

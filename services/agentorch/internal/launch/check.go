@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -26,6 +27,9 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 		return nil, err
 	}
 	resolved := proto.CloneOf(spec)
+	if text := resolved.GetPrompt(); text != "" {
+		resolved.Prompt, resolved.Input = "", []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_USER, Content: chat.TextContent(text)}}
+	}
 	p := &Plan{project: project, spec: resolved}
 	for i, step := range resolved.GetSteps() {
 		if len(step.GetTools()) == 0 {
@@ -70,6 +74,9 @@ func checkForm(spec *agentv1.RunSpec) error {
 		if !json.Valid([]byte(spec.GetStore()[key])) {
 			return rpcerr.InvalidField(fmt.Sprintf("spec.store[%q]", key), "want the text of a JSON value")
 		}
+	}
+	if spec.GetPrompt() != "" && len(spec.GetInput()) > 0 {
+		return rpcerr.InvalidField("spec.prompt", "stands in place of input; give one of them")
 	}
 	for i, m := range spec.GetInput() {
 		if m.GetRole() == modelv1.Role_ROLE_UNSPECIFIED {

@@ -200,7 +200,7 @@ func newID(now time.Time) string {
 			id.WriteByte(idAlphabet[bits>>shift&31])
 		}
 	}
-	write(uint64(now.UnixMilli()), 10) //nolint:gosec // positive
+	write(uint64(now.UnixMilli()), 10)
 	write(binary.BigEndian.Uint64(random[:]), 8)
 	return id.String()
 }

@@ -103,8 +103,13 @@ func TestClocks(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	for _, bounds := range []*agentv1.RunLimits{
-		{Tokens: new(int64(-1))}, {Messages: new(int32(-1))}, {Turns: new(int32(-1))}, {Cost: new(-0.1)}, {Time: durationpb.New(-1)},
-		{WorkingTime: durationpb.New(-time.Second)}, {TokenFormula: "words"},
+		{Tokens: new(int64(-1))},
+		{Messages: new(int32(-1))},
+		{Turns: new(int32(-1))},
+		{Cost: new(-0.1)},
+		{Time: durationpb.New(-1)},
+		{WorkingTime: durationpb.New(-time.Second)},
+		{TokenFormula: "words"},
 	} {
 		_, err := limit.New(bounds)
 		assert.Error(t, err, "%v", bounds)

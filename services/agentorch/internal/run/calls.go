@@ -146,9 +146,9 @@ func (s *State) call(id string, fits func(*Call) bool) (*Call, error) {
 func (s *State) declared(function string) map[string]string {
 	entries := map[string]string{}
 	for _, pattern := range s.Tool(function).GetStoreKeys() {
-		prefix, any := strings.CutSuffix(pattern, "*")
+		prefix, rest := strings.CutSuffix(pattern, "*")
 		for key, value := range s.store {
-			if key == pattern || any && strings.HasPrefix(key, prefix) {
+			if key == pattern || rest && strings.HasPrefix(key, prefix) {
 				entries[key] = value
 			}
 		}

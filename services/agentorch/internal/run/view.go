@@ -21,7 +21,7 @@ func (s *State) View(full bool) *agentv1.Run {
 		Name: s.Name, State: s.Phase, Wait: s.Wait, Head: s.Seq, Epoch: s.Epoch, Etag: Etag(s.Seq), Owner: s.Owner,
 		CreateTime: timestamp(s.Created), StartTime: timestamp(s.Started), EndTime: timestamp(s.Ended),
 		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
-		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working), //nolint:gosec // bounded by memory
+		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working),
 	}
 	for environment, box := range s.Sandboxes {
 		if r.Sandboxes == nil {

@@ -37,7 +37,7 @@ func (d *driver) act() (bool, error) {
 	case agent.Wait:
 		return d.waitForInput()
 	case agent.Done:
-		return true, d.emit(event(&agentv1.StepEnded{Index: int32(d.s.Step), Completed: then.Completed})) //nolint:gosec // few steps
+		return true, d.emit(event(&agentv1.StepEnded{Index: int32(d.s.Step), Completed: then.Completed}))
 	case agent.Stop:
 		return true, d.hit(then.Limit)
 	default:
@@ -66,7 +66,7 @@ func (d *driver) add(events []*agentv1.Event, ownBound bool) (stopped bool, err 
 }
 
 // forbidden returns the bound that forbids a further effect of the agent, or nil.
-func (d *driver) forbidden(g agent.Generate, ownBound bool) *agentv1.LimitReached {
+func (d *driver) forbidden(ownBound bool) *agentv1.LimitReached {
 	s := d.s
 	if reached, _ := s.Limits.TimedOut(d.now.Sub(s.Started)); reached != nil {
 		return reached
@@ -89,7 +89,7 @@ func (d *driver) generate(g agent.Generate, ownBound bool) error {
 			return err
 		}
 	}
-	if reached := d.forbidden(g, ownBound); reached != nil {
+	if reached := d.forbidden(ownBound); reached != nil {
 		return d.hit(reached)
 	}
 	ref, role := s.Model(g.Model)
@@ -97,7 +97,7 @@ func (d *driver) generate(g agent.Generate, ownBound bool) error {
 		return d.raise(runError(errors.New("the run names no model, and a step asks one")))
 	}
 	intent := &agentv1.ModelIntent{
-		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(s.Messages())), //nolint:gosec // bounded by memory
+		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(s.Messages())),
 		Config: chat.ResolveConfig(ref.GetConfig(), s.Spec().GetConfig(), g.Config, ref == s.Spec().GetModel()), Purpose: run.PurposeAgent, RequestId: s.Key(s.Seq + 1),
 		ToolChoice: g.ToolChoice,
 	}

@@ -145,7 +145,7 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 		return nil
 	}
 	d := &driver{actor: a, ctx: ctx, s: s, now: time.Now()}
-	err := d.decide(all)
+	err := d.decide(all) //nolint:contextcheck // A driver has the context of its step.
 	if err == nil {
 		err = d.commit()
 	}

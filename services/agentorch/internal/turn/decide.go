@@ -87,7 +87,7 @@ func (d *driver) next() (more bool, err error) {
 	case s.Machine != nil:
 		return d.act()
 	}
-	return true, d.emit(event(&agentv1.StepBegan{Index: int32(s.Step + 1), Name: agent.DisplayName(s.Spec().GetSteps()[s.Step+1])})) //nolint:gosec // few steps
+	return true, d.emit(event(&agentv1.StepBegan{Index: int32(s.Step + 1), Name: agent.DisplayName(s.Spec().GetSteps()[s.Step+1])}))
 }
 
 // Reasons to wait.

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,10 +19,7 @@ const (
 	reasonAgent          = "AGENT_FAILED"    // the agent cannot go on
 )
 
-var (
-	reasonInternal  = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL)
-	reasonCancelled = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED)
-)
+var reasonInternal = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL)
 
 // runError is an error as a run's journal holds it.
 func runError(err error) *agentv1.RunError {
@@ -65,7 +61,7 @@ func waitFor(err error, now time.Time) *agentv1.RunWait {
 	}
 	wait := &agentv1.RunWait{Message: err.Error()}
 	after := defaultWait
-	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are outcomes
+	switch rpcerr.Reason(err) {
 	case errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED:
 		wait.Reason = waitCapacity
 	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
@@ -88,6 +84,3 @@ func withTimeout(ctx, life context.Context, d time.Duration) (context.Context, c
 	stop := context.AfterFunc(life, cancel)
 	return bounded, func() { stop(); cancel() }
 }
-
-// errEnded says that the engine ends; what was asked for goes on with its owner.
-var errEnded = errors.New("turn: the engine ends")

@@ -77,10 +77,3 @@ func (t *ticket) leave() {
 		next.start()
 	}
 }
-
-// isIn reports whether the ticket was let in.
-func (t *ticket) isIn() bool {
-	t.gate.mu.Lock()
-	defer t.gate.mu.Unlock()
-	return t.entered
-}

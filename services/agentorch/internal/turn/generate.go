@@ -53,7 +53,7 @@ func (a *actor) attribution(purpose, role string, turn int) *effectv1.Attributio
 	s := a.state
 	of := s.Spec().GetAttribution()
 	at := &effectv1.Attribution{
-		Eval: of.GetEval(), Sample: of.GetSample(), Epoch: of.GetEpoch(), Run: s.Name, Turn: int32(turn), Role: role, Purpose: purpose, //nolint:gosec // bounded by memory
+		Eval: of.GetEval(), Sample: of.GetSample(), Epoch: of.GetEpoch(), Run: s.Name, Turn: int32(turn), Role: role, Purpose: purpose,
 	}
 	if steps := s.Spec().GetSteps(); s.Step >= 0 && s.Step < len(steps) {
 		at.Agent = displayName(steps[s.Step])

@@ -132,7 +132,7 @@ func (e *Engine) Replica() string { return e.cfg.Replica }
 // Run takes over the runs that this replica owned before, and then owns, drives and adopts until ctx ends. It returns when nothing of it runs any more; runs are left as
 // they are, for this replica or another to go on with.
 func (e *Engine) Run(ctx context.Context) error {
-	defer e.shutDown()
+	defer e.shutDown() //nolint:contextcheck // It ends what outlives ctx.
 	if err := e.beat(ctx); err != nil {
 		return ignoreEnd(ctx, err)
 	}

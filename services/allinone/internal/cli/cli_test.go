@@ -89,9 +89,9 @@ model mockllm/model · 4 samples · 1.2k tokens
 SCORER  SAMPLES  ACCURACY  STDERR
 match   4        0.750     0.250
 
-log       evalfleet logs e1
-next      evalfleet eval run task.yaml -m PROVIDER/MODEL --limit 5
-`, c.stdout.String())
+log       evalfleet logs e1 FLAGS
+next      evalfleet eval run task.yaml -m PROVIDER/MODEL --limit 5 FLAGS
+`, strings.ReplaceAll(c.stdout.String(), strings.Join(flags, " "), "FLAGS"))
 }
 
 func TestBodiesThatAreThereAreNotSentAgain(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -20,6 +22,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
@@ -73,24 +76,46 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	}
 	within, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	lock, holder, err := dir.Claim(within)
-	switch {
-	case err != nil:
-		return nil, err
-	case lock == nil:
-		a.note("using the server at %s (process %d)", holder.Address, holder.PID)
-		token, err := a.token()
+	for {
+		lock, holder, err := dir.Claim(within)
 		if err != nil {
 			return nil, err
 		}
-		return a.dial(holder.Address, token)
+		if lock != nil {
+			return a.start(ctx, cfg, dir, lock, work)
+		}
+		s, err := a.join(within, holder)
+		if rpcerr.Code(err) != codes.Unavailable {
+			return s, err
+		}
+		select { // It was just going.
+		case <-time.After(lookAgain):
+		case <-within.Done():
+			return nil, err
+		}
 	}
-	return a.start(ctx, cfg, dir, lock, work)
+}
+
+// join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone.
+func (a *app) join(ctx context.Context, holder datadir.Holder) (*session, error) {
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.dial(holder.Address, token)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := healthv1.NewHealthClient(s.conn).Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
+		return nil, errors.Join(err, s.conn.Close())
+	}
+	a.note("using the server at %s (process %d)", holder.Address, holder.PID)
+	return s, nil
 }
 
 // start starts a server in this process.
 func (a *app) start(ctx context.Context, cfg allinone.Config, dir datadir.Dir, lock *datadir.Lock, work bool) (*session, error) {
-	log, err := os.OpenFile(filepath.Join(dir.Path(), "evalfleet.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := dir.Log()
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())
 	}

@@ -8,8 +8,12 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// lookAgain is how often a server that waits for others' work looks whether it is done.
-const lookAgain = 500 * time.Millisecond
+const (
+	// lookAgain is how often a server that waits for others looks whether they are done.
+	lookAgain = 200 * time.Millisecond
+	// lastWords is how long clients may take to ask for the results of work that is done.
+	lastWords = 10 * time.Second
+)
 
 // work runs a command that brings work. When the server is in this process, it serves on afterwards until the work of others is done, or an interrupt ends it.
 func (a *app) work(ctx context.Context, f func(ctx context.Context, s *session) error) error {
@@ -35,17 +39,31 @@ func (a *app) work(ctx context.Context, f func(ctx context.Context, s *session) 
 	return err
 }
 
-// serveOn returns when nothing is at work any more, or at an interrupt. What is unfinished then goes on when a server starts again.
+// serveOn returns when nothing is at work any more and other clients have gone, or at an interrupt. What is unfinished then goes on when a server starts again.
 func (s *session) serveOn(ctx context.Context) {
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()
-	told := 0
-	for {
+	told, busy := 0, time.Now()
+	for announced := true; ; {
 		n, err := s.atWork(ctx)
-		if n == 0 || err != nil {
-			break
+		if err != nil {
+			return
 		}
-		if n != told {
+		if n > 0 {
+			busy = time.Now()
+		}
+		const own = 1
+		quiet := n == 0 && (s.here.Clients() <= own || time.Since(busy) > lastWords)
+		switch {
+		case quiet && !announced:
+			return
+		case quiet == announced: // Whoever comes now waits until this server is gone; who came before is seen by the next look.
+			announced = !quiet
+			if s.here.Announce(announced) != nil {
+				return
+			}
+			continue
+		case n > 0 && n != told:
 			s.app.note("serving on at %s: %d of others at work; interrupt to stop (%s goes on with them)", s.address, n, s.app.next("serve"))
 			told = n
 		}

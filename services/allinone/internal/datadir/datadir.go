@@ -3,6 +3,7 @@
 //	evalfleet.db    journal, effect ledgers and catalogue (SQLite, with -wal and -shm beside it)
 //	blobs/          bodies by their content
 //	sandboxes/      what the local sandbox driver needs
+//	evalfleet.log   log of servers that commands started in their own process
 //	token           the admin token, readable by its owner alone
 //	lock            held by the process that serves the folder: {"address": …, "pid": …, "version": …}
 //
@@ -65,6 +66,18 @@ func (d Dir) Sandboxes() string { return filepath.Join(d.path, "sandboxes") }
 
 // Token returns where the admin token is.
 func (d Dir) Token() string { return filepath.Join(d.path, "token") }
+
+// maxLogBytes bounds the log that is appended to; a longer one is begun anew.
+const maxLogBytes = 16 << 20
+
+// Log opens the log of servers that have no other place for it. The caller closes it.
+func (d Dir) Log() (*os.File, error) {
+	path, flags := filepath.Join(d.path, "evalfleet.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND
+	if info, err := os.Stat(path); err == nil && info.Size() > maxLogBytes {
+		flags |= os.O_TRUNC
+	}
+	return os.OpenFile(path, flags, 0o600)
+}
 
 // Holder is the process that serves a data directory.
 type Holder struct {

@@ -106,6 +106,25 @@ func TestDefault(t *testing.T) {
 	assert.EqualError(t, err, "no home for data: HOME is not set; name a folder with --data-dir")
 }
 
+func TestTheLogIsBounded(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	size := func() int64 {
+		log, err := d.Log()
+		require.NoError(t, err)
+		defer log.Close()
+		_, err = log.WriteString("line\n")
+		require.NoError(t, err)
+		info, err := log.Stat()
+		require.NoError(t, err)
+		return info.Size()
+	}
+	assert.EqualValues(t, 5, size())
+	assert.EqualValues(t, 10, size(), "it is appended to")
+	require.NoError(t, os.Truncate(filepath.Join(d.Path(), "evalfleet.log"), 17<<20))
+	assert.EqualValues(t, 5, size(), "a long one is begun anew")
+}
+
 func must(b []byte, err error) []byte {
 	if err != nil {
 		panic(err)

@@ -4,27 +4,49 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 )
+
+// frame is the least time between two drawings: many samples may end at once.
+const frame = 100 * time.Millisecond
 
 // Live draws over itself in a terminal.
 type Live struct {
 	out   io.Writer
 	width func() int
-	drawn int
+	drawn int       // lines on the screen that are ours
+	last  time.Time // when they were drawn
+	due   *State    // what came since
 }
 
 // NewLive makes a view on a terminal. Width tells its columns each time, since people resize windows.
 func NewLive(out io.Writer, width func() int) *Live { return &Live{out: out, width: width} }
 
-// Show draws the state over what was drawn before.
+// Show draws the state over what was drawn before, now or with a later one.
 func (l *Live) Show(s *State) {
+	l.due = s
+	if time.Since(l.last) >= frame {
+		l.draw()
+	}
+}
+
+// Close draws the last state and leaves it where it is.
+func (l *Live) Close() {
+	l.draw()
+	l.drawn = 0
+}
+
+func (l *Live) draw() {
+	if l.due == nil {
+		return
+	}
 	width := max(20, l.width())
 	lines := []string{
-		bar(s, min(40, width-10)),
-		"\x1b[2m" + text.Snip(s.counts(), width-1, "…") + "\x1b[0m",
-		"\x1b[2m" + text.Snip(s.costs(), width-1, "…") + "\x1b[0m",
+		bar(l.due, min(40, width-10)),
+		"\x1b[2m" + text.Snip(l.due.counts(), width-1, "…") + "\x1b[0m",
+		"\x1b[2m" + text.Snip(l.due.costs(), width-1, "…") + "\x1b[0m",
 	}
 	var b strings.Builder
 	if l.drawn > 0 {
@@ -33,12 +55,9 @@ func (l *Live) Show(s *State) {
 	for _, line := range lines {
 		b.WriteString("\r\x1b[2K" + line + "\n")
 	}
-	l.drawn = len(lines)
+	l.drawn, l.due, l.last = len(lines), nil, time.Now()
 	_, _ = io.WriteString(l.out, b.String()) // One write, so that nothing flickers. Nothing can be done when the terminal is gone.
 }
-
-// Close leaves the last state where it is.
-func (l *Live) Close() { l.drawn = 0 }
 
 // bar draws the part that is done: without errors, then with them.
 func bar(s *State, width int) string {

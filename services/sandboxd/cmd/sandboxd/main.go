@@ -58,6 +58,7 @@ func run(ctx context.Context, file string, env func(string) (string, bool), read
 		return err
 	}
 	log := telemetry.NewLogger(cfg.Log, os.Stderr)
+	//nolint:contextcheck // A start is as short as the disk allows.
 	service, err := sandboxd.New(cfg.Sandboxd, sandboxd.Deps{DB: db, Ledger: ledger, Owner: "sandboxd-" + rand.Text(), Logger: log})
 	if err != nil {
 		return err

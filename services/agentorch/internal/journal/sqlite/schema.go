@@ -103,7 +103,7 @@ func (s *Store) hasProjections(ctx context.Context) (bool, error) {
 func remake(tx *sqlite.Tx) error {
 	var errs []error
 	for _, table := range Projections() {
-		_, err := tx.Exec(`DROP TABLE IF EXISTS ` + table) //nolint:gosec // names of our own
+		_, err := tx.Exec(`DROP TABLE IF EXISTS ` + table)
 		errs = append(errs, err)
 	}
 	for statement := range statements(projection) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -175,7 +176,7 @@ print(c.recv(5).decode())`))
 		other.sh("touch /tmp/mine; sleep 1000 >/dev/null 2>&1 & echo started")
 		b := b.sub(t)
 		b.fails("test -e /tmp/mine")
-		assert.Equal(t, "1", other.running("sleep", "1000"))
+		require.Eventually(t, func() bool { return other.running("sleep", "1000") == "1" }, 10*time.Second, 10*time.Millisecond)
 		assert.Equal(t, "0", b.running("sleep", "1000"))
 	})
 }

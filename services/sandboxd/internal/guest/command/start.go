@@ -120,7 +120,7 @@ func explain(err error, cmd *process.Command) error {
 		return fault.File("start in", cmd.Dir, syscall.ENOTDIR)
 	}
 	errno, _ := errors.AsType[syscall.Errno](err)
-	switch errno {
+	switch errno { //nolint:exhaustive // All others are faults of the start.
 	case syscall.ENOENT:
 		return &badProgram{exitNotFound, cmd.Argv[0] + ": no such program in the sandbox"}
 	case syscall.ENOEXEC:

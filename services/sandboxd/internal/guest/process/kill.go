@@ -90,54 +90,70 @@ func (p *Process) ended() bool {
 	}
 }
 
-// tree lists the living processes that belong to p: its session and group, its mark, and all their descendants.
+// tree lists the living processes that belong to p: its session and group, its mark, and all their descendants. All are looked for
+// below this program alone, to which orphans come; others may be seen, and bear the marks of another table, but are not ours.
 func (t *Table) tree(p *Process) []int {
 	all := snapshot()
+	ours := below(all, os.Getpid())
 	t.mu.Lock()
 	_, alive := t.live[p.pid]
-	others := map[int]bool{os.Getpid(): true} // its forking thread may bear p's mark
 	for pid := range t.live {
 		if pid != p.pid {
-			others[pid] = true
+			delete(ours, pid)
 		}
 	}
 	t.mu.Unlock()
 	own := map[int]bool{}
-	for pid, s := range all {
-		switch {
-		case others[pid]:
-		case alive && pid == p.pid, s.session == p.pid, s.group == p.pid, p.mark != 0 && readMark(pid) == p.mark:
+	for pid := range ours {
+		s := all[pid]
+		if alive && pid == p.pid || s.session == p.pid || s.group == p.pid || p.mark != 0 && readMark(pid) == p.mark {
 			own[pid] = true
 		}
 	}
-	return collect(all, own, others)
+	for pid := range ours {
+		if !own[pid] && descends(all, ours, pid, own) {
+			own[pid] = true
+		}
+	}
+	return living(all, own)
 }
 
 // descendants lists every living process below this program.
 func (t *Table) descendants() []int {
 	all := snapshot()
-	own := map[int]bool{}
-	self := os.Getpid()
-	for pid, s := range all {
-		if s.parent == self {
-			own[pid] = true
-		}
-	}
-	return collect(all, own, nil)
+	return living(all, below(all, os.Getpid()))
 }
 
-// collect adds to own whatever descends from it, without crossing into except, and lists those that still live.
-func collect(all map[int]stat, own, except map[int]bool) []int {
-	for grown := true; grown; {
-		grown = false
-		for pid, s := range all {
-			if !own[pid] && !except[pid] && own[s.parent] {
-				own[pid], grown = true, true
-			}
+// below gives the descendants of a process.
+func below(all map[int]stat, ancestor int) map[int]bool {
+	found := map[int]bool{}
+	for pid := range all {
+		if pid != ancestor && descends(all, nil, pid, map[int]bool{ancestor: true}) {
+			found[pid] = true
 		}
 	}
+	return found
+}
+
+// descends tells that one of the ancestors of pid is in of, and that those between are in within (nil: anywhere).
+func descends(all map[int]stat, within map[int]bool, pid int, of map[int]bool) bool {
+	for range len(all) { // a snapshot is not of one moment, so it might hold a circle
+		parent := all[pid].parent
+		switch {
+		case of[parent]:
+			return true
+		case parent == 0, within != nil && !within[parent]:
+			return false
+		}
+		pid = parent
+	}
+	return false
+}
+
+// living lists the processes of a set that have not ended.
+func living(all map[int]stat, set map[int]bool) []int {
 	var pids []int
-	for pid := range own {
+	for pid := range set {
 		if s := all[pid]; s.state != 'Z' && s.state != 'X' {
 			pids = append(pids, pid)
 		}

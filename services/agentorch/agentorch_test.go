@@ -1,0 +1,221 @@
+package agentorch_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/blob"
+	"github.com/evalfleet/evalfleet/pkg/blob/disk"
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const project = "projects/default"
+
+// models answers "42" as soon as it may.
+type models struct {
+	modelv1.UnimplementedModelServiceServer
+
+	asked chan string
+	may   chan struct{}
+}
+
+func (m *models) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
+	m.asked <- r.GetRequestId()
+	select {
+	case <-m.may:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	message := chat.Assistant("42")
+	return &modelv1.GenerateResponse{Output: chat.MessageOutput(r.GetModel(), message, modelv1.StopReason_STOP_REASON_STOP), Timing: &effectv1.Timing{Attempts: 1}}, nil
+}
+
+func (*models) ListProviders(context.Context, *modelv1.ListProvidersRequest) (*modelv1.ListProvidersResponse, error) {
+	return &modelv1.ListProvidersResponse{Providers: []*modelv1.Provider{{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}}}}, nil
+}
+
+func (*models) ReleaseGenerate(context.Context, *modelv1.ReleaseGenerateRequest) (*modelv1.ReleaseGenerateResponse, error) {
+	return &modelv1.ReleaseGenerateResponse{}, nil
+}
+
+// site is what outlives the service: the database, the bodies, and the other services.
+type site struct {
+	t      *testing.T
+	db     *sqlite.DB
+	blobs  blob.Store
+	models *models
+	others *grpc.ClientConn
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, models: &models{asked: make(chan string, 16), may: make(chan struct{})}}
+	var err error
+	s.db, err = sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
+	require.NoError(t, err)
+	blobs, err := disk.Open(disk.Config{Dir: t.TempDir()})
+	require.NoError(t, err)
+	s.blobs = blobs
+	t.Cleanup(func() {
+		require.NoError(t, blobs.Close())
+		require.NoError(t, s.db.Close())
+	})
+	s.others = s.serve(func(r grpc.ServiceRegistrar) {
+		modelv1.RegisterModelServiceServer(r, s.models)
+		toolv1.RegisterToolServiceServer(r, toolv1.UnimplementedToolServiceServer{})
+		sandboxv1.RegisterSandboxServiceServer(r, sandboxv1.UnimplementedSandboxServiceServer{})
+	})
+	return s
+}
+
+// serve serves in memory until the test ends.
+func (s *site) serve(register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+	s.t.Helper()
+	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "user:ada"}})
+	require.NoError(s.t, err)
+	register(server)
+	listener := grpcserver.ListenMemory()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := grpcclient.New("memory", grpcclient.Options{Dial: listener.Dial})
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() {
+		require.NoError(s.t, conn.Close())
+		server.Stop()
+		require.NoError(s.t, <-served)
+	})
+	return conn
+}
+
+// start starts the service. The function that it returns ends it.
+func (s *site) start() (*grpc.ClientConn, func()) {
+	s.t.Helper()
+	var cfg agentorch.Config
+	cfg.SetDefaults()
+	require.NoError(s.t, cfg.Validate())
+	service, err := agentorch.New(s.t.Context(), cfg, agentorch.Deps{
+		Models: s.others, Tools: s.others, Sandboxes: s.others, DB: s.db, Blobs: s.blobs, Logger: slog.New(slog.DiscardHandler), Replica: "one", DataDir: "/data",
+	})
+	require.NoError(s.t, err)
+	conn := s.serve(service.Register)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(ctx) }()
+	return conn, func() {
+		cancel()
+		require.NoError(s.t, <-ended)
+		require.NoError(s.t, service.Close(context.Background()))
+	}
+}
+
+func TestRunsAndEvalsOutliveTheService(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	conn, end := s.start()
+	run, err := agentv1.NewRunServiceClient(conn).CreateRun(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: &agentv1.RunSpec{
+		Prompt: "What is it?", Steps: []*agentv1.AgentRef{{Name: "generate"}}, Model: &agentv1.ModelRef{Model: "mockllm/model"},
+	}})
+	require.NoError(t, err)
+	eval, err := agentv1.NewEvalServiceClient(conn).CreateEval(t.Context(), &agentv1.CreateEvalRequest{Parent: project, Spec: &agentv1.EvalSpec{
+		Task: "sums", Steps: []*agentv1.AgentRef{{Name: "generate"}}, Models: []*agentv1.ModelRef{{Model: "mockllm/model"}}, Scorers: []*agentv1.ScorerRef{{Name: "includes"}},
+		Dataset: &agentv1.Dataset{Source: &agentv1.Dataset_Inline{Inline: &agentv1.SampleList{Samples: []*agentv1.Sample{
+			{Id: "a", Input: []*modelv1.ChatMessage{chat.User("6 times 7?")}, Target: &agentv1.Target{Values: []string{"42"}}},
+			{Id: "b", Input: []*modelv1.ChatMessage{chat.User("6 times 8?")}, Target: &agentv1.Target{Values: []string{"48"}}},
+		}}}},
+	}})
+	require.NoError(t, err)
+	keys := map[string]bool{}
+	for range 3 {
+		keys[<-s.models.asked] = true
+	}
+	require.Len(t, keys, 3, "a key for each effect")
+	end()
+
+	close(s.models.may)
+	for _, table := range []string{"view_journal", "view_label"} {
+		require.NoError(t, s.db.Write(t.Context(), func(tx *sqlite.Tx) error {
+			_, err := tx.Exec("DROP TABLE " + table)
+			return err
+		}), "a projection may be dropped")
+	}
+	conn, end = s.start()
+	defer end()
+	watch, err := agentv1.NewRunServiceClient(conn).WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: run.GetName(), Content: true})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, lastRun(t, watch).GetRunFinished().GetState())
+	progress, err := agentv1.NewEvalServiceClient(conn).WatchEval(t.Context(), &agentv1.WatchEvalRequest{Name: eval.GetName()})
+	require.NoError(t, err)
+	for {
+		if _, err = progress.Recv(); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, io.EOF)
+	done, err := agentv1.NewEvalServiceClient(conn).GetEval(t.Context(), &agentv1.GetEvalRequest{Name: eval.GetName()})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, done.GetState())
+	for len(s.models.asked) > 0 {
+		assert.True(t, keys[<-s.models.asked], "what was under way is asked for again by its own key, and nothing else")
+	}
+	all, err := agentv1.NewRunServiceClient(conn).ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
+	require.NoError(t, err)
+	assert.Len(t, all.GetRuns(), 3)
+}
+
+func lastRun(t *testing.T, watch grpc.ServerStreamingClient[agentv1.WatchRunResponse]) (last *agentv1.Event) {
+	t.Helper()
+	for {
+		one, err := watch.Recv()
+		if errors.Is(err, io.EOF) {
+			return last
+		}
+		require.NoError(t, err)
+		last = one.GetEvent()
+	}
+}
+
+func TestTheServerTellsAboutItself(t *testing.T) {
+	t.Parallel()
+	conn, end := newSite(t).start()
+	defer end()
+	info, err := agentv1.NewAdminServiceClient(conn).GetServerInfo(t.Context(), &agentv1.GetServerInfoRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"agentorch"}, info.GetServices())
+	assert.Equal(t, "/data", info.GetDataDir())
+	assert.Empty(t, info.GetDefaultDriver(), "nobody could be asked for it")
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	for text, change := range map[string]func(*agentorch.Config){
+		"max_generates": func(c *agentorch.Config) { c.MaxGenerates = -1 },
+		"ttl":           func(c *agentorch.Config) { c.TTL = 1 },
+		"renew_leases":  func(c *agentorch.Config) { c.RenewLeases = -1 },
+	} {
+		var cfg agentorch.Config
+		cfg.SetDefaults()
+		change(&cfg)
+		require.ErrorContains(t, cfg.Validate(), text)
+	}
+}

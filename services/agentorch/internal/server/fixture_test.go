@@ -1,0 +1,130 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const project = "projects/default"
+
+var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// rig is a fleet whose services are served in memory.
+type rig struct {
+	*fleettest.Fleet
+	server    *server.Runs
+	runs      agentv1.RunServiceClient
+	approvals agentv1.ApprovalServiceClient
+	admin     agentv1.AdminServiceClient
+}
+
+// serve starts a fleet whose model says "the answer", and serves it to ada.
+func serve(t *testing.T) *rig {
+	t.Helper()
+	f := fleettest.New(t, fleettest.Parts{
+		Open: func(ctx context.Context, db *sqlite.DB) (journal.Store, error) {
+			return journalsqlite.Open(ctx, db, run.FoldRow)
+		},
+		Agents:  []agent.Definition{generate.Definition(), react.Definition()},
+		Scorers: builtin.Definitions(),
+	})
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("the answer"))
+	f.Start()
+	logger := slog.New(slog.DiscardHandler)
+	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Logger: logger})}
+	s, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: auth.Allow{Name: "user:ada"}})
+	require.NoError(t, err)
+	agentv1.RegisterRunServiceServer(s, r.server)
+	agentv1.RegisterApprovalServiceServer(s, server.Approvals{})
+	agentv1.RegisterAdminServiceServer(s, server.NewAdmin(server.AdminConfig{
+		Services: []string{"agentorch", "gateway"}, DataDir: "/data", Replica: "one", Started: started,
+	}, f.Sandboxes, logger))
+	listener := grpcserver.ListenMemory()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	conn, err := grpcclient.New("agentorch", grpcclient.Options{Dial: listener.Dial})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		s.Stop()
+		require.NoError(t, <-served)
+	})
+	r.runs, r.approvals, r.admin = agentv1.NewRunServiceClient(conn), agentv1.NewApprovalServiceClient(conn), agentv1.NewAdminServiceClient(conn)
+	return r
+}
+
+// answering is the specification of a run of one model call.
+func answering() *agentv1.RunSpec {
+	return &agentv1.RunSpec{Prompt: "the question", Steps: []*agentv1.AgentRef{{Name: "generate"}}, Model: &agentv1.ModelRef{Model: "mockllm/model"}}
+}
+
+// create creates a run.
+func (r *rig) create(spec *agentv1.RunSpec) string {
+	r.T.Helper()
+	made, err := r.runs.CreateRun(r.T.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: spec})
+	require.NoError(r.T, err)
+	return made.GetName()
+}
+
+// watch reads a watch to its end.
+func (r *rig) watch(request *agentv1.WatchRunRequest) (all []*agentv1.WatchRunResponse, err error) {
+	r.T.Helper()
+	stream, err := r.runs.WatchRun(r.T.Context(), request)
+	require.NoError(r.T, err)
+	for {
+		one, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, one)
+	}
+}
+
+// finished creates a run and waits until it has ended.
+func (r *rig) finished(spec *agentv1.RunSpec) string {
+	r.T.Helper()
+	name := r.create(spec)
+	_, err := r.watch(&agentv1.WatchRunRequest{Name: name})
+	require.NoError(r.T, err)
+	return name
+}
+
+// hang lets the model never answer. It returns a channel that tells when it was asked.
+func (r *rig) hang() <-chan struct{} {
+	asked := make(chan struct{}, 8)
+	r.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return asked
+}

@@ -1,0 +1,168 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+func TestACancelIsAnsweredWhenNothingIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]agentv1.RunState{
+		"": agentv1.RunState_RUN_STATE_CANCELLED, "cancel": agentv1.RunState_RUN_STATE_CANCELLED,
+		"score": agentv1.RunState_RUN_STATE_SUCCEEDED, "error": agentv1.RunState_RUN_STATE_FAILED,
+	} {
+		t.Run("mode "+mode, func(t *testing.T) {
+			t.Parallel()
+			r := serve(t)
+			asked := r.hang()
+			name := r.create(answering())
+			<-asked
+			request := &agentv1.CancelRunRequest{Name: name, Mode: mode, Reason: "enough", RequestId: "k"}
+			_, err := r.runs.CancelRun(t.Context(), request)
+			require.NoError(t, err)
+			state := r.State(name)
+			assert.Empty(t, state.Open)
+			assert.True(t, state.Cancel.Acknowledged)
+			_, err = r.watch(&agentv1.WatchRunRequest{Name: name})
+			require.NoError(t, err)
+			again, err := r.runs.CancelRun(t.Context(), request)
+			require.NoError(t, err, "a run that has ended is cancelled with success")
+			assert.Equal(t, want, again.GetState())
+			commands := 0
+			for e, err := range r.Events(name) {
+				require.NoError(t, err)
+				if e.GetCommandReceived() != nil {
+					commands++
+					assert.Equal(t, "user:ada", e.GetActor())
+				}
+			}
+			assert.Equal(t, 1, commands)
+		})
+	}
+}
+
+func TestCancelsAreChecked(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.finished(answering())
+	_, err := r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name, Mode: "gently"})
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
+	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: project + "/runs/none"})
+	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
+}
+
+// TestSteering holds a run between two turns, gives it a message and a new bound, and lets it go on.
+func TestSteering(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	r.Models.Answer = func(_ context.Context, q *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		if q.GetAttribution().GetTurn() == 1 {
+			asked <- struct{}{}
+			<-answer
+			return ownertest.Say("going", &toolv1.ToolCall{Id: "c1", Function: "noop", ArgumentsJson: "{}"}), nil
+		}
+		return ownertest.Say("done"), nil
+	}
+	r.Tools.Tools["noop"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ok"), nil }}
+	spec := answering()
+	spec.Tools = []*toolv1.ToolRef{{Name: "noop"}}
+	name := r.create(spec)
+	<-asked
+
+	_, err := r.runs.HoldRun(t.Context(), &agentv1.HoldRunRequest{Name: name, Reason: "wait"})
+	require.NoError(t, err)
+	posted, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Messages: []*modelv1.ChatMessage{fleettest.User("be brief")}})
+	require.NoError(t, err)
+	assert.Positive(t, posted.GetSeq())
+	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
+	require.NoError(t, err)
+	close(answer)
+	r.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
+	held, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, "hold", held.GetWait().GetReason())
+	_, err = r.runs.ResumeRun(t.Context(), &agentv1.ResumeRunRequest{Name: name})
+	require.NoError(t, err)
+	_, err = r.watch(&agentv1.WatchRunRequest{Name: name})
+	require.NoError(t, err)
+	state := r.State(name)
+	assert.Equal(t, []string{"U:the question", "A:going", "T:ok", "U:be brief", "A:done"}, fleettest.Texts(state.Messages()))
+	assert.Equal(t, int32(7), state.Limits.Bounds().GetTurns())
+}
+
+func TestARunThatHasEndedTakesNoCommands(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.finished(answering())
+	message := []*modelv1.ChatMessage{fleettest.User("hello")}
+	for what, do := range map[string]func() error{
+		"hold": func() error { _, err := r.runs.HoldRun(t.Context(), &agentv1.HoldRunRequest{Name: name}); return err },
+		"resume": func() error {
+			_, err := r.runs.ResumeRun(t.Context(), &agentv1.ResumeRunRequest{Name: name})
+			return err
+		},
+		"post": func() error {
+			_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Messages: message})
+			return err
+		},
+		"retune": func() error {
+			_, err := r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Turns: new(int32(1))}})
+			return err
+		},
+	} {
+		assert.True(t, rpcerr.Is(do(), errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED), what)
+	}
+}
+
+func TestCommandsAreChecked(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.finished(answering())
+	_, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name})
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "no message")
+	_, err = r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Messages: []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_SYSTEM}}})
+	require.ErrorContains(t, err, "messages[0].role")
+	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Messages: new(int32(-1))}})
+	require.ErrorContains(t, err, "messages")
+}
+
+func TestWhatIsNotBuiltSaysSo(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	ctx, name := t.Context(), project+"/runs/r"
+	_, interrupt := r.runs.InterruptRun(ctx, &agentv1.InterruptRunRequest{Run: name})
+	_, edit := r.runs.EditPendingCall(ctx, &agentv1.EditPendingCallRequest{Run: name, Call: &toolv1.ToolCall{}})
+	_, call := r.runs.CancelCall(ctx, &agentv1.CancelCallRequest{Run: name, CallId: "c"})
+	_, fork := r.runs.ForkRun(ctx, &agentv1.ForkRunRequest{Name: name, Seq: 1})
+	_, approvals := r.approvals.ListApprovals(ctx, &agentv1.ListApprovalsRequest{Parent: project})
+	_, projects := r.admin.ListProjects(ctx, &agentv1.ListProjectsRequest{})
+	for what, err := range map[string]error{"interrupt": interrupt, "edit": edit, "call": call, "fork": fork, "approvals": approvals, "projects": projects} {
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), "%s: %v", what, err)
+	}
+}
+
+func TestTheServerTellsAboutItself(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	info, err := r.admin.GetServerInfo(t.Context(), &agentv1.GetServerInfoRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"agentorch", "gateway"}, info.GetServices())
+	assert.Equal(t, "local", info.GetDefaultDriver())
+	assert.Equal(t, "one", info.GetReplica())
+	assert.Equal(t, started, info.GetStartTime().AsTime())
+	assert.NotEmpty(t, info.GetVersion())
+}

@@ -1,0 +1,115 @@
+package server_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+func TestAWatchIsTheJournal(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.create(answering())
+	all, err := r.watch(&agentv1.WatchRunRequest{Name: name, Content: true})
+	require.NoError(t, err)
+	for i, one := range all {
+		assert.Equal(t, int64(i+1), one.GetEvent().GetSeq(), "every event, once, in order")
+	}
+	assert.NotNil(t, all[0].GetEvent().GetRunCreated())
+	assert.NotNil(t, all[len(all)-1].GetEvent().GetRunFinished(), "a watch ends with its run")
+
+	for i, one := range all {
+		rest, err := r.watch(&agentv1.WatchRunRequest{Name: name, Content: true, Cursor: one.GetCursor()})
+		require.NoError(t, err)
+		assert.Len(t, rest, len(all)-1-i, "a cursor goes on behind its event, also at the end")
+	}
+	bare, err := r.watch(&agentv1.WatchRunRequest{Name: name})
+	require.NoError(t, err)
+	require.Len(t, bare, len(all))
+	for i, one := range bare {
+		text, err := protojson.Marshal(one)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), "the answer")
+		assert.NotContains(t, string(text), "the question")
+		assert.IsType(t, all[i].GetEvent().GetKind(), one.GetEvent().GetKind())
+	}
+}
+
+func TestAWatchFollowsARunAtWork(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked := r.hang()
+	name := r.create(answering())
+	<-asked
+	stream, err := r.runs.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: name})
+	require.NoError(t, err)
+	for {
+		one, err := stream.Recv()
+		require.NoError(t, err)
+		if one.GetEvent().GetModelIntent() != nil {
+			break
+		}
+	}
+	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
+	for {
+		one, err := stream.Recv()
+		require.NoError(t, err)
+		if one.GetEvent().GetRunFinished() != nil {
+			assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, one.GetEvent().GetRunFinished().GetState())
+			return
+		}
+	}
+}
+
+func TestCursorsAndNamesAreChecked(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name, other := r.finished(answering()), r.finished(answering())
+	all, err := r.watch(&agentv1.WatchRunRequest{Name: other})
+	require.NoError(t, err)
+	for text, cursor := range map[string]string{"another run's": all[0].GetCursor(), "nonsense": "%%", "no number": "YWJj"} {
+		_, err := r.watch(&agentv1.WatchRunRequest{Name: name, Cursor: cursor})
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), "%s: %v", text, err)
+	}
+	_, err = r.watch(&agentv1.WatchRunRequest{Name: project + "/runs/none"})
+	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
+	_, err = r.watch(&agentv1.WatchRunRequest{Name: name, Deltas: true})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), "%v", err)
+}
+
+func TestEventsAreListedInPages(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.finished(answering())
+	var after, total int64
+	for {
+		page, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: name, AfterSeq: after, PageSize: 3, Content: true})
+		require.NoError(t, err)
+		total = page.GetHead()
+		if len(page.GetEvents()) == 0 {
+			break
+		}
+		assert.LessOrEqual(t, len(page.GetEvents()), 3)
+		for _, e := range page.GetEvents() {
+			after++
+			assert.Equal(t, after, e.GetSeq())
+			assert.Equal(t, name, e.GetJournal())
+		}
+	}
+	assert.Equal(t, total, after)
+	bare, err := r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: name})
+	require.NoError(t, err)
+	text, err := protojson.Marshal(bare)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "the answer")
+	_, err = r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: project + "/runs/none"})
+	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
+}
