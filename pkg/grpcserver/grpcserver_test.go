@@ -112,6 +112,7 @@ func TestAPanicAndAForeignErrorTellOnlyTheLog(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret cause")
 	assert.Contains(t, log.String(), "kaboom")
 	assert.Contains(t, log.String(), "secret cause")
+	assert.Contains(t, log.String(), "principal=admin")
 }
 
 func TestAMessageOverTheLimitIsRefused(t *testing.T) {

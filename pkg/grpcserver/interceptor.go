@@ -38,8 +38,8 @@ type chain struct {
 }
 
 func (c chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	ctx, end := c.begin(ctx, info.FullMethod)
-	defer func() { err = end(err, recover()) }()
+	end := c.begin(ctx, info.FullMethod)
+	defer func() { err = end(ctx, err, recover()) }()
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
@@ -50,20 +50,21 @@ func (c chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 }
 
 func (c chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	ctx, end := c.begin(ss.Context(), info.FullMethod)
-	defer func() { err = end(err, recover()) }()
+	ctx := ss.Context()
+	end := c.begin(ctx, info.FullMethod)
+	defer func() { err = end(ctx, err, recover()) }()
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
 	}
 	return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, chain: c})
 }
 
-// begin opens a call. The returned function closes it: it turns a panic into INTERNAL, logs and counts the final code, and writes the status.
-func (c chain) begin(ctx context.Context, method string) (context.Context, func(error, any) error) {
+// begin opens a call. The returned function closes it, with the context as it became: it turns a panic into INTERNAL, logs and counts the final code, and writes the status.
+func (c chain) begin(ctx context.Context, method string) func(context.Context, error, any) error {
 	start := time.Now()
 	id := requestID(ctx)
 	count := c.metrics.Begin(method)
-	return ctx, func(err error, panicked any) error {
+	return func(ctx context.Context, err error, panicked any) error {
 		if panicked != nil {
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))
 			err = rpcerr.Internal("internal error; the server's log has the cause under request id %s", id).With("requestId", id)

@@ -11,6 +11,7 @@
 package allinone
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -72,7 +73,7 @@ type Server struct {
 func New(cfg Config, deps Deps) *Server {
 	s := &Server{
 		cfg: cfg, deps: deps, owner: "evalfleet-" + rand.Text(), registry: telemetry.NewRegistry(),
-		internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, len(Targets)+1),
+		internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, 2*len(Targets)),
 	}
 	s.metrics = telemetry.NewCallMetrics(s.registry)
 	s.group.Add(
@@ -129,16 +130,14 @@ func (s *Server) Announce(serving bool) error {
 // startCredentials finds or makes the admin token, and makes one for each service that calls others, good for the life of this process.
 func (s *Server) startCredentials(context.Context) error {
 	s.token = s.cfg.Token
-	file := s.cfg.TokenFile
-	if file == "" {
-		file = s.deps.Dir.Token()
-	}
+	hint := ""
 	if s.token.IsZero() {
+		file := cmp.Or(s.cfg.TokenFile, s.deps.Dir.Token())
 		token, err := auth.TokenFile(file)
 		if err != nil {
 			return err
 		}
-		s.token = token
+		s.token, hint = token, "; it is in "+file
 	}
 	known := map[string]config.Secret{"admin": s.token}
 	for name := range calls {
@@ -148,7 +147,7 @@ func (s *Server) startCredentials(context.Context) error {
 			known["service:"+name] = s.internal[name]
 		}
 	}
-	s.tokens = auth.NewTokens("; it is in "+file, known)
+	s.tokens = auth.NewTokens(hint, known)
 	return nil
 }
 

@@ -69,19 +69,23 @@ func (c *client) create(t *testing.T, spec *agentv1.EvalSpec) string {
 // await watches an evaluation to its end and returns it.
 func (c *client) await(t *testing.T, name string) *agentv1.Eval {
 	t.Helper()
+	eval, err := c.watch(t, name)
+	require.NoError(t, err, "watching %s", name)
+	return eval
+}
+
+// watch is await where the server may die.
+func (c *client) watch(t *testing.T, name string) (*agentv1.Eval, error) {
+	t.Helper()
 	ctx := within(t)
 	stream, err := c.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name})
-	require.NoError(t, err)
-	for {
-		_, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err, "watching %s", name)
+	for err == nil {
+		_, err = stream.Recv()
 	}
-	eval, err := c.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
-	require.NoError(t, err)
-	return eval
+	if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return c.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
 }
 
 // until watches an evaluation until an event fits.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -216,16 +217,52 @@ func (c *client) has(t *testing.T, sandbox, path string) bool {
 	return err == nil
 }
 
-// The server is killed at any moment, several times in one evaluation. EVALFLEET_CHAOS_ROUNDS says how often; the seed of a round is in its name.
+// rounds says how often the tests of chaos are run: EVALFLEET_CHAOS_ROUNDS, or twice. The seed of a round is in its name.
+func rounds(t *testing.T) int {
+	t.Helper()
+	given := os.Getenv("EVALFLEET_CHAOS_ROUNDS")
+	if given == "" {
+		return 2
+	}
+	n, err := strconv.Atoi(given)
+	require.NoError(t, err, "EVALFLEET_CHAOS_ROUNDS is a number")
+	return n
+}
+
+// The server is killed at a boundary that chance chooses, as deep into the work as chance has it, perhaps deeper than there is work.
+func TestChaosBoundaries(t *testing.T) {
+	want := undisturbed(t)
+	for range rounds(t) {
+		seed := rand.Uint64()
+		random := rand.New(rand.NewPCG(seed, 0))
+		place, _, _ := strings.Cut(boundaries[random.IntN(len(boundaries))].place, "=")
+		place = fmt.Sprintf("%s=%d", place, 1+random.IntN(30))
+		t.Run(fmt.Sprintf("seed=%d,%s", seed, place), func(t *testing.T) {
+			t.Parallel()
+			h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT="+place, "EVALFLEET_FAILPOINT_ONCE="+filepath.Join(t.TempDir(), "once"))
+			c := h.serve()
+			spec := counted(t)
+			name, err := c.ask(t, spec)
+			if err == nil {
+				_, err = c.watch(t, name)
+			}
+			if err != nil {
+				h.died()
+				c = h.serve()
+				name, err = c.ask(t, spec)
+				require.NoError(t, err)
+			}
+			eval := c.await(t, name)
+			assert.Equal(t, want, verdictsOf(t, c, eval))
+			checkCounted(t, c, eval, callLog)
+		})
+	}
+}
+
+// The server is killed at any moment, several times in one evaluation.
 func TestChaosKills(t *testing.T) {
 	want := undisturbed(t)
-	rounds := 2
-	if given := os.Getenv("EVALFLEET_CHAOS_ROUNDS"); given != "" {
-		var err error
-		rounds, err = strconv.Atoi(given)
-		require.NoError(t, err, "EVALFLEET_CHAOS_ROUNDS is a number")
-	}
-	for range rounds {
+	for range rounds(t) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
@@ -233,15 +270,15 @@ func TestChaosKills(t *testing.T) {
 			h, callLog := countedHome(t, &shipped)
 			c := h.serve()
 			name := c.create(t, counted(t))
-			// A model call may be issued again once, so the second kill comes after the first one's calls are over: when another sample has ended.
-			for _, finished := range []int{0, 2} {
-				if c.ended(t, name, finished) {
-					break
-				}
-				anyMoment(random, 900*time.Millisecond)
-				h.kill()
+			anyMoment(random, 900*time.Millisecond)
+			h.kill()
+			c = h.serve()
+			// A model call is issued again once and no more, so the next kill comes after the first one's calls are over, and after a stop, which lets all calls end. It comes while a server starts and takes
+			// up what was left.
+			if !c.ended(t, name, 2) {
+				h.stop()
 				h.launch()
-				anyMoment(random, 300*time.Millisecond) // Also while it starts, and takes up what was left.
+				anyMoment(random, 300*time.Millisecond)
 				h.kill()
 				c = h.serve()
 			}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/blob/blobserver"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
@@ -89,6 +90,7 @@ func run(ctx context.Context, file string, env func(string) (string, bool), read
 		return err
 	}
 	service.Register(server)
+	blobserver.New(blobs).Register(server)
 	return serve(ctx, cfg.Listen, service, server, ready)
 }
 

@@ -14,7 +14,7 @@ func (s *State) created(e *agentv1.Event, c *agentv1.RunCreated) error {
 	if s.spec != nil {
 		return fmt.Errorf("the run was created before")
 	}
-	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion
+	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion || len(c.GetFeatures()) > 0 // this version has none
 	s.spec, s.tools = Join(c), c.GetTools()
 	s.messages = append(s.messages, s.spec.GetInput()...)
 	for key, value := range s.spec.GetStore() {

@@ -35,24 +35,43 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 	for _, state := range r.GetStates() {
 		q.States = append(q.States, int32(state))
 	}
-	rows, err := s.deps.Store.List(ctx, q)
-	if err != nil {
-		return nil, err
+	if r.GetWaitingFor() != "" {
+		q.States = []int32{int32(agentv1.RunState_RUN_STATE_WAITING)}
 	}
 	answer := &agentv1.ListRunsResponse{}
-	for i, row := range rows {
-		if i == size {
-			answer.NextPageToken = resource.PageToken(strconv.FormatInt(int64(rows[i-1].Ref), 10), r)
-			break
+	for {
+		rows, err := s.deps.Store.List(ctx, q)
+		if err != nil {
+			return nil, err
 		}
-		one := &agentv1.Run{}
-		if err := proto.Unmarshal(row.View, one); err != nil {
-			return nil, fmt.Errorf("read the row of %s: %w", row.Name, err)
+		for _, row := range rows {
+			if len(answer.GetRuns()) == size {
+				answer.NextPageToken = resource.PageToken(strconv.FormatInt(int64(q.Before), 10), r)
+				return answer, nil
+			}
+			q.Before = row.Ref
+			one, err := listed(row)
+			if err != nil {
+				return nil, err
+			}
+			if wanted := r.GetWaitingFor(); wanted == "" || wanted == one.GetWait().GetReason() {
+				answer.Runs = append(answer.Runs, one)
+			}
 		}
-		one.Head, one.Epoch, one.Owner, one.Etag = row.Seq, row.Epoch, row.Owner, run.Etag(row.Seq)
-		answer.Runs = append(answer.Runs, one)
+		if len(rows) < q.Limit {
+			return answer, nil
+		}
 	}
-	return answer, nil
+}
+
+// listed is a run as its row shows it.
+func listed(row journal.Listed) (*agentv1.Run, error) {
+	one := &agentv1.Run{}
+	if err := proto.Unmarshal(row.View, one); err != nil {
+		return nil, fmt.Errorf("read the row of %s: %w", row.Name, err)
+	}
+	one.Head, one.Epoch, one.Owner, one.Etag = row.Seq, row.Epoch, row.Owner, run.Etag(row.Seq)
+	return one, nil
 }
 
 // positionOf reads a page token whose position is a journal's ref.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -39,8 +42,12 @@ func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest)
 
 // PostMessage puts an operator's message before the agent's next turn.
 func (s *Runs) PostMessage(ctx context.Context, r *agentv1.PostMessageRequest) (*agentv1.PostMessageResponse, error) {
+	if r.GetText() != "" {
+		r = proto.CloneOf(r)
+		r.Messages, r.Text = append(r.GetMessages(), chat.User(r.GetText())), ""
+	}
 	if len(r.GetMessages()) == 0 {
-		return nil, rpcerr.InvalidField("messages", "is empty; give a user message")
+		return nil, rpcerr.InvalidField("messages", "is empty; give a user message, or text")
 	}
 	for i, m := range r.GetMessages() {
 		if m.GetRole() != modelv1.Role_ROLE_USER {

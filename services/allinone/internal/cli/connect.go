@@ -120,6 +120,7 @@ func (a *app) start(ctx context.Context, cfg allinone.Config, dir datadir.Dir, l
 		return nil, errors.Join(err, lock.Release())
 	}
 	fail := func(err error) (*session, error) { return nil, errors.Join(err, lock.Release(), log.Close()) }
+	cfg.Target = "" // One service alone is for serve.
 	server := allinone.New(cfg, allinone.Deps{Dir: dir, Lock: lock, Logger: telemetry.NewLogger(cfg.Log, log), AnyPort: true, Idle: !work})
 	within, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -162,24 +163,17 @@ func (s *session) close(ctx context.Context) error {
 	return err
 }
 
-// with runs f with a session and closes it.
-func (a *app) with(ctx context.Context, work bool, f func(ctx context.Context, s *session) error) error {
-	s, err := a.connect(ctx, work)
-	if err != nil {
-		return err
-	}
-	err = f(ctx, s)
-	if closeErr := s.close(ctx); err == nil {
-		err = closeErr
-	}
-	return err
-}
-
-// look is with for commands that only ask; an interrupt ends them.
+// look runs a command that only asks. An interrupt ends it.
 func (a *app) look(ctx context.Context, f func(ctx context.Context, s *session) error) error {
 	ctx, stop := a.untilInterrupt(ctx)
 	defer stop()
-	err := a.with(ctx, false, f)
+	s, err := a.connect(ctx, false)
+	if err == nil {
+		err = f(ctx, s)
+		if closeErr := s.close(ctx); err == nil {
+			err = closeErr
+		}
+	}
 	if interrupted(ctx) {
 		return errInterrupted
 	}

@@ -89,6 +89,12 @@ type Holder struct {
 	Version string `json:"version"`
 }
 
+// alive reports whether the process is there. When it was killed amid a fork, its child holds the lock a moment longer, and the address leads nowhere.
+func (h Holder) alive() bool {
+	err := syscall.Kill(h.PID, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
 // Lock is a data directory held by this process. It is not for concurrent use.
 type Lock struct{ file *os.File }
 
@@ -114,7 +120,7 @@ func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 		case !errors.Is(err, syscall.EWOULDBLOCK):
 			return nil, Holder{}, fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
-		if holder, ok := read(file); ok && holder.Address != "" {
+		if holder, ok := read(file); ok && holder.Address != "" && holder.alive() {
 			return nil, holder, nil
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,28 @@ func TestAHolderWithoutAnAddressIsWaitedFor(t *testing.T) {
 		assert.Equal(t, "127.0.0.1:1", holder.Address)
 		assert.InDelta(t, time.Second, time.Since(start), float64(100*time.Millisecond))
 		require.NoError(t, lock.Release())
+	})
+}
+
+// A process that is killed amid a fork leaves its lock to the child for a moment.
+func TestADeadHolderIsNobody(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	dead := exec.Command("true")
+	require.NoError(t, dead.Run())
+	synctest.Test(t, func(t *testing.T) {
+		lock, _, err := d.Claim(t.Context())
+		require.NoError(t, err)
+		left := must(json.Marshal(datadir.Holder{Address: "127.0.0.1:1", PID: dead.ProcessState.Pid()}))
+		require.NoError(t, os.WriteFile(filepath.Join(d.Path(), "lock"), left, 0o600))
+		go func() {
+			time.Sleep(time.Second)
+			assert.NoError(t, lock.Release())
+		}()
+		next, _, err := d.Claim(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, next)
+		require.NoError(t, next.Release())
 	})
 }
 

@@ -66,13 +66,13 @@ func truncation(names truncationParam) (func([]*modelv1.ChatMessage) ([]*modelv1
 
 // Apply implements [agent.Machine].
 func (m *machine) Apply(e *agentv1.Event) {
+	left := m.At == agent.Answered && !m.settled // an answer that was not taken
 	m.Track.Apply(e)
 	switch k := e.GetKind().(type) {
-	case *agentv1.Event_ModelIntent:
-		if m.At == agent.Answered && !m.settled {
-			m.asked++ // the answer was a refusal, and was not taken
-		}
 	case *agentv1.Event_ModelOutcome:
+		if left && k.ModelOutcome.GetError() == nil {
+			m.asked++
+		}
 		m.settled = m.settled && k.ModelOutcome.GetError() != nil
 	case *agentv1.Event_ToolsReviewed, *agentv1.Event_ScoreOutcome:
 		m.settled = false

@@ -1,0 +1,62 @@
+package agenttest
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// view is the run as the agent sees it.
+type view struct {
+	spec           *agentv1.RunSpec
+	messages       []*modelv1.ChatMessage
+	output, answer *modelv1.ModelOutput
+	store          map[string]string
+	scores         []*agentv1.NamedScore
+}
+
+var _ agent.View = (*view)(nil)
+
+func (v *view) apply(e *agentv1.Event) {
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_MessageAdded:
+		v.messages = run.Added(v.messages, k.MessageAdded)
+		if answered := chat.FirstMessage(v.answer); answered != nil && answered.GetId() == k.MessageAdded.GetContent().GetId() {
+			v.output = v.answer
+		}
+	case *agentv1.Event_HistoryChanged:
+		v.messages = run.Changed(v.messages, k.HistoryChanged)
+	case *agentv1.Event_OutputSet:
+		v.output = proto.CloneOf(v.output)
+		v.output.Completion = k.OutputSet.GetCompletion()
+	case *agentv1.Event_StoreChanged:
+		for _, c := range k.StoreChanged.GetContent().GetChanges() {
+			v.store[c.GetKey()] = c.GetValueJson()
+		}
+	}
+}
+
+// Spec implements [agent.View].
+func (v *view) Spec() *agentv1.RunSpec { return v.spec }
+
+// Messages implements [agent.View].
+func (v *view) Messages() []*modelv1.ChatMessage { return v.messages }
+
+// Output implements [agent.View].
+func (v *view) Output() *modelv1.ModelOutput { return v.output }
+
+// Answer implements [agent.View].
+func (v *view) Answer() *modelv1.ModelOutput { return v.answer }
+
+// Stored implements [agent.View].
+func (v *view) Stored(key string) (string, bool) {
+	value, ok := v.store[key]
+	return value, ok
+}
+
+// Scores implements [agent.View].
+func (v *view) Scores() []*agentv1.NamedScore { return v.scores }

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
+)
+
+func runState(r *agentv1.Run) string { return transcript.RunStateText(r.GetState()) }
+
+// activeRuns are the states of runs that go on.
+var activeRuns = []agentv1.RunState{
+	agentv1.RunState_RUN_STATE_PENDING, agentv1.RunState_RUN_STATE_RUNNING, agentv1.RunState_RUN_STATE_WAITING, agentv1.RunState_RUN_STATE_SCORING,
+}
+
+func (a *app) runListCommand() *cobra.Command {
+	var limit int
+	var active bool
+	var eval string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List runs, newest first",
+		Example: `  evalfleet run list
+  evalfleet run list --active --eval EVAL`,
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				req := &agentv1.ListRunsRequest{Parent: a.parent()}
+				if active {
+					req.States = activeRuns
+				}
+				if eval != "" {
+					req.Eval = a.name("evals", eval)
+				}
+				runs, err := page(limit, func(token string) ([]*agentv1.Run, string, error) {
+					req.PageToken = token
+					r, err := s.runs.ListRuns(ctx, req)
+					return r.GetRuns(), r.GetNextPageToken(), err
+				})
+				if err != nil {
+					return err
+				}
+				return a.showRuns(runs)
+			})
+		},
+	}
+	c.Flags().IntVarP(&limit, "limit", "n", 20, "show at most so many; 0 shows all")
+	c.Flags().BoolVar(&active, "active", false, "only those that have not ended")
+	c.Flags().StringVar(&eval, "eval", "", "only those of this evaluation")
+	return c
+}
+
+func (a *app) showRuns(runs []*agentv1.Run) error {
+	var rows [][]string
+	for _, r := range runs {
+		if a.json {
+			if err := a.emit(r); err != nil {
+				return err
+			}
+			continue
+		}
+		state := runState(r)
+		if w := r.GetWait(); w != nil {
+			state += " for " + w.GetReason()
+		}
+		rows = append(rows, []string{
+			short(r.GetName()), r.GetSpec().GetModel().GetModel(), state, fmt.Sprint(r.GetTurns()), progress.Count(totalTokens(r)), when(r.GetCreateTime()),
+		})
+	}
+	switch {
+	case a.json:
+	case len(rows) == 0:
+		a.note("no runs; evalfleet run --model PROVIDER/MODEL PROMPT makes one")
+	default:
+		a.table([]string{"run", "model", "state", "turns", "tokens", "made"}, rows)
+	}
+	return nil
+}
+
+func totalTokens(r *agentv1.Run) int64 {
+	var n int64
+	for _, u := range r.GetUsage() {
+		n += u.GetTotalTokens()
+	}
+	return n
+}
+
+func (a *app) runShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run: state, scores, costs, answer",
+		Example: `  evalfleet run show RUN
+  evalfleet run show RUN --json | jq .messages`,
+		Args: one("a run; evalfleet run list shows them"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				r, err := s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: a.name("runs", args[0]), View: agentv1.RunView_RUN_VIEW_FULL})
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.emit(r)
+				}
+				a.showRun(r)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) showRun(r *agentv1.Run) {
+	a.print("%s · %s", r.GetName(), runState(r))
+	a.print("model %s · %d turns · %d messages · %s tokens · working %s", dash(r.GetSpec().GetModel().GetModel()), r.GetTurns(), r.GetMessageCount(),
+		progress.Count(totalTokens(r)), r.GetWorkingTime().AsDuration().Round(10*time.Millisecond))
+	if w := r.GetWait(); w != nil {
+		a.print("waits for %s: %s", w.GetReason(), w.GetMessage())
+	}
+	if l := r.GetLimit(); l != nil {
+		a.print("ended by the %s limit: %s", l.GetType(), l.GetMessage())
+	}
+	if e := r.GetError(); e != nil {
+		a.print("%s: %s", e.GetReason(), e.GetMessage())
+	}
+	for _, s := range r.GetScores() {
+		a.print("score %s %s", s.GetName(), transcript.ScoreText(s.GetScore().GetValue()))
+	}
+	if text := strings.TrimSpace(chat.Completion(r.GetOutput())); text != "" {
+		a.print("\n%s", transcript.Printable(text))
+	}
+	a.print("\nlog  %s", a.next("logs %s", short(r.GetName())))
+}
+
+func (a *app) runCancelCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:     "cancel RUN...",
+		Short:   "End runs; nothing starts after that",
+		Example: `  evalfleet run cancel RUN --reason "stuck"`,
+		Args:    some("a run; evalfleet run list --active shows those that go on"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				for _, id := range args {
+					r, err := s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: a.name("runs", id), Reason: reason, RequestId: uuid.NewString()})
+					if err != nil {
+						return err
+					}
+					if a.json {
+						err = a.emit(r)
+					} else {
+						a.print("%s %s", short(r.GetName()), runState(r))
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return c
+}
+
+func (a *app) runWatchCommand() *cobra.Command {
+	var f logFlags
+	c := &cobra.Command{
+		Use:     "watch RUN",
+		Short:   "Follow a run's transcript until it ends",
+		Long:    "Watch is logs RUN --follow. An interrupt ends the watch, not the run.",
+		Example: `  evalfleet run watch RUN`,
+		Args:    one("a run; evalfleet run list --active shows those that go on"),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.follow = true
+			return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.transcript(ctx, a.name("runs", args[0]), f) })
+		},
+	}
+	c.Flags().BoolVar(&f.full, "full", false, "do not cut long texts")
+	c.Flags().BoolVar(&f.events, "events", false, "also name events that are no part of the conversation")
+	return c
+}
