@@ -37,16 +37,6 @@ func BenchmarkExec(b *testing.B) {
 	})
 	var bare, boxed []time.Duration
 	n := 0
-	c0, t0 := usage(id)
-	c1, t1 := usageOf("/proc/self")
-	defer func() {
-		c2, t2 := usage(id)
-		c3, t3 := usageOf("/proc/self")
-		b.ReportMetric(float64(c2-c0)/float64(n), "guest-ctx")
-		b.ReportMetric((t2-t0)/float64(n), "guest-cpu-µs")
-		b.ReportMetric(float64(c3-c1)/float64(n), "self-ctx")
-		b.ReportMetric((t3-t1)/float64(n), "self-cpu-µs")
-	}()
 	for b.Loop() {
 		n++
 		begin := time.Now()
