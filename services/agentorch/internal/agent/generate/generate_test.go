@@ -27,8 +27,10 @@ func TestWhatBecomesOfCalls(t *testing.T) {
 	}{
 		"an answer without calls": {``, []*modelv1.ModelOutput{ownertest.Say("a")}, []string{"ask", "done"}, []string{"U:go", "A:a"}},
 		"they run until there are none": {
-			``, []*modelv1.ModelOutput{ownertest.Say("a", add), nil, ownertest.Say("b", add), ownertest.Say("c")},
-			[]string{"ask", "call c add", "ask", "ask", "call c add", "ask", "done"}, []string{"U:go", "A:a", "T:ok", "A:b", "T:ok", "A:c"},
+			``,
+			[]*modelv1.ModelOutput{ownertest.Say("a", add), nil, ownertest.Say("b", add), ownertest.Say("c")},
+			[]string{"ask", "call c add", "ask", "ask", "call c add", "ask", "done"},
+			[]string{"U:go", "A:a", "T:ok", "A:b", "T:ok", "A:c"},
 		},
 		"they run once":   {`{"tool_calls": "single"}`, []*modelv1.ModelOutput{ownertest.Say("a", add)}, []string{"ask", "call c add", "done"}, []string{"U:go", "A:a", "T:ok"}},
 		"they are left":   {`{"tool_calls": "none"}`, []*modelv1.ModelOutput{ownertest.Say("a", add)}, []string{"ask", "done"}, []string{"U:go", "A:a"}},

@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
 )
@@ -60,7 +61,7 @@ func define(name, description string, change func(agent.View, string) (*agentv1.
 		}, "required": ["template"], "additionalProperties": false}`,
 		Resolve: func(step *agentv1.AgentRef) error {
 			if step.GetParamsJson() == "" {
-				return errRequired(name)
+				return rpcerr.InvalidField("params_json/template", "%s needs the parameter template", name)
 			}
 			return agent.Params(step, &params{})
 		},
