@@ -144,6 +144,7 @@ func TestTwoCommandsShareOneServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, evals.GetEvals(), 1)
 	id := filepath.Base(evals.GetEvals()[0].GetName())
+	c.leave()
 	cancelled := h.run("eval", "cancel", id)
 	assert.Zero(t, cancelled.code, cancelled.err)
 	end := first.end()
@@ -163,6 +164,7 @@ func TestServesOnForOthers(t *testing.T) {
 		require.NoError(t, err)
 		return len(list.GetEvals()) == 2
 	}, "both evaluations are made")
+	c.leave()
 	end := second.end()
 	require.Zero(t, end.code, end.err)
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, evalOf(t, end).GetState())
@@ -219,6 +221,7 @@ func TestInterruptAndResume(t *testing.T) {
 		return name != ""
 	}, "the evaluation is made")
 	c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
+	c.leave()
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))
 	end := first.end()
 	assert.Equal(t, 130, end.code, end.err)

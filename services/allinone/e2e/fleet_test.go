@@ -22,6 +22,9 @@ func TestKillEachServiceOfFive(t *testing.T) {
 		services[target] = s
 		require.True(t, s.awaitAddress(s.launch("--target", target, "--token-file", token)), "%s ended: %v", target, s.server.err)
 		t.Cleanup(func() {
+			if target == "sandboxd" {
+				s.removeSandboxes()
+			}
 			assert.NoError(t, s.server.cmd.Process.Signal(syscall.SIGTERM))
 			s.server.await(t)
 			assert.NoError(t, s.server.err, "%s is asked to stop and exits with 0", target)

@@ -179,7 +179,7 @@ func (p *process) await(t *testing.T) {
 
 // close ends what a test has left: sandboxes first, since they outlive servers, then the server. The test's own context is over by now.
 func (h *home) close() {
-	if h.server == nil && h.started > 0 && h.boxes() > 0 {
+	if (h.server == nil || h.server.over()) && h.started > 0 && h.boxes() > 0 {
 		h.env = nil // Without the failpoints of the test.
 		if p := h.launch(); !h.awaitAddress(p) {
 			h.server = nil

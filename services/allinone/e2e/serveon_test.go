@@ -39,7 +39,8 @@ func (h *home) two(first, second string) (server, guest *running, c *client) {
 func TestAnInterruptLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, &shipped)
-	first, second, _ := h.two(h.delayed("first", "600"), h.delayed("second", "3"))
+	first, second, c := h.two(h.delayed("first", "600"), h.delayed("second", "3"))
+	c.leave()
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))
 	theirs := second.end()
 	assert.Zero(t, theirs.code, theirs.err)

@@ -67,6 +67,9 @@ func checkForm(spec *agentv1.RunSpec) error {
 	if _, err := limit.New(spec.GetLimits()); err != nil {
 		return rpcerr.InvalidField("spec.limits", "%v", err)
 	}
+	if err := checkJSON("spec", spec.ProtoReflect()); err != nil {
+		return err
+	}
 	if text := spec.GetMetadataJson(); text != "" && json.Unmarshal([]byte(text), &map[string]json.RawMessage{}) != nil {
 		return rpcerr.InvalidField("spec.metadata_json", "want the text of a JSON object")
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -144,14 +145,20 @@ func (t *Tools) review(refs []*toolv1.ToolRef, call *toolv1.ToolCall) *toolv1.To
 	return review
 }
 
-// ExecuteTools implements the client. The calls of a request run side by side.
+// ExecuteTools implements the client. The calls of a request run side by side, those of one id after each other.
 func (t *Tools) ExecuteTools(ctx context.Context, r *toolv1.ExecuteToolsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[toolv1.ExecuteToolsResponse], error) {
 	results := make(chan executed, len(r.GetCalls()))
-	var calls sync.WaitGroup
+	byID := map[string][]*toolv1.ToolCall{}
 	for _, call := range r.GetCalls() {
+		byID[call.GetId()] = append(byID[call.GetId()], call)
+	}
+	var calls sync.WaitGroup
+	for _, equal := range byID {
 		calls.Go(func() {
-			result, err := t.execute(ctx, r, call)
-			results <- executed{result, err}
+			for i, call := range equal {
+				result, err := t.execute(ctx, r, call, i)
+				results <- executed{result, err}
+			}
 		})
 	}
 	go func() { calls.Wait(); close(results) }()
@@ -163,10 +170,15 @@ type executed struct {
 	err    error
 }
 
-func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call *toolv1.ToolCall) (*toolv1.ToolResult, error) {
+// execute executes a call; again says how many calls of its id stand before it.
+func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call *toolv1.ToolCall, again int) (*toolv1.ToolResult, error) {
 	content := proto.CloneOf(r)
 	content.Attribution, content.Timeout, content.Calls = nil, nil, []*toolv1.ToolCall{call}
-	done, err := t.do(ctx, keyOf(r.GetParent(), r.GetRequestId(), call.GetId()), content, func(ctx context.Context) (any, error) {
+	key := keyOf(r.GetParent(), r.GetRequestId(), call.GetId())
+	if again > 0 {
+		key = keyOf(r.GetParent(), r.GetRequestId(), call.GetId(), strconv.Itoa(again+1))
+	}
+	done, err := t.do(ctx, key, content, func(ctx context.Context) (any, error) {
 		_, tool, ok := t.lookup(r.GetTools(), call.GetFunction())
 		if !ok || tool.Run == nil {
 			return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", call.GetFunction(), nil)

@@ -132,6 +132,16 @@ func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {
 		"a person who approves": {
 			func(s *agentv1.RunSpec) { s.Approval = []*toolv1.ApprovalPolicy{{Approver: "human"}} }, codes.Unimplemented, []string{"spec.approval[0]"},
 		},
+		"a schema that is no JSON": {
+			func(s *agentv1.RunSpec) {
+				s.Config = &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{Name: "a", JsonSchema: "{"}}
+			}, codes.InvalidArgument, []string{"spec.config.response_schema.json_schema"},
+		},
+		"metadata of a message that is no JSON": {
+			func(s *agentv1.RunSpec) {
+				s.Prompt, s.Input = "", []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_USER, MetadataJson: "no"}}
+			}, codes.InvalidArgument, []string{"spec.input[0].metadata_json"},
+		},
 		"records nobody knows": {func(s *agentv1.RunSpec) { s.RecordCalls = "some" }, codes.InvalidArgument, []string{"spec.record_calls"}},
 	} {
 		t.Run(name, func(t *testing.T) {

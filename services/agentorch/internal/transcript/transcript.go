@@ -143,9 +143,9 @@ func (b *Builder) store(e *agentv1.Event, changes []*toolv1.StoreChange) {
 			change.Op = "remove"
 			delete(b.stored, c.GetKey())
 		case b.stored[c.GetKey()]:
-			change.Op, change.Value = "replace", []byte(c.GetValueJson())
+			change.Op, change.Value = "replace", rawJSON(c.GetValueJson())
 		default:
-			change.Op, change.Value = "add", []byte(c.GetValueJson())
+			change.Op, change.Value = "add", rawJSON(c.GetValueJson())
 			b.stored[c.GetKey()] = true
 		}
 		t.Changes = append(t.Changes, change)

@@ -90,7 +90,7 @@ func aRun() []*agentv1.Event {
 		{Kind: &agentv1.Event_StepEnded{StepEnded: &agentv1.StepEnded{}}},
 		{Kind: &agentv1.Event_RunStateChanged{RunStateChanged: &agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_SCORING}}},
 		{Kind: &agentv1.Event_ScoreIntent{ScoreIntent: &agentv1.ScoreIntent{Name: "includes", Scorer: &agentv1.ScorerRef{Name: "includes"}}}},
-		{Kind: &agentv1.Event_ScoreOutcome{ScoreOutcome: &agentv1.ScoreOutcome{Intent: 10, Name: "includes", Content: &agentv1.ScoreOutcomeContent{
+		{Kind: &agentv1.Event_ScoreOutcome{ScoreOutcome: &agentv1.ScoreOutcome{Intent: 10, Name: "includes", Content: &agentv1.ScoreContent{
 			Score: &agentv1.Score{Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: "I"}}}, Target: &agentv1.Target{Values: []string{"x"}},
 		}}}},
 		{Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: agentv1.RunState_RUN_STATE_SUCCEEDED}}},

@@ -91,6 +91,10 @@ func (f filler) scalar(field protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes([]byte(string(field.Name()) + f.text))
 	default:
-		return protoreflect.ValueOfString(string(field.Name()) + f.text)
+		name := string(field.Name())
+		if strings.HasSuffix(name, "_json") || strings.HasPrefix(name, "json_") {
+			return protoreflect.ValueOfString(`{"` + name + `":"` + f.text + `"}`)
+		}
+		return protoreflect.ValueOfString(name + f.text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,6 +59,29 @@ func ownCgroups() (*cgroups, error) {
 	}
 	c.mounts = files
 	return c, nil
+}
+
+// abandoned is how old an empty cgroup is when nobody can be about to use it.
+const abandoned = 10 * time.Minute
+
+// sweep removes groups that a crash left behind with nothing in them. A group with processes cannot be removed.
+func (c *cgroups) sweep() {
+	for controller := range c.trees {
+		entries, err := os.ReadDir(c.path(controller, c.base[controller]))
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || !e.IsDir() || time.Since(info.ModTime()) < abandoned {
+				continue
+			}
+			top := c.path(controller, filepath.Join(c.base[controller], e.Name()))
+			for _, folder := range []string{filepath.Join(top, "work"), filepath.Join(top, "guest"), top} {
+				_ = os.Remove(folder)
+			}
+		}
+	}
 }
 
 // path is a group's folder on this machine.

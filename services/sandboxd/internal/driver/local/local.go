@@ -70,7 +70,9 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	d.find = func(ctx context.Context) system { return findSystem(ctx, cfg.Python, cfg.SearchPath) }
-	d.cgroups, d.noGroup = findCgroups(d.log)
+	if d.cgroups, d.noGroup = findCgroups(d.log); d.cgroups != nil {
+		d.cgroups.sweep()
+	}
 	d.many = d.root && mapsAll()
 	return d, nil
 }

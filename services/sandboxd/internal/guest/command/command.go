@@ -28,6 +28,7 @@ type Command struct {
 	stdout, stderr *spool.Spool
 	input          *input
 	began          time.Time
+	begun          chan struct{} // closed when it runs, or will not
 	done           chan struct{}
 
 	mu      sync.Mutex
@@ -41,7 +42,6 @@ type Command struct {
 	signal   int32
 	oom      bool
 	duration time.Duration
-	ended    time.Time
 }
 
 // state of a command: starting → running → ended.
@@ -76,8 +76,10 @@ func (c *Command) Done() <-chan struct{} { return c.done }
 // for programs that do not exist, which end with 127.
 func (c *Command) Err() error { return c.err }
 
-// Started gives the process id (0 when there never was a process) and when the command began.
+// Started waits until the command runs or has failed to, and gives its process id (0 when there never was a process) and when it
+// began.
 func (c *Command) Started() (pid int, at time.Time) {
+	<-c.begun
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.process == nil {
@@ -141,15 +143,11 @@ func (c *Command) hunt() {
 // watch waits for the end of the process, then for the rest of its output, and completes the command.
 func (c *Command) watch(timeout *time.Timer, pumps []*pump, ooms int64) {
 	// Most commands are over before anybody needs to read along, and what they print fits into their pipes.
-	along := time.NewTimer(readAlong)
-	select {
-	case <-c.process.Done():
-		along.Stop()
-	case <-along.C:
+	if !c.process.Wait(readAlong) {
 		for _, p := range pumps {
 			p.start()
 		}
-		<-c.process.Done()
+		c.process.Wait(0)
 	}
 	c.mu.Lock()
 	c.state = ended
@@ -183,8 +181,7 @@ func (c *Command) complete() {
 	c.mu.Lock()
 	c.state = ended
 	c.mu.Unlock()
-	c.ended = time.Now()
-	c.duration = c.ended.Sub(c.began)
+	c.duration = time.Since(c.began)
 	c.stdout.Close()
 	c.stderr.Close()
 	close(c.done)
@@ -206,5 +203,6 @@ func (c *Command) fail(err error) {
 	} else {
 		c.err = err
 	}
+	close(c.begun)
 	c.complete()
 }

@@ -182,7 +182,7 @@ func (r *Runner) create(key string, hash []byte, spec *sandboxv1.ExecSpec) *Comm
 		limit = min(spec.GetMaxOutputBytes(), MaxOutput)
 	}
 	return &Command{
-		key: key, hash: hash, grace: r.grace, oomCount: r.oomCount, began: time.Now(), done: make(chan struct{}),
+		key: key, hash: hash, grace: r.grace, oomCount: r.oomCount, began: time.Now(), begun: make(chan struct{}), done: make(chan struct{}),
 		stdout: spool.New(limit), stderr: spool.New(limit), input: &input{},
 	}
 }

@@ -34,37 +34,40 @@ func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
 		c.fail(rpcerr.Internal("open pipes: %w", err))
 		return
 	}
-	defer pipes.closeTheirs()
 	cmd.Files = pipes.theirs
 
 	ooms := c.oomCount()
-	p, err := r.table.Start(*cmd)
-	if err != nil {
-		pipes.closeOurs()
-		c.fail(explain(err, cmd))
-		return
-	}
-	pumps := []*pump{newPump(pipes.stdout, c.stdout), newPump(pipes.stderr, c.stderr)}
-	if pipes.stdin != nil {
-		c.input.file = pipes.stdin
-		c.input.begin(spec)
-	}
-	var timeout *time.Timer
-	if d := spec.GetTimeout(); d != nil {
-		timeout = time.AfterFunc(d.AsDuration()-time.Since(c.began), func() { c.kill(timedOut) })
-	}
-	c.mu.Lock()
-	c.process = p
-	c.state = running
-	if c.cause != notKilled {
-		c.hunt() // cancelled while it started
-	}
-	c.mu.Unlock()
-	go c.watch(timeout, pumps, ooms)
+	r.table.Start(*cmd, func(p *process.Process, err error) {
+		pipes.closeTheirs()
+		if err != nil {
+			pipes.closeOurs()
+			c.fail(explain(err, cmd))
+			return
+		}
+		if pipes.stdin != nil {
+			c.input.open(pipes.stdin, spec)
+		}
+		var timeout *time.Timer
+		if d := spec.GetTimeout(); d != nil {
+			timeout = time.AfterFunc(d.AsDuration()-time.Since(c.began), func() { c.kill(timedOut) })
+		}
+		c.mu.Lock()
+		c.process = p
+		c.state = running
+		if c.cause != notKilled {
+			c.hunt() // cancelled while it started
+		}
+		c.mu.Unlock()
+		close(c.begun)
+		go c.watch(timeout, []*pump{newPump(pipes.stdout, c.stdout), newPump(pipes.stderr, c.stderr)}, ooms)
+	})
 }
 
-// begin gives a command the input that came with it.
-func (in *input) begin(spec *sandboxv1.ExecSpec) {
+// open gives a command its input, beginning with what came with it.
+func (in *input) open(file *os.File, spec *sandboxv1.ExecSpec) {
+	in.mu.Lock()
+	in.file = file
+	in.mu.Unlock()
 	if data := spec.GetStdin(); len(data) > pipeBytes {
 		in.feed(data, spec.GetStdinOpen())
 		return

@@ -1,14 +1,16 @@
 // Package process starts, waits for and kills the processes of a sandbox.
 //
-// Its one idea: a Table owns every child of the program. One goroutine owns wait, and a lock spans fork and registration, so that
-// no exit is lost, orphans are reaped, and a process id is never mistaken for another's. One locked thread does all forks: what
-// is done to that thread once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while
-// the program itself keeps its powers.
+// Its one idea: a Table owns every child of the program. One locked thread does all forks: what is done to that thread once
+// (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself keeps its
+// powers. Whoever started a process waits for its end through the network poller, which costs no thread; orphans of the workload,
+// which come to this program, have a reaper of their own while there are any. A lock spans fork and registration, so that neither
+// mistakes one for the other, and no end is lost.
 package process
 
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"syscall"
 )
@@ -38,14 +40,16 @@ type Limit struct {
 // All methods may be called concurrently.
 type Table struct {
 	cfg      Config
-	requests chan *request
+	requests chan request
 	closed   chan struct{}
+	once     sync.Once
 
-	mu     sync.Mutex // spans fork and registration, and the reaping of one process
-	born   *sync.Cond // signalled when starts changes
-	starts int
-	live   map[int]*Process
-	marks  marks
+	forking sync.Mutex // spans fork and registration, against the reaper of orphans
+	mu      sync.Mutex
+	live    map[int]*Process
+	starts  int // counts forks, for the reaper
+	reaping bool
+	marks   marks
 }
 
 // Process is a started process: the leader of a session of its own.
@@ -53,6 +57,7 @@ type Process struct {
 	table *Table
 	pid   int
 	mark  uint64
+	fd    *os.File // a descriptor of the process, readable when it has ended
 	done  chan struct{}
 	// status is set before done is closed.
 	status syscall.WaitStatus
@@ -63,37 +68,26 @@ func NewTable(cfg Config) (*Table, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &Table{cfg: cfg, requests: make(chan *request), closed: make(chan struct{}), live: map[int]*Process{}}
-	t.born = sync.NewCond(&t.mu)
+	t := &Table{cfg: cfg, requests: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}}
 	ready := make(chan error)
 	go t.spawn(ready)
 	if err := <-ready; err != nil {
 		return nil, err
 	}
-	go t.reap()
 	return t, nil
 }
 
-// Close ends the table's goroutines. Children must have ended before; it is meant for tests, a guest ends by exit.
-func (t *Table) Close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	select {
-	case <-t.closed:
-	default:
-		close(t.closed)
-	}
-	t.born.Broadcast()
-}
+// Close ends the table's thread. Children must have ended before; it is meant for tests, a guest ends by exit.
+func (t *Table) Close() { t.once.Do(func() { close(t.closed) }) }
 
 // PID is the process id in the sandbox.
 func (p *Process) PID() int { return p.pid }
 
-// Done is closed when the process has ended and was reaped.
+// Done is closed when the process has ended and was reaped, by Wait or by the reaper.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Status tells how the process ended. Valid once Done is closed.
 func (p *Process) Status() syscall.WaitStatus { return p.status }
 
-// ErrClosed is given by Start after Close.
+// ErrClosed is given to Start after Close.
 var ErrClosed = errors.New("process table is closed")

@@ -44,6 +44,25 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// start starts a process and waits for its end beside the test.
+func start(c process.Command) (*process.Process, error) {
+	type outcome struct {
+		p   *process.Process
+		err error
+	}
+	started := make(chan outcome, 1)
+	table.Start(c, func(p *process.Process, err error) { started <- outcome{p, err} })
+	o := <-started
+	if o.err == nil {
+		go func() {
+			if !o.p.Wait(5 * time.Millisecond) {
+				o.p.Wait(0)
+			}
+		}()
+	}
+	return o.p, o.err
+}
+
 func sh(t *testing.T, script string) process.Command {
 	t.Helper()
 	return command(t, "/bin/sh", "sh", "-c", script)
@@ -68,7 +87,7 @@ func TestEndsAreToldAsTheyWere(t *testing.T) {
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			p, err := table.Start(sh(t, script))
+			p, err := start(sh(t, script))
 			require.NoError(t, err)
 			<-p.Done()
 			got := fmt.Sprintf("exit %d", p.Status().ExitStatus())
@@ -88,7 +107,7 @@ func TestStartGivesTheSystemsReason(t *testing.T) {
 	garbled := filepath.Join(dir, "garbled")
 	require.NoError(t, os.WriteFile(garbled, []byte{1, 2, 3}, 0o755))
 	for path, want := range map[string]error{"/no/such": syscall.ENOENT, plain: syscall.EACCES, dir: syscall.EACCES, garbled: syscall.ENOEXEC} {
-		_, err := table.Start(command(t, path, path))
+		_, err := start(command(t, path, path))
 		require.ErrorIs(t, err, want, path)
 	}
 }
@@ -100,7 +119,7 @@ func TestNoEndIsLostAmongMany(t *testing.T) {
 		wg.Go(func() {
 			for j := range 20 {
 				code := (i*20 + j) % 200
-				p, err := table.Start(sh(t, "exit "+strconv.Itoa(code)))
+				p, err := start(sh(t, "exit "+strconv.Itoa(code)))
 				if assert.NoError(t, err) {
 					<-p.Done()
 					assert.Equal(t, code, p.Status().ExitStatus())
@@ -113,7 +132,7 @@ func TestNoEndIsLostAmongMany(t *testing.T) {
 
 func TestChildrenAreTheFirstToGoWhenMemoryEnds(t *testing.T) {
 	t.Parallel()
-	p, err := table.Start(sh(t, "sleep 100"))
+	p, err := start(sh(t, "sleep 100"))
 	require.NoError(t, err)
 	defer p.KillTree(0)
 	require.Eventually(t, func() bool {
@@ -140,7 +159,7 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "pids")
-			p, err := table.Start(sh(t, fmt.Sprintf(script, file)))
+			p, err := start(sh(t, fmt.Sprintf(script, file)))
 			require.NoError(t, err)
 			var pids []int
 			require.Eventually(t, func() bool { pids = readPIDs(file); return len(pids) > 0 }, 10*time.Second, 5*time.Millisecond)
@@ -156,9 +175,9 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 
 func TestKillTreeLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
-	one, err := table.Start(sh(t, "sleep 1000 & wait"))
+	one, err := start(sh(t, "sleep 1000 & wait"))
 	require.NoError(t, err)
-	two, err := table.Start(sh(t, "sleep 1000 & wait"))
+	two, err := start(sh(t, "sleep 1000 & wait"))
 	require.NoError(t, err)
 	assert.Zero(t, one.KillTree(time.Second))
 	assert.True(t, alive(two.PID()))
@@ -169,7 +188,7 @@ func TestKillTreeLeavesOthersAlone(t *testing.T) {
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pids")
-	p, err := table.Start(sh(t, "(sh -c 'echo $$ >>"+file+"; exec sleep 0.05' &)"))
+	p, err := start(sh(t, "(sh -c 'echo $$ >>"+file+"; exec sleep 0.05' &)"))
 	require.NoError(t, err)
 	<-p.Done()
 	require.Eventually(t, func() bool {

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -33,37 +34,17 @@ type Credential struct {
 
 type request struct {
 	command Command
-	mark    uint64
-	reply   chan reply
+	then    func(*Process, error)
 }
 
-type reply struct {
-	pid int
-	err error
-}
-
-// Start starts a process in a session of its own. The error is the system's own (syscall.Errno) when the program cannot be executed.
-func (t *Table) Start(c Command) (*Process, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	mark := t.marks.take()
-	req := &request{command: c, mark: mark, reply: make(chan reply, 1)}
+// Start starts a process in a session of its own, and then calls then on the thread that forks, which must not block. The error is
+// the system's own (syscall.Errno) when the program cannot be executed. Somebody must Wait for the process.
+func (t *Table) Start(c Command, then func(*Process, error)) {
 	select {
 	case <-t.closed:
-		t.marks.free(mark)
-		return nil, ErrClosed
-	case t.requests <- req:
+		then(nil, ErrClosed)
+	case t.requests <- request{c, then}:
 	}
-	r := <-req.reply
-	if r.err != nil {
-		t.marks.free(mark)
-		return nil, r.err
-	}
-	p := &Process{table: t, pid: r.pid, mark: mark, done: make(chan struct{})}
-	t.live[r.pid] = p
-	t.starts++
-	t.born.Signal()
-	return p, nil
 }
 
 // spawn is the body of the thread that forks. The thread is not given back: it ends with the goroutine.
@@ -80,41 +61,76 @@ func (t *Table) spawn(ready chan<- error) {
 		select {
 		case <-t.closed:
 			return
-		case req := <-t.requests:
-			pid, err := t.fork(req)
-			req.reply <- reply{pid, err}
+		case r := <-t.requests:
+			p, err := t.register(r.command)
+			r.then(p, err)
 			if err == nil && t.cfg.OOMScoreAdj > 0 {
-				raiseOOMScore(pid, t.cfg.OOMScoreAdj)
+				raiseOOMScore(p.pid, t.cfg.OOMScoreAdj)
 			}
 		}
 	}
 }
 
-func (t *Table) fork(req *request) (int, error) {
-	setMark(req.mark)
-	c := req.command
-	sys := &syscall.SysProcAttr{Setsid: true}
+// register forks a process and makes it known, before the reaper can see it as one that nobody knows.
+func (t *Table) register(c Command) (*Process, error) {
+	t.mu.Lock()
+	mark := t.marks.take()
+	t.mu.Unlock()
+	t.forking.Lock()
+	defer t.forking.Unlock()
+	pid, fd, err := t.fork(c, mark)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.marks.free(mark)
+		return nil, err
+	}
+	p := &Process{table: t, pid: pid, mark: mark, fd: os.NewFile(uintptr(fd), "process"), done: make(chan struct{})}
+	t.live[pid] = p
+	t.starts++
+	return p, nil
+}
+
+func (t *Table) fork(c Command, mark uint64) (pid, fd int, err error) {
+	setMark(mark)
+	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &fd}
 	if c.User != nil {
 		sys.Credential = &syscall.Credential{Uid: c.User.UID, Gid: c.User.GID, Groups: c.User.Groups}
 	}
 	if t.cfg.CgroupFD > 0 {
 		sys.UseCgroupFD, sys.CgroupFD = true, t.cfg.CgroupFD
 	}
-	pid, err := syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files[:], Sys: sys})
+	pid, err = syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files[:], Sys: sys})
 	if err != nil {
-		return 0, err
+		return 0, -1, err
 	}
+	err = t.bound(pid)
+	if err == nil && fd < 0 {
+		err = errors.New("this kernel gives no descriptors of processes; it needs Linux 5.4")
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) // for the poller
+	}
+	if err != nil {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		_, _ = syscall.Wait4(pid, nil, 0, nil)
+		return 0, -1, err
+	}
+	return pid, fd, nil
+}
+
+// bound sets the limits of a new process. One that has ended already needs none.
+func (t *Table) bound(pid int) error {
 	for _, l := range t.cfg.ProcessLimits {
 		if l.Value == 0 {
 			continue
 		}
 		limit := unix.Rlimit{Cur: l.Value, Max: l.Value}
 		if err := unix.Prlimit(pid, l.Resource, &limit, nil); err != nil && !errors.Is(err, unix.ESRCH) {
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
-			return 0, fmt.Errorf("bound a process by limit %d: %w", l.Resource, err)
+			return fmt.Errorf("bound a process by limit %d: %w", l.Resource, err)
 		}
 	}
-	return pid, nil
+	return nil
 }
 
 // raiseOOMScore is best effort: a process that is gone already needs no score.

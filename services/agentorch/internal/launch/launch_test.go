@@ -1,0 +1,152 @@
+package launch_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newFleet(t *testing.T) *fleettest.Fleet {
+	t.Helper()
+	f := fleettest.New(t, fleettest.Parts{
+		Open: func(ctx context.Context, db *sqlite.DB) (journal.Store, error) {
+			return journalsqlite.Open(ctx, db, run.FoldRow)
+		},
+		Agents: []agent.Definition{generate.Definition(), react.Definition()}, Scorers: builtin.Definitions(),
+	})
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	return f.Start()
+}
+
+func TestAPlanPinsWhatDecidesTheCourse(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.Tools.Tools["look"] = ownertest.Tool{}
+	spec := fleettest.Spec(fleettest.Step("react", `{"attempts": 2}`), fleettest.Step("generate", "", "look"))
+	spec.Tools = []*toolv1.ToolRef{{Name: "look"}}
+	plan, err := f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	assert.Equal(t, "p", plan.Project())
+	pinned := plan.Spec()
+	assert.Contains(t, pinned.GetSteps()[0].GetParamsJson(), "assistant_prompt", "prompts are written out")
+	assert.Len(t, pinned.GetSteps()[0].GetTools(), 2, "the run's tool and its own")
+	assert.JSONEq(t, `{"attempts": 2}`, spec.GetSteps()[0].GetParamsJson(), "what was given stays as it is")
+
+	head, created, err := f.Launcher.Start(t.Context(), plan, launch.Request{}, "user:ada")
+	require.NoError(t, err)
+	assert.True(t, created)
+	for e, err := range f.Events(head.Name) {
+		require.NoError(t, err)
+		var names []string
+		for _, d := range e.GetRunCreated().GetTools() {
+			names = append(names, d.GetInfo().GetName())
+		}
+		assert.Equal(t, []string{"submit", "look"}, names)
+		assert.Equal(t, "user:ada", e.GetActor())
+		break
+	}
+}
+
+func TestNamesMeanOneToolThroughout(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	_, err := f.Launcher.Check(t.Context(), "p", fleettest.Spec(
+		fleettest.Step("react", ""), fleettest.Step("react", `{"submit": {"description": "Another one."}}`),
+	))
+	require.ErrorContains(t, err, "spec.steps[1].tools")
+	require.ErrorContains(t, err, "submit")
+}
+
+func TestARunOfASample(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	plan, err := f.Launcher.Check(t.Context(), "p", fleettest.Spec(fleettest.Step("generate", "")))
+	require.NoError(t, err)
+	sample := plan.For(launch.Sample{
+		Input: []*modelv1.ChatMessage{fleettest.User("first"), fleettest.User("second")}, Target: &agentv1.Target{Values: []string{"t"}}, Choices: []string{"a"},
+		MetadataJSON: `{"k": 1}`, Model: &agentv1.ModelRef{Model: "mockllm/other"}, Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {}},
+		Labels: map[string]string{"l": "1"}, Attribution: &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "s"},
+	})
+	assert.Equal(t, "Start.", plan.Spec().GetInput()[0].GetContent().GetText(), "the plan stays as it is")
+	head, _, err := f.Launcher.Start(t.Context(), sample, launch.Request{}, "system")
+	require.NoError(t, err)
+	got := f.Finish(head.Name)
+	spec := got.Spec()
+	assert.Equal(t, "mockllm/other", spec.GetModel().GetModel())
+	assert.Equal(t, []string{"a"}, spec.GetChoices())
+	assert.Equal(t, []string{"t"}, spec.GetTarget().GetValues())
+	assert.JSONEq(t, `{"k": 1}`, spec.GetMetadataJson())
+	assert.Equal(t, map[string]string{"l": "1"}, spec.GetLabels())
+	assert.Equal(t, 1, f.Sandboxes.Made())
+	request := f.Models.Requests()[0]
+	assert.Equal(t, []string{"projects/p/evals/e"}, request.GetBudgetScopes())
+	assert.Equal(t, "s", request.GetAttribution().GetSample())
+	ids := map[string]bool{}
+	for _, m := range got.Messages() {
+		assert.NotEmpty(t, m.GetId())
+		ids[m.GetId()] = true
+	}
+	assert.Len(t, ids, 3)
+	assert.Equal(t, modelv1.MessageSource_MESSAGE_SOURCE_INPUT, got.Messages()[0].GetSource())
+}
+
+func TestIDsAreShortAndSortByTime(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	var ids []string
+	for range 20 {
+		name := f.Create(fleettest.Spec(fleettest.Step("generate", ""))).Name
+		id := name[strings.LastIndexByte(name, '/')+1:]
+		assert.Len(t, id, 18)
+		ids = append(ids, id)
+	}
+	prefixes := make([]string, len(ids))
+	for i, id := range ids {
+		prefixes[i] = id[:10]
+	}
+	assert.True(t, slices.IsSorted(prefixes), "the first ten characters are the time")
+	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(ids))), 20)
+}
+
+func TestCancelManyGoesOnAfterAFailure(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	asked := make(chan struct{}, 2)
+	f.Models.Answer = func(ctx context.Context, _ *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	first, second := f.Create(fleettest.Spec(fleettest.Step("generate", ""))).Name, f.Create(fleettest.Spec(fleettest.Step("generate", ""))).Name
+	<-asked
+	<-asked
+	err := f.Launcher.Cancel(t.Context(), []string{first, "projects/p/runs/none", second}, "eval", "system", "the eval ends")
+	require.ErrorIs(t, err, journal.ErrNotFound)
+	for _, name := range []string{first, second} {
+		assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, f.Finish(name).Phase)
+	}
+}
