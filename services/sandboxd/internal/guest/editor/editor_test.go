@@ -25,11 +25,11 @@ import (
 func TestRecordedCalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldentest.Load(t, "tools/text_editor.json") {
+		if strings.Contains(string(c.Raw), "prose:invalid-arguments") {
+			continue
+		}
 		t.Run(c.ID, func(t *testing.T) {
 			t.Parallel()
-			if strings.Contains(string(c.Raw), "prose:invalid-arguments") {
-				t.Skip("refused by the tool's schema")
-			}
 			work, err := filepath.EvalSymlinks(t.TempDir())
 			require.NoError(t, err)
 			place(t, work, c)
