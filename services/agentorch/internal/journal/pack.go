@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
@@ -33,7 +34,7 @@ type Packed struct {
 
 // Pack turns an entry of a project's journal into its stored form. It does not change the event.
 func Pack(project string, e Entry) (Packed, error) {
-	event := bare(e.Event)
+	event := withoutCompletion(bare(e.Event))
 	p := Packed{Same: e.Same}
 	if e.Same != 0 || proto.Size(event) > largeContent {
 		var content proto.Message
@@ -75,6 +76,7 @@ func Unpack(body []byte) (*agentv1.Event, error) {
 	if err := proto.Unmarshal(body, event); err != nil {
 		return nil, fmt.Errorf("journal: unpack event: %w", err)
 	}
+	complete(event)
 	return event, nil
 }
 
@@ -88,7 +90,11 @@ func PutContent(event *agentv1.Event, compressed []byte) error {
 	if field == nil {
 		return nil // a kind that this version does not know; its bytes are carried through
 	}
-	return proto.Unmarshal(b, kind.Mutable(field).Message().Interface())
+	if err := proto.Unmarshal(b, kind.Mutable(field).Message().Interface()); err != nil {
+		return fmt.Errorf("journal: unpack content: %w", err)
+	}
+	complete(event)
+	return nil
 }
 
 // PutSame gives an unpacked event what the earlier event source holds: the message that it adds, or the call that it begins.
@@ -125,6 +131,42 @@ func MessageOf(e *agentv1.Event) *modelv1.ChatMessage {
 		}
 	}
 	return nil
+}
+
+// withoutCompletion copies the event of an answer whose completion is the text of its message, without the completion: a text is stored once.
+func withoutCompletion(e *agentv1.Event) *agentv1.Event {
+	outcome := e.GetModelOutcome()
+	output := outcome.GetContent().GetOutput()
+	if output.GetCompletion() == "" || output.GetCompletion() != chat.Text(chat.FirstMessage(output)) {
+		return e
+	}
+	output = shallow(output)
+	output.Completion = ""
+	content := shallow(outcome.GetContent())
+	content.Output = output
+	outcome = shallow(outcome)
+	outcome.Content = content
+	e.Kind = &agentv1.Event_ModelOutcome{ModelOutcome: outcome}
+	return e
+}
+
+// complete puts back what withoutCompletion left out.
+func complete(e *agentv1.Event) {
+	if output := e.GetModelOutcome().GetContent().GetOutput(); output != nil {
+		chat.CompleteOutput(output)
+	}
+}
+
+// shallow copies a message; what its fields lead to is shared.
+func shallow[M proto.Message](m M) M {
+	from := m.ProtoReflect()
+	to := from.New()
+	from.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		to.Set(f, v)
+		return true
+	})
+	copied, _ := to.Interface().(M) // it is made of the same type
+	return copied
 }
 
 // bare copies an event without what stands in columns. The kind is shared.

@@ -37,13 +37,17 @@ func (s *State) View(full bool) *agentv1.Run {
 	}
 	r.Spec, _ = Split(s.spec)
 	content.Strip(r.GetSpec())
-	for i, score := range s.scores {
-		if i == 0 {
-			r.Scores = nil
-		}
-		r.Scores = append(r.Scores, &agentv1.NamedScore{Name: score.GetName(), Score: &agentv1.Score{Value: score.GetScore().GetValue(), Reason: score.GetScore().Reason}})
-	}
+	r.Scores = bareScores(s.scores)
 	return r
+}
+
+// bareScores are scores without what says what they are about: answers, explanations and metadata.
+func bareScores(scores []*agentv1.NamedScore) []*agentv1.NamedScore {
+	var bare []*agentv1.NamedScore
+	for _, named := range scores {
+		bare = append(bare, &agentv1.NamedScore{Name: named.GetName(), Score: &agentv1.Score{Value: named.GetScore().GetValue(), Reason: named.GetScore().Reason}})
+	}
+	return bare
 }
 
 // Etag returns the etag of a resource whose journal has that head.

@@ -1,0 +1,127 @@
+package run_test
+
+import (
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal/journaltest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+const name = "projects/p/runs/r"
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func journalOf(events ...*agentv1.Event) iter.Seq2[*agentv1.Event, error] {
+	return func(yield func(*agentv1.Event, error) bool) {
+		for i, e := range events {
+			e.Seq, e.Epoch, e.Time = int64(i+1), 1, timestamppb.New(began.Add(time.Duration(i)*time.Second))
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func created(spec *agentv1.RunSpec) *agentv1.Event {
+	bare, content := run.Split(spec)
+	return &agentv1.Event{Critical: true, Kind: &agentv1.Event_RunCreated{RunCreated: &agentv1.RunCreated{Spec: bare, Content: content, FoldVersion: run.FoldVersion}}}
+}
+
+func state(to agentv1.RunState) *agentv1.Event {
+	return &agentv1.Event{Kind: &agentv1.Event_RunStateChanged{RunStateChanged: &agentv1.RunStateChanged{State: to}}}
+}
+
+func TestSplitAndJoin(t *testing.T) {
+	t.Parallel()
+	spec := &agentv1.RunSpec{
+		Input: []*modelv1.ChatMessage{chat.User("secret")}, Target: &agentv1.Target{Values: []string{"secret"}}, Choices: []string{"secret"}, MetadataJson: `"secret"`,
+		Store: map[string]string{"k": `"secret"`}, Steps: []*agentv1.AgentRef{{Name: "react", DisplayName: "one", ParamsJson: `"secret"`}}, Labels: map[string]string{"a": "b"},
+	}
+	bare, content := run.Split(spec)
+	text, err := proto.Marshal(bare)
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "secret")
+	assert.True(t, proto.Equal(spec, run.Join(&agentv1.RunCreated{Spec: bare, Content: content})))
+}
+
+func TestAJournalThatCannotBeIsAnError(t *testing.T) {
+	t.Parallel()
+	outcome := &agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{Intent: 7}}}
+	for says, events := range map[string][]*agentv1.Event{
+		"creation":       {},
+		"no step":        {created(&agentv1.RunSpec{}), {Kind: &agentv1.Event_StepBegan{StepBegan: &agentv1.StepBegan{Index: 3}}}},
+		"no open intent": {created(&agentv1.RunSpec{}), outcome},
+		"created before": {created(&agentv1.RunSpec{}), created(&agentv1.RunSpec{})},
+	} {
+		_, err := run.Fold(name, nil, journalOf(events...))
+		assert.ErrorContains(t, err, says)
+	}
+	s := run.New(name, nil)
+	require.ErrorContains(t, s.Apply(&agentv1.Event{Seq: 2}), "does not follow", "events have no gaps")
+}
+
+func TestALaterVersionsRunIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	later := created(&agentv1.RunSpec{})
+	later.GetRunCreated().FoldVersion = run.FoldVersion + 1
+	s, err := run.Fold(name, nil, journalOf(later))
+	require.NoError(t, err, "it can be looked at")
+	assert.True(t, s.TooNew)
+	s, err = run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}), &agentv1.Event{Critical: true}))
+	require.NoError(t, err)
+	assert.True(t, s.TooNew, "an unknown kind that every owner must know")
+	s, err = run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}), &agentv1.Event{}))
+	require.NoError(t, err)
+	assert.False(t, s.TooNew, "an unknown kind that can be passed over")
+}
+
+// TestNoKindIsTooMuch folds an event of every kind after a creation: it may be refused, and never panics.
+func TestNoKindIsTooMuch(t *testing.T) {
+	t.Parallel()
+	for _, e := range journaltest.Samples(10) {
+		s := run.New(name, nil)
+		first := created(&agentv1.RunSpec{Steps: []*agentv1.AgentRef{{Name: "react"}}})
+		first.Seq, e.Seq = 1, 2
+		require.NoError(t, s.Apply(first))
+		if err := s.Apply(e); err == nil {
+			_, err := s.Row()
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	spec := &agentv1.RunSpec{Steps: []*agentv1.AgentRef{{Name: "a"}}, Limits: &agentv1.RunLimits{Time: durationpb.New(time.Minute)}}
+	step := &agentv1.Event{Kind: &agentv1.Event_StepBegan{StepBegan: &agentv1.StepBegan{}}}
+	ended := &agentv1.Event{Kind: &agentv1.Event_StepEnded{StepEnded: &agentv1.StepEnded{}}}
+	finished := &agentv1.Event{Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: agentv1.RunState_RUN_STATE_SUCCEEDED}}}
+	running, scoring := state(agentv1.RunState_RUN_STATE_RUNNING), state(agentv1.RunState_RUN_STATE_SCORING)
+	for _, c := range []struct {
+		says   string
+		events []*agentv1.Event
+		want   time.Time
+	}{
+		{"time runs from the first step", []*agentv1.Event{created(spec), running}, time.Time{}},
+		{"it is all of the bound", []*agentv1.Event{created(spec), running, step}, began.Add(2*time.Second + time.Minute)},
+		{"what ended the steps stops it", []*agentv1.Event{created(spec), running, step, ended}, time.Time{}},
+		{"scoring has half of it", []*agentv1.Event{created(spec), running, step, ended, scoring}, began.Add(4*time.Second + 30*time.Second)},
+		{"nothing is bounded after the end", []*agentv1.Event{created(spec), running, step, ended, scoring, finished}, time.Time{}},
+	} {
+		s, err := run.Fold(name, nil, journalOf(c.events...))
+		require.NoError(t, err)
+		assert.Equal(t, c.want, s.Deadline(), c.says)
+		assert.Equal(t, c.want, s.Wake(), c.says)
+	}
+}
