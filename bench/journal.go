@@ -25,7 +25,7 @@ func journalBenchmark() benchmark {
 		name:  "journal",
 		title: "Journal appends",
 		how: "256 callers append 2 KiB each, strictly one after another, and go on when it is on disk. The journal appends three events to one of 256 journals, with heads, owners and " +
-			"projections kept in the same transaction; SQLite inserts one row with two indexes; the raw log writes the bytes to the end of a file. All three sync once for all that wait.",
+			"projections kept in the same transaction; SQLite inserts one row into a table with one index; the raw log writes the bytes to the end of a file. All three sync once for all that wait.",
 		run: runJournal,
 	}
 }

@@ -127,7 +127,7 @@ func begin(spec box.Spec) (*guest, box.Outcome, error) {
 	if err := box.Confine(); err != nil {
 		return nil, failed(&box.PartError{Part: "capabilities", Err: err}), err
 	}
-	runner, err := command.NewRunner(command.Config{Table: table, OOMCount: oomCounter(spec.Guest.OOMFD), Logger: log})
+	runner, err := command.NewRunner(command.Config{Table: table, OOMCount: oomCounter(spec.Guest.OOMFD)})
 	if err != nil {
 		return nil, failed(err), err
 	}

@@ -138,14 +138,7 @@ func useV2(tree hierarchy) (base string, err error) {
 		parent := filepath.Join(tree.mount, own)
 		err := enable(parent)
 		if errors.Is(err, unix.EBUSY) {
-			aside := filepath.Join(parent, groupFolder+"-host")
-			if err := os.MkdirAll(aside, 0o755); err != nil {
-				return err
-			}
-			if err := put(filepath.Join(aside, "cgroup.procs"), strconv.Itoa(os.Getpid())); err != nil {
-				return err
-			}
-			err = enable(parent)
+			err = stepAside(parent)
 		}
 		if err != nil {
 			return err
@@ -156,6 +149,23 @@ func useV2(tree hierarchy) (base string, err error) {
 		}
 		return enable(folder)
 	})
+}
+
+// stepAside moves this process into a group of its own below parent and enables the controllers there. Where other processes stay
+// behind that does not help, and this one comes back.
+func stepAside(parent string) error {
+	self, aside := strconv.Itoa(os.Getpid()), filepath.Join(parent, groupFolder+"-host")
+	if err := os.MkdirAll(aside, 0o755); err != nil {
+		return err
+	}
+	err := put(filepath.Join(aside, "cgroup.procs"), self)
+	if err == nil {
+		err = enable(parent)
+	}
+	if err != nil {
+		err = errors.Join(err, put(filepath.Join(parent, "cgroup.procs"), self), os.Remove(aside))
+	}
+	return err
 }
 
 // enable lets the children of a v2 group have memory and pids, and cpu where that works.

@@ -101,9 +101,14 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 	return d.launch(ctx, p)
 }
 
+// moreNamespaces is what lets users make namespaces, and have powers in them.
+const moreNamespaces = "set the sysctl user.max_user_namespaces above 0 (and kernel.unprivileged_userns_clone to 1, " +
+	"kernel.apparmor_restrict_unprivileged_userns to 0, where they exist), or run as root"
+
 // nextSteps tells for a missing part what would help.
 var nextSteps = map[string]string{
-	"user namespace":              "set the sysctl user.max_user_namespaces above 0 (and kernel.unprivileged_userns_clone to 1, kernel.apparmor_restrict_unprivileged_userns to 0, where they exist), or run as root",
+	"mount namespace":             moreNamespaces,
+	"user namespace":              moreNamespaces,
 	"own /proc":                   "run outside a container, or in one whose /proc is not masked (docker: --security-opt systempaths=unconfined)",
 	"system folders":              "use Linux 5.12 or later",
 	"cgroups for memory and pids": "run with CAP_SYS_ADMIN and a cgroup hierarchy that has memory and pids",

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,22 +26,6 @@ type plan struct {
 	groups     bool
 	missing    []string // parts that are missing and were allowed to be
 }
-
-// Users of boxes are numbered so to the rest of the machine: a range of 65,536 for each box, chosen by its id.
-const (
-	firstRange = 0x7000_0000
-	rangeSize  = 65_536
-	ranges     = 4096
-)
-
-func rangeOf(id string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
-	return firstRange + int(h.Sum32()%ranges)*rangeSize
-}
-
-// isolated are the namespaces of a box.
-const isolated = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET
 
 const (
 	filesFolder  = "files"
@@ -231,54 +213,6 @@ func giveGroup(g *group, s *box.Spec, give func(*os.File, error) (int, error)) (
 		s.Command.CgroupFD, err = give(os.OpenFile(g.born, os.O_RDONLY|unix.O_DIRECTORY, 0))
 	}
 	return err
-}
-
-// attributes are how the guest is cloned: as root, with a range of users of its own; else as the one user that can be mapped.
-func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Setsid: true}
-	if !p.namespaces {
-		return a
-	}
-	a.Cloneflags = isolated
-	if d.many {
-		base := rangeOf(p.spec.ID)
-		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: rangeSize}}
-		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: rangeSize}}
-		a.GidMappingsEnableSetgroups = true
-		a.Credential = &syscall.Credential{Uid: 0, Gid: 0}
-		return a
-	}
-	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: userID, HostID: os.Geteuid(), Size: 1}}
-	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: userID, HostID: os.Getegid(), Size: 1}}
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		a.AmbientCaps = append(a.AmbientCaps, c) // over the box alone; the guest gives them up when the box is built
-	}
-	return a
-}
-
-// missingNamespace finds which namespace this machine refuses.
-func (d *Driver) missingNamespace(ctx context.Context) string {
-	flags := uintptr(0)
-	for _, n := range []struct {
-		flag uintptr
-		name string
-	}{
-		{syscall.CLONE_NEWUSER, "user namespace"},
-		{syscall.CLONE_NEWNS, "mount namespace"},
-		{syscall.CLONE_NEWPID, "process namespace"},
-		{syscall.CLONE_NEWIPC, "ipc namespace"},
-		{syscall.CLONE_NEWUTS, "uts namespace"},
-		{syscall.CLONE_NEWNET, "network namespace"},
-	} {
-		flags |= n.flag
-		cmd := exec.CommandContext(ctx, d.guest, "version")
-		cmd.Env = []string{}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
-		if err := cmd.Run(); err != nil {
-			return n.name
-		}
-	}
-	return "users of its own"
 }
 
 // hostFolders makes the folders of a box that sees the host's files.

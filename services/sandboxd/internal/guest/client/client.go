@@ -75,7 +75,7 @@ func (c *Client) Once(ctx context.Context, f func(guestv1.GuestServiceClient) er
 	if cut(err) {
 		c.drop(s)
 	}
-	return rpcerr.FromStatus(err)
+	return c.kind(ctx, err)
 }
 
 // Again calls f with the guest's API, and once more over each new connection when the old is cut. f must be harmless to repeat.
@@ -87,7 +87,7 @@ func (c *Client) Again(ctx context.Context, f func(guestv1.GuestServiceClient) e
 		}
 		err = f(s.api)
 		if !cut(err) {
-			return rpcerr.FromStatus(err)
+			return c.kind(ctx, err)
 		}
 		c.drop(s)
 		if ctx.Err() != nil {
@@ -107,6 +107,22 @@ func (c *Client) Close() {
 	}
 }
 
+// kind gives an error back its kind. A call that Close broke off was not cancelled by its caller.
+func (c *Client) kind(ctx context.Context, err error) error {
+	if status.Code(err) == codes.Canceled && ctx.Err() == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.closed {
+			return errClosed()
+		}
+	}
+	return rpcerr.FromStatus(err)
+}
+
+func errClosed() error {
+	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the connection to the sandbox is closed")
+}
+
 // cut tells that the connection failed: the guest itself never says UNAVAILABLE.
 func cut(err error) bool { return status.Code(err) == codes.Unavailable }
 
@@ -117,7 +133,7 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 		switch {
 		case c.closed:
 			c.mu.Unlock()
-			return nil, rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the connection to the sandbox is closed")
+			return nil, errClosed()
 		case c.current != nil:
 			s := c.current
 			c.mu.Unlock()

@@ -1,14 +1,10 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"log/slog"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +14,6 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/spool"
 )
@@ -30,8 +25,8 @@ const (
 	MaxOutput     = 64 << 20
 	// keptResults bounds the results that wait for their release.
 	keptResults = 20_000
-	// keptBytes bounds their output; beyond it the oldest results lose theirs, explicitly.
-	keptBytes = 128 << 20
+	// DefaultKept bounds their output.
+	DefaultKept = 128 << 20
 	// DefaultGrace lies between asking a process tree to end and killing it.
 	DefaultGrace = 2 * time.Second
 )
@@ -43,7 +38,9 @@ type Config struct {
 	Grace time.Duration
 	// OOMCount tells how often the kernel killed a process of the sandbox for memory; nil: not known.
 	OOMCount func() int64
-	Logger   *slog.Logger
+	// KeptBytes bounds the output of results that wait for their release; beyond it the oldest lose theirs, explicitly. 0 takes
+	// DefaultKept.
+	KeptBytes int64
 }
 
 // Settings are what all commands of the sandbox have in common.
@@ -68,7 +65,7 @@ type Runner struct {
 	table    *process.Table
 	grace    time.Duration
 	oomCount func() int64
-	log      *slog.Logger
+	most     int64
 	null     *os.File
 	settings atomic.Pointer[settings]
 
@@ -84,9 +81,12 @@ func NewRunner(cfg Config) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the null device: %w", err)
 	}
-	r := &Runner{table: cfg.Table, grace: cfg.Grace, oomCount: cfg.OOMCount, log: cfg.Logger, null: null, byKey: map[string]*Command{}}
+	r := &Runner{table: cfg.Table, grace: cfg.Grace, oomCount: cfg.OOMCount, most: cfg.KeptBytes, null: null, byKey: map[string]*Command{}}
 	if r.grace == 0 {
 		r.grace = DefaultGrace
+	}
+	if r.most == 0 {
+		r.most = DefaultKept
 	}
 	if r.oomCount == nil {
 		r.oomCount = func() int64 { return 0 }
@@ -154,28 +154,6 @@ func (r *Runner) Run(ctx context.Context, key string, hash []byte, spec *sandbox
 	return c, false, nil
 }
 
-// claim finds the command of a key or makes one; fresh tells that the caller must start it.
-func (r *Runner) claim(key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Command, fresh bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c, known := r.byKey[key]
-	switch {
-	case known && c == nil:
-		return nil, false, fault.KeyCancelled(key)
-	case known && spec != nil && !bytes.Equal(hash, c.hash):
-		return nil, false, fault.KeyReused(key)
-	case known:
-		return c, false, nil
-	case spec == nil:
-		return nil, false, fault.KeyUnknown(key)
-	case len(r.byKey) >= keptResults:
-		return nil, false, fault.TooManyResults(keptResults)
-	}
-	c = r.create(key, hash, spec)
-	r.byKey[key] = c
-	return c, true, nil
-}
-
 func (r *Runner) create(key string, hash []byte, spec *sandboxv1.ExecSpec) *Command {
 	limit := int64(DefaultOutput)
 	if spec.MaxOutputBytes != nil {
@@ -185,97 +163,6 @@ func (r *Runner) create(key string, hash []byte, spec *sandboxv1.ExecSpec) *Comm
 		key: key, hash: hash, grace: r.grace, oomCount: r.oomCount, began: time.Now(), begun: make(chan struct{}), done: make(chan struct{}),
 		stdout: spool.New(limit), stderr: spool.New(limit), input: &input{},
 	}
-}
-
-// keep counts the output of a command that has ended and makes room by dropping the output of the oldest ones.
-func (r *Runner) keep(c *Command) {
-	<-c.done
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byKey[c.key] != c {
-		return // released in between
-	}
-	r.order = append(r.order, c)
-	r.kept += c.size()
-	for _, old := range r.order {
-		if r.kept <= keptBytes || old == c {
-			break
-		}
-		r.kept -= old.size()
-		old.stdout.Drop()
-		old.stderr.Drop()
-	}
-}
-
-func (c *Command) size() int64 { return c.stdout.Kept() + c.stderr.Kept() }
-
-// Write writes to the standard input of the command of that key, and gives how many bytes it has accepted in all.
-func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, error) {
-	r.mu.Lock()
-	c := r.byKey[key]
-	r.mu.Unlock()
-	if c == nil {
-		return 0, fault.KeyUnknown(key)
-	}
-	return c.input.write(offset, data, eof)
-}
-
-// Kill ends the command of that key with all that it started, and waits for that. A key that was never seen is remembered: its
-// command will never begin. Done tells that the command had ended before.
-func (r *Runner) Kill(ctx context.Context, key string) (done bool, err error) {
-	r.mu.Lock()
-	c, known := r.byKey[key]
-	if !known {
-		r.byKey[key] = nil
-	}
-	r.mu.Unlock()
-	if c == nil {
-		return false, nil
-	}
-	if !c.kill(cancelled) {
-		return true, nil
-	}
-	select {
-	case <-c.done:
-		return false, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-}
-
-// Release forgets the results of those keys; keys that are unknown or whose command still runs are ignored.
-func (r *Runner) Release(keys []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, key := range keys {
-		c, known := r.byKey[key]
-		if c != nil && !c.over() {
-			continue
-		}
-		if known {
-			delete(r.byKey, key)
-		}
-		if i := slices.Index(r.order, c); c != nil && i >= 0 {
-			r.kept -= c.size()
-			r.order = slices.Delete(r.order, i, i+1)
-		}
-	}
-}
-
-func (c *Command) over() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// Keys lists the keys that are known, sorted.
-func (r *Runner) Keys() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Sorted(maps.Keys(r.byKey))
 }
 
 // Close frees what the runner holds; no command may run any more.

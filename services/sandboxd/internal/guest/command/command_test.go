@@ -1,0 +1,202 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/command"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+)
+
+// table is the program's one table.
+var table *process.Table
+
+func TestMain(m *testing.M) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	signal.Ignore(syscall.SIGPIPE)
+	t, err := process.NewTable(process.Config{})
+	if err != nil {
+		panic(err)
+	}
+	table = t
+	code := m.Run()
+	table.KillAll()
+	table.Close()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func newRunner(t *testing.T, keptBytes int64) *command.Runner {
+	t.Helper()
+	r, err := command.NewRunner(command.Config{Table: table, Grace: 50 * time.Millisecond, KeptBytes: keptBytes})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	require.NoError(t, r.Configure(command.Settings{Env: map[string]string{"PATH": "/usr/bin:/bin"}, Workdir: t.TempDir()}))
+	return r
+}
+
+func sh(script string) *sandboxv1.ExecSpec {
+	return &sandboxv1.ExecSpec{Argv: []string{"sh", "-c", script}, Timeout: durationpb.New(30 * time.Second)}
+}
+
+// run runs a command to its end.
+func run(t *testing.T, r *command.Runner, key string, spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, bool) {
+	t.Helper()
+	c, replayed, err := r.Run(t.Context(), key, nil, spec)
+	require.NoError(t, err)
+	<-c.Done()
+	require.NoError(t, c.Err())
+	return c.Result(1 << 30), replayed
+}
+
+func TestManyAtOnceKeepTheirOwn(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			key := fmt.Sprint("key", i%20) // each key is asked for twice
+			c, _, err := r.Run(t.Context(), key, nil, sh(fmt.Sprintf("echo out-%s; echo err-%s >&2; exit %d", key, key, i%20)))
+			if !assert.NoError(t, err) {
+				return
+			}
+			<-c.Done()
+			got := c.Result(1 << 20)
+			assert.EqualValues(t, i%20, got.GetExitCode())
+			assert.Equal(t, "out-"+key+"\n", string(got.GetStdout()))
+			assert.Equal(t, "err-"+key+"\n", string(got.GetStderr()))
+		})
+	}
+	wg.Wait()
+	assert.Len(t, r.Keys(), 20)
+}
+
+func TestKillAtAnyMomentEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	for i := range 30 {
+		key := fmt.Sprint("key", i)
+		began := make(chan *command.Command, 1)
+		go func() {
+			c, _, err := r.Run(t.Context(), key, nil, sh("sleep 1000 & sleep 1000"))
+			if err != nil {
+				assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED), "%v", err)
+			}
+			began <- c
+		}()
+		if i%3 == 0 {
+			time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+		}
+		_, err := r.Kill(t.Context(), key)
+		require.NoError(t, err)
+		if c := <-began; c != nil {
+			<-c.Done()
+			assert.True(t, c.Result(0).GetCancelled())
+		}
+	}
+}
+
+func TestACommandWithoutAKeyEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	ctx, leave := context.WithCancel(t.Context())
+	c, _, err := r.Run(ctx, "", nil, sh("sleep 1000"))
+	require.NoError(t, err)
+	pid, _ := c.Started()
+	assert.Positive(t, pid)
+	leave()
+	<-c.Done()
+	assert.True(t, c.Result(0).GetCancelled())
+	assert.Empty(t, r.Keys())
+	c, _, err = r.Run(ctx, "key", nil, sh("echo on"))
+	require.NoError(t, err)
+	<-c.Done()
+	assert.Equal(t, "on\n", string(c.Result(10).GetStdout()), "one with a key does not")
+}
+
+func TestOldOutputMakesRoomExplicitly(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 10_000)
+	for i := range 5 {
+		got, _ := run(t, r, fmt.Sprint("key", i), sh("head -c 4000 /dev/zero"))
+		require.Len(t, got.GetStdout(), 4000)
+	}
+	require.Eventually(t, func() bool {
+		c, _, err := r.Run(t.Context(), "key0", nil, nil)
+		return err == nil && len(c.Result(1<<20).GetStdout()) == 0
+	}, 10*time.Second, time.Millisecond)
+	c, replayed, err := r.Run(t.Context(), "key0", nil, nil)
+	require.NoError(t, err)
+	got := c.Result(1 << 20)
+	assert.True(t, replayed)
+	assert.EqualValues(t, 4000, got.GetStdoutBytes(), "the count stays true")
+	assert.NotNil(t, got.StdoutCutAt, "and the cut is told")
+	last, _ := run(t, r, "key4", sh("head -c 4000 /dev/zero"))
+	assert.Len(t, last.GetStdout(), 4000, "the newest stay")
+	r.Release(r.Keys())
+	assert.Empty(t, r.Keys())
+}
+
+func TestLargeOutputOnBothStreams(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	got, _ := run(t, r, "", sh("head -c 3000000 /dev/zero & head -c 3000000 /dev/zero >&2; wait"))
+	assert.Len(t, got.GetStdout(), 3_000_000)
+	assert.Len(t, got.GetStderr(), 3_000_000)
+}
+
+func TestInputThatIsNotReadDoesNotHoldTheEnd(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	spec := sh("exec sleep 0.05")
+	spec.Stdin, spec.StdinOpen = bytes.Repeat([]byte("x"), 1<<20), true
+	got, _ := run(t, r, "in", spec)
+	assert.Zero(t, got.GetExitCode())
+	_, err := r.Write("in", 1<<20, []byte("more"), false)
+	require.Error(t, err)
+	_, err = r.Write("none", 0, nil, false)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN))
+}
+
+func TestArgumentsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	for name, spec := range map[string]*sandboxv1.ExecSpec{
+		"no program": {}, "empty program": {Argv: []string{""}}, "no time": {Argv: []string{"true"}, Timeout: &durationpb.Duration{}},
+		"less than nothing": {Argv: []string{"true"}, MaxOutputBytes: new(int64(-1))},
+	} {
+		_, _, err := r.Run(t.Context(), "", nil, spec)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", name, err)
+	}
+	for name, spec := range map[string]*sandboxv1.ExecSpec{
+		"NUL in an argument": {Argv: []string{"echo", "a\x00b"}}, "NUL in the environment": {Argv: []string{"env"}, Env: map[string]string{"A": "\x00"}},
+		"too long": {Argv: []string{"echo", strings.Repeat("x", 4<<20)}},
+	} {
+		c, _, err := r.Run(t.Context(), "", nil, spec)
+		require.NoError(t, err)
+		<-c.Done()
+		assert.True(t, rpcerr.Is(c.Err(), errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", name, c.Err())
+	}
+}

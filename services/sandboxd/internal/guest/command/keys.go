@@ -1,0 +1,124 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+)
+
+// claim finds the command of a key or makes one; fresh tells that the caller must start it.
+func (r *Runner) claim(key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Command, fresh bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, known := r.byKey[key]
+	switch {
+	case known && c == nil:
+		return nil, false, fault.KeyCancelled(key)
+	case known && spec != nil && !bytes.Equal(hash, c.hash):
+		return nil, false, fault.KeyReused(key)
+	case known:
+		return c, false, nil
+	case spec == nil:
+		return nil, false, fault.KeyUnknown(key)
+	case len(r.byKey) >= keptResults:
+		return nil, false, fault.TooManyResults(keptResults)
+	}
+	c = r.create(key, hash, spec)
+	r.byKey[key] = c
+	return c, true, nil
+}
+
+// Write writes to the standard input of the command of that key, and gives how many bytes it has accepted in all.
+func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, error) {
+	r.mu.Lock()
+	c := r.byKey[key]
+	r.mu.Unlock()
+	if c == nil {
+		return 0, fault.KeyUnknown(key)
+	}
+	return c.input.write(offset, data, eof)
+}
+
+// Kill ends the command of that key with all that it started, and waits for that. A key that was never seen is remembered: its
+// command will never begin. Done tells that the command had ended before.
+func (r *Runner) Kill(ctx context.Context, key string) (done bool, err error) {
+	r.mu.Lock()
+	c, known := r.byKey[key]
+	if !known {
+		r.byKey[key] = nil
+	}
+	r.mu.Unlock()
+	if c == nil {
+		return false, nil
+	}
+	if !c.kill(cancelled) {
+		return true, nil
+	}
+	select {
+	case <-c.done:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// Release forgets the results of those keys; keys that are unknown or whose command still runs are ignored.
+func (r *Runner) Release(keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range keys {
+		c, known := r.byKey[key]
+		if c != nil && !c.over() {
+			continue
+		}
+		if known {
+			delete(r.byKey, key)
+		}
+		if i := slices.Index(r.order, c); c != nil && i >= 0 {
+			r.kept -= c.size()
+			r.order = slices.Delete(r.order, i, i+1)
+		}
+	}
+}
+
+// Keys lists the keys that are known, sorted.
+func (r *Runner) Keys() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.byKey))
+}
+
+// keep counts the output of a command that has ended and makes room by dropping the output of the oldest ones.
+func (r *Runner) keep(c *Command) {
+	<-c.done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byKey[c.key] != c {
+		return // released in between
+	}
+	r.order = append(r.order, c)
+	r.kept += c.size()
+	for _, old := range r.order {
+		if r.kept <= r.most || old == c {
+			break
+		}
+		r.kept -= old.size()
+		old.stdout.Drop()
+		old.stderr.Drop()
+	}
+}
+
+func (c *Command) size() int64 { return c.stdout.Kept() + c.stderr.Kept() }
+
+func (c *Command) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}

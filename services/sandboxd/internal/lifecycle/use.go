@@ -1,0 +1,95 @@
+package lifecycle
+
+import (
+	"context"
+	"maps"
+	"net"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
+)
+
+// Use calls f with the connection to a sandbox's guest, and counts as use of it. It fails with RESOURCE_NOT_FOUND, with
+// SANDBOX_TERMINATED for one that was deleted, and with SANDBOX_LOST for one that has died, also during f.
+func (s *Sandboxes) Use(ctx context.Context, project, id string, f func(*client.Client) error) error {
+	s.mu.Lock()
+	e := s.live[id]
+	s.mu.Unlock()
+	if e == nil {
+		b, err := s.Get(ctx, project, id)
+		if err != nil {
+			return err
+		}
+		return notUsable(b)
+	}
+	e.mu.Lock()
+	b := e.box
+	e.mu.Unlock()
+	if b.Project != project {
+		return rpcerr.ResourceNotFound(resource.Format(project, "sandboxes", id))
+	}
+	if b.State != Ready {
+		return notUsable(b)
+	}
+	e.busy.Add(1)
+	defer func() {
+		e.lastUsed.Store(time.Now().UnixNano())
+		e.busy.Add(-1)
+	}()
+	err := f(e.client.Load())
+	if err == nil {
+		return nil
+	}
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST) {
+		s.lose(context.WithoutCancel(ctx), e, "its first process is gone")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.box.State != Ready && ctx.Err() == nil {
+		return notUsable(e.box) // it ended meanwhile, which is why f failed
+	}
+	return err
+}
+
+// notUsable says why a sandbox in that state cannot be used.
+func notUsable(b *Sandbox) error {
+	name := b.Name()
+	switch b.State {
+	case Creating:
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "%s is being made", name).RetryIn(time.Second)
+	case Lost:
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "%s is lost: %s", name, b.Reason).With("sandbox", name).With("cause", b.Reason)
+	case Paused:
+		return rpcerr.NotBuiltYet("use of a paused sandbox")
+	case Ready, Deleting, Deleted, Failed:
+	}
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, "%s is %s: %s", name, b.State, b.Reason).With("sandbox", name)
+}
+
+// connect makes the client of a sandbox's guest.
+func (s *Sandboxes) connect(b *Sandbox) *client.Client {
+	d := s.drivers[b.Spec.GetDriver()]
+	env := map[string]string{}
+	maps.Copy(env, b.Report.Env)
+	maps.Copy(env, b.Spec.GetEnv())
+	return client.New(client.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) {
+			if d == nil {
+				return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "the driver %s of %s is not configured", b.Spec.GetDriver(), b.Name())
+			}
+			return d.Connect(ctx, b.ID)
+		},
+		Hello: &guestv1.HelloRequest{
+			Sandbox: b.Name(), Env: env, Workdir: b.Report.Workdir, User: b.Report.User, Limits: b.Spec.GetLimits(),
+			Deadline: timestamppb.New(b.Deadline), OrphanTimeout: durationpb.New(s.cfg.OrphanTimeout),
+		},
+		BootID: b.BootID, Sandbox: b.Name(),
+	})
+}
