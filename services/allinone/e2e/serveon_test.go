@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,34 +46,4 @@ func TestAnInterruptLeavesOthersAlone(t *testing.T) {
 	own := first.end()
 	assert.Equal(t, 130, own.code, own.err)
 	assert.Contains(t, own.out, "evalfleet eval resume ")
-}
-
-// The second interrupt ends the server; the work of others goes on with the next one.
-func TestTheSecondInterruptEndsTheServer(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, &shipped)
-	first, second, c := h.two(h.delayed("first", "600"), h.delayed("second", "5"))
-	name := func(task string) string {
-		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-		require.NoError(t, err)
-		for _, e := range list.GetEvals() {
-			if e.GetSpec().GetTask() == task {
-				return e.GetName()
-			}
-		}
-		require.Fail(t, "no evaluation "+task)
-		return ""
-	}
-	own, theirs := name("first"), name("second")
-	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))
-	eventually(t, func() bool {
-		e, err := c.evals.GetEval(within(t), &agentv1.GetEvalRequest{Name: own})
-		require.NoError(t, err)
-		return e.GetState() == agentv1.EvalState_EVAL_STATE_CANCELLED
-	}, "its own evaluation is cancelled")
-	require.NoError(t, first.cmd.Process.Signal(os.Interrupt))
-	assert.Equal(t, 130, first.end().code)
-	require.NoError(t, second.cmd.Process.Kill())
-	eval := h.serve().await(t, theirs)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState())
 }
