@@ -36,6 +36,9 @@ const (
 	FirstFD   = 5 // descriptors that the specification names begin here
 )
 
+// ProcFD is the socket that the launcher gives to `guestd proc`.
+const ProcFD = 3
+
 // SocketName is the host's socket in the control folder.
 const SocketName = "h.sock"
 
@@ -46,7 +49,8 @@ const (
 )
 
 // Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of a sandbox,
-// `text-editor` a helper that reads one request and prints one answer, `version` prints the version.
+// `proc` a helper of the launcher that mounts a /proc for it, `text-editor` a helper that reads one request and prints one answer,
+// `version` prints the version.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	what := ""
 	if len(args) > 0 {
@@ -59,13 +63,19 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return 1
 		}
 		return 0
+	case "proc":
+		if err := box.HandProc(ProcFD, 0); err != nil {
+			fmt.Fprintln(stderr, "guestd:", err)
+			return 1
+		}
+		return 0
 	case "text-editor":
 		return editor.Main(stdin, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, version.String())
 		return 0
 	}
-	fmt.Fprintln(stderr, "guestd: give one of: init, text-editor, version")
+	fmt.Fprintln(stderr, "guestd: give one of: init, proc, text-editor, version")
 	return 2
 }
 

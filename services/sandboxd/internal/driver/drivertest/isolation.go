@@ -70,8 +70,23 @@ print(c.recv(5).decode())`))
 			}
 		}
 		b.fails("find / -xdev -type b 2>/dev/null | grep .") // no disk of the host
-		b.fails("echo 1 > /proc/sys/kernel/panic")
-		b.fails("echo h > /proc/sysrq-trigger")
+	})
+	t.Run("the kernel of the host cannot be read or turned", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		for _, user := range b.users(h) {
+			r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", `
+				cd /proc
+				for f in sysrq-trigger irq/default_smp_affinity sys/kernel/panic sys/kernel/core_pattern sys/vm/drop_caches \
+					sys/net/ipv4/ip_forward sys/user/max_user_namespaces sys/fs/file-max; do
+					[ ! -e $f ] || ! (: >> $f) 2>/dev/null || { echo "$f is writable"; exit 1; }
+				done
+				for f in kcore keys timer_list; do
+					[ ! -e $f ] || [ -z "$(head -c 1 $f | tr '\0' x)" ] || { echo "$f is readable"; exit 2; }
+				done`}, User: user})
+			require.NoError(t, err)
+			assert.Zero(t, r.GetExitCode(), "as %q: %s", user, r.GetStdout())
+		}
 	})
 	t.Run("secrets of the host are not there", func(t *testing.T) {
 		t.Parallel()

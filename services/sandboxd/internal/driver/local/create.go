@@ -109,7 +109,7 @@ const moreNamespaces = "set the sysctl user.max_user_namespaces above 0 (and ker
 var nextSteps = map[string]string{
 	"mount namespace":             moreNamespaces,
 	"user namespace":              moreNamespaces,
-	"own /proc":                   "run outside a container, or in one whose /proc is not masked (docker: --security-opt systempaths=unconfined)",
+	"own /proc":                   "run as root with CAP_SYS_ADMIN, or in a container whose /proc is not masked (docker: --security-opt systempaths=unconfined)",
 	"system folders":              "use Linux 5.12 or later",
 	"cgroups for memory and pids": "run with CAP_SYS_ADMIN and a cgroup hierarchy that has memory and pids",
 }

@@ -88,6 +88,11 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	d.mu.Lock()
 	d.doors[id] = b
 	d.mu.Unlock()
+	if start.proc != nil {
+		if err := d.handProc(ctx, rec, start.proc); err != nil {
+			return driver.Report{}, &box.PartError{Part: "own /proc", Err: err}
+		}
+	}
 	outcome, err := start.begin(ctx, s)
 	if err != nil {
 		return driver.Report{}, rpcerr.Internal("start the guest: %w; it said: %s", err, lastWords(folder))
@@ -104,9 +109,10 @@ type starting struct {
 	pid     int
 	spec    *os.File
 	outcome *os.File
+	proc    *os.File // where the guest takes its /proc from; nil when it mounts that itself
 }
 
-func (s *starting) close() { closeAll([]*os.File{s.spec, s.outcome}) }
+func (s *starting) close() { closeAll([]*os.File{s.spec, s.outcome, s.proc}) }
 
 // begin tells the guest what to be and waits for its answer.
 func (s *starting) begin(ctx context.Context, spec box.Spec) (box.Outcome, error) {
@@ -166,7 +172,12 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 	if err := giveGroup(g, s, give); err != nil {
 		return nil, &box.PartError{Part: "cgroups for memory and pids", Err: err}
 	}
-	if d.many {
+	if d.many && p.namespaces {
+		theirEnd, err := st.procSocket()
+		if err != nil {
+			return nil, describe(err)
+		}
+		s.ProcFD, _ = give(theirEnd, nil)
 		for i, tree := range s.Trees {
 			fd, err := box.OpenTree(tree.Source)
 			if err != nil {
@@ -194,6 +205,16 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 	st.pid = cmd.Process.Pid
 	go func() { _, _ = cmd.Process.Wait() }() // reaps; the box's life does not hang on it
 	return st, nil
+}
+
+// procSocket makes the socket through which the guest takes its /proc, and gives the guest's end of it.
+func (s *starting) procSocket() (theirs *os.File, err error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket for /proc: %w", err)
+	}
+	s.proc = os.NewFile(uintptr(ends[0]), "proc")
+	return os.NewFile(uintptr(ends[1]), "proc"), nil
 }
 
 // giveGroup opens the files of the cgroup that the guest needs.

@@ -1,16 +1,13 @@
 package local_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,31 +66,6 @@ func TestSuite(t *testing.T) {
 	require.Empty(t, caps.Problem, "this machine must be able to isolate, or the promises below are not tested")
 	root := os.Geteuid() == 0
 	drivertest.Run(t, drivertest.Harness{New: newDriver, OneUser: !root, PerProcess: !root && len(caps.Isolation.Weaker) > 0})
-}
-
-// TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces.
-func TestSuiteWithoutRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("this program has no root; TestSuite is that test")
-	}
-	const user = 23456
-	dir, err := os.MkdirTemp("/tmp", "unprivileged") //nolint:usetesting // a folder that another user can walk to
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	require.NoError(t, os.Chown(dir, user, user))
-	program, guest := filepath.Join(dir, "local.test"), filepath.Join(dir, "guestd")
-	self, err := os.Executable()
-	require.NoError(t, err)
-	copyFile(t, self, program)
-	copyFile(t, guestPath, guest)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "-test.run", "^TestSuite$", "-test.timeout", "3m30s")
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, guestVariable + "=" + guest}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
 }
 
 func copyFile(t *testing.T, from, to string) {

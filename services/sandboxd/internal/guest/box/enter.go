@@ -31,7 +31,7 @@ func Enter(spec Spec) (weaker []string, err error) {
 		{"private root", func() error { return r.files(spec.Files, spec.Links) }},
 		{"system folders", func() error { return r.trees(spec.Trees, trees) }},
 		{"own /dev", func() error { return r.dev(spec.Devices, devices, spec.TerminalGroup) }},
-		{"own /proc", func() error { return r.proc() }},
+		{"own /proc", func() error { return r.proc(spec.ProcFD) }},
 		{"pivot_root", func() error { return r.enter() }},
 		{"uts namespace", func() error { return unix.Sethostname([]byte(spec.Hostname)) }},
 		{"network namespace", loopback},

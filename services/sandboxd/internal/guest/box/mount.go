@@ -43,16 +43,27 @@ func attach(fd int, path string) error {
 	return nil
 }
 
+// option is a setting of a file system: a text, or a descriptor where that is above 0.
+type option struct {
+	name, text string
+	fd         int
+}
+
 // newMount makes a detached mount of a fresh file system.
-func newMount(kind string, attrs int, options [][2]string) (int, error) {
+func newMount(kind string, attrs int, options []option) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("open a %s: %w", kind, err)
 	}
 	defer unix.Close(fs)
 	for _, o := range options {
-		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
-			return -1, fmt.Errorf("set %s=%s of a %s: %w", o[0], o[1], kind, err)
+		if o.fd > 0 {
+			err = unix.FsconfigSetFd(fs, o.name, o.fd)
+		} else {
+			err = unix.FsconfigSetString(fs, o.name, o.text)
+		}
+		if err != nil {
+			return -1, fmt.Errorf("set %s of a %s: %w", o.name, kind, err)
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
@@ -67,12 +78,12 @@ func newMount(kind string, attrs int, options [][2]string) (int, error) {
 
 // newTmpfs makes a detached tmpfs that is bounded in bytes and files.
 func newTmpfs(bytes, inodes int64) (int, error) {
-	options := [][2]string{{"mode", "0755"}}
+	options := []option{{name: "mode", text: "0755"}}
 	if bytes > 0 {
-		options = append(options, [2]string{"size", strconv.FormatInt(bytes, 10)})
+		options = append(options, option{name: "size", text: strconv.FormatInt(bytes, 10)})
 	}
 	if inodes > 0 {
-		options = append(options, [2]string{"nr_inodes", strconv.FormatInt(inodes, 10)})
+		options = append(options, option{name: "nr_inodes", text: strconv.FormatInt(inodes, 10)})
 	}
 	return newMount("tmpfs", private, options)
 }

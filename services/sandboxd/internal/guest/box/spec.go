@@ -28,6 +28,8 @@ type Spec struct {
 	Folders []Folder
 	// Devices are device nodes of the host that are shown, such as `null`.
 	Devices []string
+	// ProcFD is a socket through which the launcher hands over a /proc of the box (HandProc); 0: the first process mounts its own.
+	ProcFD int
 	// TerminalGroup owns terminals; below 0 where it is not mapped.
 	TerminalGroup int
 	// Limits are set on this process and inherited by all others.

@@ -1,0 +1,124 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestSuiteInAContainer runs the suite in a program that sees /proc as in a container: with parts covered and parts read-only.
+func TestSuiteInAContainer(t *testing.T) {
+	needsRoot(t)
+	assert.Error(t, inMounts(coverProc, mountsProc(t)), "it is not allowed in user namespaces there, so the suite shows that it need not be")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	runSuite(t, coverProc, func(cmd *exec.Cmd) {
+		cmd.Path = self
+		cmd.Env = os.Environ()
+	})
+}
+
+// TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces.
+func TestSuiteWithoutRoot(t *testing.T) {
+	needsRoot(t)
+	require.NoError(t, inMounts(uncoverProc, mountsProc(t)), "what they can do takes a whole /proc, which this test's own machine may lack")
+	const user = 23456
+	dir, err := os.MkdirTemp("/tmp", "unprivileged") //nolint:usetesting // a folder that another user can walk to
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(t, os.Chown(dir, user, user))
+	program, guest := filepath.Join(dir, "local.test"), filepath.Join(dir, "guestd")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	copyFile(t, self, program)
+	copyFile(t, guestPath, guest)
+	runSuite(t, uncoverProc, func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Dir = program, dir
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, guestVariable + "=" + guest}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	})
+}
+
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("this program has no root; TestSuite is that test")
+	}
+}
+
+// runSuite runs TestSuite in this test program, with mounts of its own.
+func runSuite(t *testing.T, mounts func() error, prepare func(*exec.Cmd)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "", "-test.run", "^TestSuite$", "-test.timeout", "3m30s")
+	cmd.Err = nil // the path comes now
+	prepare(cmd)
+	require.NoError(t, inMounts(mounts, cmd))
+}
+
+// mountsProc is a command that succeeds where a user namespace may mount a /proc.
+func mountsProc(t *testing.T) *exec.Cmd {
+	t.Helper()
+	return exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "true")
+}
+
+// inMounts runs a command in a mount namespace of its own, after change there. The error holds what the command printed.
+func inMounts(change func() error, cmd *exec.Cmd) error {
+	ran := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never undone: the thread, which sees other mounts than the rest, ends with the goroutine
+		ran <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+				return err
+			}
+			if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), change()); err != nil {
+				return err
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		}()
+	}()
+	return <-ran
+}
+
+// coverProc does to /proc what engines of containers do.
+func coverProc() error {
+	var errs []error
+	each := func(names []string, mount func(path string) error) {
+		for _, name := range names {
+			path := filepath.Join("/proc", name)
+			if _, err := os.Lstat(path); err == nil {
+				errs = append(errs, mount(path))
+			}
+		}
+	}
+	each([]string{"acpi", "scsi"}, func(path string) error {
+		return unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY, "")
+	})
+	each([]string{"kcore", "keys", "timer_list"}, func(path string) error {
+		return unix.Mount("/dev/null", path, "", unix.MS_BIND, "")
+	})
+	each([]string{"bus", "fs", "irq", "sys", "sysrq-trigger"}, func(path string) error {
+		return errors.Join(unix.Mount(path, path, "", unix.MS_BIND, ""), unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	})
+	return errors.Join(errs...)
+}
+
+// uncoverProc shows the whole of /proc.
+func uncoverProc() error {
+	return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+}
