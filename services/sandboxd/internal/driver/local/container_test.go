@@ -23,10 +23,7 @@ func TestSuiteInAContainer(t *testing.T) {
 	assert.Error(t, inMounts(coverProc, mountsProc(t)), "it is not allowed in user namespaces there, so the suite shows that it need not be")
 	self, err := os.Executable()
 	require.NoError(t, err)
-	runSuite(t, coverProc, func(cmd *exec.Cmd) {
-		cmd.Path = self
-		cmd.Env = os.Environ()
-	})
+	require.NoError(t, inMounts(coverProc, suite(t, self)))
 }
 
 // TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces.
@@ -43,11 +40,11 @@ func TestSuiteWithoutRoot(t *testing.T) {
 	require.NoError(t, err)
 	copyFile(t, self, program)
 	copyFile(t, guestPath, guest)
-	runSuite(t, uncoverProc, func(cmd *exec.Cmd) {
-		cmd.Path, cmd.Dir = program, dir
-		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, guestVariable + "=" + guest}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	})
+	cmd := suite(t, program)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, guestVariable + "=" + guest}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	require.NoError(t, inMounts(uncoverProc, cmd))
 }
 
 func needsRoot(t *testing.T) {
@@ -57,15 +54,12 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// runSuite runs TestSuite in this test program, with mounts of its own.
-func runSuite(t *testing.T, mounts func() error, prepare func(*exec.Cmd)) {
+// suite is TestSuite in a test program of its own.
+func suite(t *testing.T, program string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "", "-test.run", "^TestSuite$", "-test.timeout", "3m30s")
-	cmd.Err = nil // the path comes now
-	prepare(cmd)
-	require.NoError(t, inMounts(mounts, cmd))
+	t.Cleanup(cancel)
+	return exec.CommandContext(ctx, program, "-test.run", "^TestSuite$", "-test.timeout", "3m30s")
 }
 
 // mountsProc is a command that succeeds where a user namespace may mount a /proc.
