@@ -18,7 +18,7 @@ func hasPowers() bool {
 
 // rerun runs this program in a user namespace of its own, where it has all powers over its children, and gives its exit code.
 func rerun() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec // it is this program
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL,
