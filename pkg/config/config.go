@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,7 +75,11 @@ func each(v reflect.Value, path string, f func(reflect.Value, string)) {
 			continue
 		}
 		if v.Field(i).Kind() == reflect.Struct {
-			each(v.Field(i).Addr(), join(path, key(field)), f)
+			inner := join(path, key(field))
+			if inline(field) {
+				inner = path
+			}
+			each(v.Field(i).Addr(), inner, f)
 		}
 	}
 	f(v.Addr(), path)
@@ -110,6 +115,12 @@ func key(f reflect.StructField) string {
 		return strings.ToLower(f.Name)
 	}
 	return name
+}
+
+// inline reports whether the field's keys stand among those of the struct that has it.
+func inline(f reflect.StructField) bool {
+	_, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return slices.Contains(strings.Split(options, ","), "inline")
 }
 
 func join(path, key string) string {

@@ -62,6 +62,8 @@ import (
 
 // Config sets the orchestrator up.
 type Config struct {
+	// Replica is the name under which the process owns runs. It must stay the same over restarts, and is not needed where one process has the data directory. Default `local`.
+	Replica string `yaml:"replica" env:"EVALFLEET_REPLICA"`
 	// MaxGenerates bounds the open model calls per account; the runs behind them wait without cost. Default 512.
 	MaxGenerates int `yaml:"max_generates" env:"EVALFLEET_AGENTORCH_MAX_GENERATES"`
 	// TTL is how long after its last sign of life a replica counts as dead, and others take its runs. Default 5s.

@@ -7,7 +7,7 @@
 //	                                           ▲          ▲          ▲          │
 //	                                           └──────────┴──────────┴──────────┘
 //
-// With Config.Target a process has one of them, served over TCP, and calls the others at their addresses.
+// A process with one of them is a pkg/daemon.Process.
 package allinone
 
 import (
@@ -18,16 +18,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
-	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/daemon"
+	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
@@ -57,13 +58,10 @@ type Server struct {
 	group lifecycle.Group
 
 	token    config.Secret
-	tokens   *auth.Tokens
-	owner    string
-	registry *prometheus.Registry
-	metrics  *telemetry.CallMetrics
+	internal map[string]config.Secret // the credential of each service that calls others
+	parts    daemon.Parts             // what the services share
 	db       *sqlite.DB
-	blobs    blob.Store
-	internal map[string]config.Secret
+	blobs    *disk.Store
 	memory   map[string]grpcserver.Memory
 	listener *countedListener
 	failed   chan error
@@ -71,24 +69,23 @@ type Server struct {
 
 // New makes a server; nothing runs until Start.
 func New(cfg Config, deps Deps) *Server {
+	registry := telemetry.NewRegistry()
+	programs := cfg.programs()
 	s := &Server{
-		cfg: cfg, deps: deps, owner: "evalfleet-" + rand.Text(), registry: telemetry.NewRegistry(),
-		internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, 2*len(Targets)),
+		cfg: cfg, deps: deps, internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, len(programs)),
+		parts: daemon.Parts{
+			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: cmp.Or(cfg.Listen, gateway.DefaultListen), DataDir: deps.Dir.Path(),
+			Metrics: telemetry.NewCallMetrics(registry), Gatherer: registry,
+		},
 	}
-	s.metrics = telemetry.NewCallMetrics(s.registry)
 	s.group.Add(
 		lifecycle.Part{Name: "credentials", Start: s.startCredentials},
 		lifecycle.Part{Name: "address", Start: s.startListener, Stop: s.stopListener},
+		lifecycle.Part{Name: "database", Start: s.startDatabase, Stop: s.stopDatabase},
+		lifecycle.Part{Name: "blobs", Start: s.startBlobs, Stop: s.stopBlobs},
 	)
-	if cfg.Target != "gateway" {
-		s.group.Add(
-			lifecycle.Part{Name: "database", Start: s.startDatabase, Stop: s.stopDatabase},
-			lifecycle.Part{Name: "blobs", Start: s.startBlobs},
-		)
-	}
-	s.addServices()
-	if cfg.runs("gateway") {
-		s.group.Add(s.gateway())
+	for _, program := range programs {
+		s.group.Add(s.service(program))
 	}
 	s.group.Add(lifecycle.Part{
 		Name:  "announcement",
@@ -140,33 +137,36 @@ func (s *Server) startCredentials(context.Context) error {
 		s.token, hint = token, "; it is in "+file
 	}
 	known := map[string]config.Secret{"admin": s.token}
-	for name := range calls {
-		s.internal[name] = s.token
-		if s.cfg.Target == "" {
-			s.internal[name] = config.NewSecret(rand.Text())
-			known["service:"+name] = s.internal[name]
+	for _, program := range s.cfg.programs() {
+		if len(program.Calls) > 0 && program.Forward == nil {
+			s.internal[program.Name] = config.NewSecret(rand.Text())
+			known["service:"+program.Name] = s.internal[program.Name]
 		}
 	}
-	s.tokens = auth.NewTokens(hint, known)
+	s.parts.Auth = auth.NewTokens(hint, known)
 	return nil
 }
 
 func (s *Server) startDatabase(ctx context.Context) (err error) {
 	s.db, err = sqlite.Open(ctx, s.deps.Dir.Database(), sqlite.Options{})
+	s.parts.DB = s.db
 	return err
 }
 
 func (s *Server) stopDatabase(context.Context) error { return s.db.Close() }
 
 func (s *Server) startBlobs(context.Context) (err error) {
-	s.blobs, err = disk.Open(disk.Config{Dir: s.deps.Dir.Blobs()})
+	s.blobs, err = disk.Open(disk.Config{Dir: cmp.Or(s.cfg.BlobDir, s.deps.Dir.Blobs())})
+	s.parts.Blobs = s.blobs
 	return err
 }
+
+func (s *Server) stopBlobs(context.Context) error { return s.blobs.Close() }
 
 // startListener takes the address early: a port in use should be known before anything else happens.
 func (s *Server) startListener(ctx context.Context) error {
 	const anyPort = "127.0.0.1:0"
-	address := s.cfg.Gateway.Listen
+	address := s.parts.Listen
 	if s.deps.Idle {
 		address = anyPort
 	}
@@ -191,57 +191,66 @@ func (s *Server) stopListener(context.Context) error {
 	return nil
 }
 
-// connect makes a connection to a service: in memory, or to the process that has it. A service calls with a credential of its own; the gateway, named by an empty caller, passes on its callers'.
-func (s *Server) connect(caller, name string) (*grpc.ClientConn, error) {
-	options := grpcclient.Options{Token: s.internal[caller]}
-	if caller == "" {
-		options.Unary = gateway.UnaryInterceptor
+// connect makes connections to the services that a program calls.
+func (s *Server) connect(program daemon.Program) (conns map[string]*grpc.ClientConn, err error) {
+	conns = map[string]*grpc.ClientConn{}
+	for _, name := range program.Calls {
+		options := grpcclient.Options{Token: s.internal[program.Name], Unary: program.Forward, Dial: s.memory[name].Dial}
+		conn, err := grpcclient.New(name, options)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(conns))
+		}
+		conns[name] = conn
 	}
-	if memory, ok := s.memory[name]; ok {
-		options.Dial = memory.Dial
-		return grpcclient.New(name, options)
-	}
-	return grpcclient.New(s.cfg.Peers.address(name), options)
+	return conns, nil
 }
 
-// gateway is the part in front.
-func (s *Server) gateway() lifecycle.Part {
-	var g *gateway.Gateway
-	conns := map[string]*grpc.ClientConn{}
-	closeConns := func() (err error) {
-		for _, conn := range conns {
-			err = errors.Join(err, conn.Close())
-		}
-		return err
+func closeAll(conns map[string]*grpc.ClientConn) (err error) {
+	for _, conn := range conns {
+		err = errors.Join(err, conn.Close())
 	}
-	served := make(chan struct{})
+	return err
+}
+
+// service is a service as a part: the gateway at the process's address, the others in memory.
+func (s *Server) service(program daemon.Program) lifecycle.Part {
+	name := program.Name
+	if name != "gateway" {
+		s.memory[name] = grpcserver.ListenMemory()
+	}
+	var (
+		server daemon.Server
+		conns  map[string]*grpc.ClientConn
+		served sync.WaitGroup
+	)
 	return lifecycle.Part{
-		Name: "gateway",
+		Name: name,
 		Start: func(ctx context.Context) (err error) {
-			for _, name := range calls["gateway"] {
-				if conns[name], err = s.connect("", name); err != nil {
-					delete(conns, name)
-					return errors.Join(err, closeConns())
-				}
+			if conns, err = s.connect(program); err != nil {
+				return err
 			}
-			// The gateway's clients live as long as it does, not as long as the start.
-			g, err = gateway.New(context.WithoutCancel(ctx), s.cfg.Gateway, gateway.Deps{
-				Models: conns["modelgw"], Tools: conns["toolexec"], Sandboxes: conns["sandboxd"], Orchestrator: conns["agentorch"],
-				Auth: s.tokens, Logger: s.deps.Logger, Gatherer: s.registry,
-			})
+			parts := s.parts
+			parts.Name, parts.Peers, parts.Logger = name, conns, s.deps.Logger.With("service", name)
+			if program.Effects {
+				parts.Ledger, err = effectsqlite.New(ctx, s.db, daemon.LedgerTable(name))
+			}
+			if err == nil {
+				server, err = program.Build(ctx, parts)
+			}
 			if err != nil {
-				return errors.Join(err, closeConns())
+				return errors.Join(err, closeAll(conns))
 			}
-			go func() {
-				defer close(served)
-				s.ended("gateway", g.Serve(s.listener))
-			}()
+			listener := net.Listener(s.listener)
+			if memory, ok := s.memory[name]; ok {
+				listener = memory
+			}
+			served.Go(func() { s.ended(name, server.Serve(listener)) })
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
-			err := g.Stop(ctx)
-			<-served
-			return errors.Join(err, closeConns())
+			err := server.Stop(ctx)
+			served.Wait()
+			return errors.Join(err, closeAll(conns))
 		},
 	}
 }

@@ -28,38 +28,18 @@ import (
 	"github.com/evalfleet/evalfleet/services/gateway/internal/rest"
 )
 
-// Config sets how the gateway listens.
+// Config sets whom the gateway serves.
 type Config struct {
-	// Listen is the address for clients. Default 127.0.0.1:7460. An address that others can reach needs AllowRemote.
-	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
-	// AllowRemote lets Listen be an address that is not loopback.
-	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
 	// AllowedHosts are further values of the Host header that are served, beside loopback names and the address itself.
 	AllowedHosts []string `yaml:"allowed_hosts" env:"EVALFLEET_ALLOWED_HOSTS"`
-}
-
-// DefaultListen is where the gateway listens when nothing else is said.
-const DefaultListen = "127.0.0.1:7460"
-
-// SetDefaults sets the default address.
-func (c *Config) SetDefaults() { c.Listen = DefaultListen }
-
-// Validate refuses an address that others can reach, unless it is allowed.
-func (c *Config) Validate() error {
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return errors.New("listen: write host:port, such as " + DefaultListen)
-	}
-	if !loopback(host) && !c.AllowRemote {
-		return errors.New("listen: " + c.Listen + " can be reached from outside; set allow_remote: true if that is meant, or listen on " + DefaultListen)
-	}
-	return nil
 }
 
 // Deps are the services behind the gateway, and what it shares with the process.
 type Deps struct {
 	// Models, Tools, Sandboxes and Orchestrator are connections to the four services. They pass the caller's credential on and add none of their own.
 	Models, Tools, Sandboxes, Orchestrator *grpc.ClientConn
+	// Listen is the address that the gateway was told to take clients at: one that they may name as the Host.
+	Listen string
 	// Auth knows the callers.
 	Auth auth.Authenticator
 	// Logger logs.
@@ -110,7 +90,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	}
 	g := &Gateway{grpc: s, log: deps.Logger}
 	g.http = &http.Server{
-		Handler:           guard(cfg, g.routes(api, deps)),
+		Handler:           guard(cfg, deps.Listen, g.routes(api, deps)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(deps.Logger.Handler(), slog.LevelDebug),

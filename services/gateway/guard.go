@@ -14,13 +14,13 @@ import (
 )
 
 // guard refuses what a page in somebody's browser could send to a server on that machine: a foreign Host (DNS rebinding) or a foreign Origin.
-func guard(cfg Config, next http.Handler) http.Handler {
+func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	served := func(host string) bool {
 		name := host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			name = h
 		}
-		return loopback(strings.Trim(name, "[]")) || host == cfg.Listen || slices.Contains(cfg.AllowedHosts, name) || slices.Contains(cfg.AllowedHosts, host)
+		return loopback(strings.Trim(name, "[]")) || host == listen || slices.Contains(cfg.AllowedHosts, name) || slices.Contains(cfg.AllowedHosts, host)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !served(r.Host) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/daemon"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -21,13 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func environment(values map[string]string) func(string) (string, bool) {
-	return func(name string) (string, bool) { value, ok := values[name]; return value, ok }
+// run runs the program in an environment of its own.
+func run(ctx context.Context, env map[string]string, ready func(net.Addr), args ...string) error {
+	return daemon.Run(ctx, daemon.Command{
+		Args: args, Env: func(name string) (string, bool) { value, ok := env[name]; return value, ok }, Stderr: io.Discard, Ready: ready,
+	}, &configuration{})
 }
 
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
-	err := run(t.Context(), "", environment(map[string]string{"EVALFLEET_LISTEN": "0.0.0.0:1"}), nil)
+	err := run(t.Context(), map[string]string{"EVALFLEET_LISTEN": "0.0.0.0:1"}, nil)
 	for _, name := range []string{
 		"EVALFLEET_DATA_DIR", "EVALFLEET_TOKEN_FILE", "EVALFLEET_MODELGW_ADDRESS", "EVALFLEET_TOOLEXEC_ADDRESS", "EVALFLEET_SANDBOXD_ADDRESS", "allow_remote",
 	} {
@@ -39,7 +44,7 @@ func TestUnknownKeysAreFaults(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("agentorch:\n  max_generate: 5\n"), 0o600))
-	err := run(t.Context(), "", environment(map[string]string{"EVALFLEET_CONFIG": file}), nil)
+	err := run(t.Context(), map[string]string{"EVALFLEET_CONFIG": file}, nil)
 	require.ErrorContains(t, err, "max_generate")
 }
 
@@ -49,12 +54,12 @@ func TestServesAndStops(t *testing.T) {
 	tokenFile := filepath.Join(dir, "token")
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	env := environment(map[string]string{
+	env := map[string]string{
 		"EVALFLEET_LISTEN": "127.0.0.1:0", "EVALFLEET_DATA_DIR": dir, "EVALFLEET_TOKEN_FILE": tokenFile, "EVALFLEET_LOG_LEVEL": "error",
 		"EVALFLEET_MODELGW_ADDRESS": "127.0.0.1:1", "EVALFLEET_TOOLEXEC_ADDRESS": "127.0.0.1:1", "EVALFLEET_SANDBOXD_ADDRESS": "127.0.0.1:1",
-	})
+	}
 	serving := make(chan net.Addr, 1)
-	go func() { done <- run(ctx, "", env, func(address net.Addr) { serving <- address }) }()
+	go func() { done <- run(ctx, env, func(address net.Addr) { serving <- address }) }()
 	address := (<-serving).String()
 	conn, err := grpcclient.New(address, grpcclient.Options{})
 	require.NoError(t, err)

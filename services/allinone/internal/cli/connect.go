@@ -120,7 +120,6 @@ func (a *app) start(ctx context.Context, cfg allinone.Config, dir datadir.Dir, l
 		return nil, errors.Join(err, lock.Release())
 	}
 	fail := func(err error) (*session, error) { return nil, errors.Join(err, lock.Release(), log.Close()) }
-	cfg.Target = "" // One service alone is for serve.
 	server := allinone.New(cfg, allinone.Deps{Dir: dir, Lock: lock, Logger: telemetry.NewLogger(cfg.Log, log), AnyPort: true, Idle: !work})
 	within, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
@@ -23,7 +26,7 @@ func (a *app) serveCommand() *cobra.Command {
 needs the token that stands in the data directory.
 
 With --target it runs one service, which calls the others at the addresses of peers (EVALFLEET_MODELGW_ADDRESS and so on; docs/config.md). Each process then has a data directory of its own, and all
-share one --token-file.`,
+share one --token-file and one folder of bodies (EVALFLEET_BLOB_DIR).`,
 		Example: `  evalfleet serve
   evalfleet serve --listen 127.0.0.1:0 --data-dir ./data
   curl -H "Authorization: Bearer $(cat ~/.local/share/evalfleet/token)" http://127.0.0.1:7460/api/v1/projects/default/evals
@@ -35,25 +38,64 @@ share one --token-file.`,
 				return err
 			}
 			if listen != "" {
-				cfg.Gateway.Listen = listen
+				cfg.Listen = listen
 			}
-			cfg.Gateway.AllowRemote = cfg.Gateway.AllowRemote || allowRemote
+			cfg.AllowRemote = cfg.AllowRemote || allowRemote
 			if target != "" {
 				cfg.Target = target
 			}
-			if err := errors.Join(cfg.Validate(), cfg.Gateway.Validate()); err != nil {
+			if err := errors.Join(cfg.Validate(), cfg.Config.Validate()); err != nil {
 				return usageError{err}
 			}
 			return a.serve(c.Context(), cfg)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&listen, "listen", "", "address to take clients at (default 127.0.0.1:7460)")
+	f.StringVar(&listen, "listen", "", "address to take clients at (default 127.0.0.1:7460; with --target, docs/config.md)")
 	f.BoolVar(&allowRemote, "allow-remote", false, "let --listen be an address that others can reach")
 	f.StringVar(&target, "target", "", "run one service: "+strings.Join(allinone.Targets, ", "))
 	f.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let tasks ask for sandboxes that lack a part of their isolation on this machine")
 	_ = c.RegisterFlagCompletionFunc("target", cobra.FixedCompletions(allinone.Targets, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// server is what serve runs: all services, or one.
+type server interface {
+	Start(ctx context.Context) error
+	Stop(ctx context.Context, grace time.Duration) error
+	Failed() <-chan error
+	Address() string
+}
+
+// serverFor makes the server that cfg asks for. One service alone has its data in the data directory, under names of its own.
+func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *datadir.Lock) server {
+	log := telemetry.NewLogger(cfg.Log, a.Stderr)
+	program, ok := cfg.Program(cfg.Target)
+	if !ok {
+		return allinone.New(cfg, allinone.Deps{Dir: dir, Lock: lock, Logger: log})
+	}
+	cfg.DataDir = dir.Path()
+	cfg.TokenFile = cmp.Or(cfg.TokenFile, dir.Token())
+	return alone{daemon.New(cfg.Config, program, log), lock}
+}
+
+// alone is one service that says in its data directory where it is.
+type alone struct {
+	*daemon.Process
+	lock *datadir.Lock
+}
+
+// Start implements server.
+func (p alone) Start(ctx context.Context) error {
+	if err := p.Process.Start(ctx); err != nil {
+		return err
+	}
+	return p.lock.Announce(p.Address())
+}
+
+// Stop implements server.
+func (p alone) Stop(ctx context.Context, grace time.Duration) error {
+	return errors.Join(p.lock.Announce(""), p.Process.Stop(ctx, grace))
 }
 
 func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
@@ -71,7 +113,7 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
 		return usage("data directory %s is held by process %d, which serves at %s; stop it, or name another with --data-dir", dir.Path(), holder.PID, holder.Address)
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	server := allinone.New(cfg, allinone.Deps{Dir: dir, Lock: lock, Logger: telemetry.NewLogger(cfg.Log, a.Stderr)})
+	server := a.serverFor(cfg, dir, lock)
 	starting, stop := a.untilInterrupt(ctx)
 	err = server.Start(starting)
 	stop()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/daemon"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -21,13 +23,16 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-func environment(values map[string]string) func(string) (string, bool) {
-	return func(name string) (string, bool) { value, ok := values[name]; return value, ok }
+// run runs the program in an environment of its own.
+func run(ctx context.Context, env map[string]string, ready func(net.Addr), args ...string) error {
+	return daemon.Run(ctx, daemon.Command{
+		Args: args, Env: func(name string) (string, bool) { value, ok := env[name]; return value, ok }, Stderr: io.Discard, Ready: ready,
+	}, &configuration{})
 }
 
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
-	err := run(t.Context(), "", environment(map[string]string{"EVALFLEET_LISTEN": "0.0.0.0:1"}), nil)
+	err := run(t.Context(), map[string]string{"EVALFLEET_LISTEN": "0.0.0.0:1"}, nil)
 	for _, name := range []string{"EVALFLEET_DATA_DIR", "EVALFLEET_TOKEN_FILE", "allow_remote"} {
 		require.ErrorContains(t, err, name)
 	}
@@ -37,7 +42,7 @@ func TestUnknownKeysAreFaults(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("modelgw:\n  attempt_timeot: 5s\n"), 0o600))
-	err := run(t.Context(), "", environment(map[string]string{"EVALFLEET_CONFIG": file}), nil)
+	err := run(t.Context(), map[string]string{"EVALFLEET_CONFIG": file}, nil)
 	require.ErrorContains(t, err, "attempt_timeot")
 }
 
@@ -47,11 +52,11 @@ func TestServesAndStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	tokenFile := filepath.Join(dir, "token")
-	env := environment(map[string]string{
+	env := map[string]string{
 		"EVALFLEET_LISTEN": "127.0.0.1:0", "EVALFLEET_DATA_DIR": dir, "EVALFLEET_TOKEN_FILE": tokenFile, "EVALFLEET_LOG_LEVEL": "error",
-	})
+	}
 	serving := make(chan net.Addr, 1)
-	go func() { done <- run(ctx, "", env, func(address net.Addr) { serving <- address }) }()
+	go func() { done <- run(ctx, env, func(address net.Addr) { serving <- address }) }()
 	address := (<-serving).String()
 	stranger, err := grpcclient.New(address, grpcclient.Options{})
 	require.NoError(t, err)

@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
+)
+
+// Config is what an operator sets of every process, whatever runs in it.
+type Config struct {
+	// Listen is the address to take calls at. Default: this machine alone, at the port of the service (gateway and single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address
+	// that others can reach needs AllowRemote.
+	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
+	// AllowRemote lets Listen be an address that is not loopback.
+	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
+	// DataDir is the folder of all data: database, bodies, sandboxes. The single binary has its token and lock there too, and takes $XDG_DATA_HOME/evalfleet or ~/.local/share/evalfleet by default; a service
+	// that runs alone needs one of its own.
+	DataDir string `yaml:"data_dir" env:"EVALFLEET_DATA_DIR"`
+	// BlobDir is the folder of bodies. Default: blobs in DataDir. Services in processes of their own share one.
+	BlobDir string `yaml:"blob_dir" env:"EVALFLEET_BLOB_DIR"`
+	// Token is the admin token that clients and services send. Default: the one in TokenFile.
+	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`
+	// TokenFile holds the admin token; it is made where it is not there. Default in the single binary: token in DataDir. Services in processes of their own share one.
+	TokenFile string `yaml:"token_file" env:"EVALFLEET_TOKEN_FILE"`
+	// Peers are the addresses of the services that run elsewhere.
+	Peers Peers `yaml:"peers"`
+	// Log sets how the process logs.
+	Log telemetry.Config `yaml:"log"`
+}
+
+// Peers are addresses, host:port, of services in other processes.
+type Peers struct {
+	// Modelgw is where modelgw is. agentorch and gateway call it.
+	Modelgw string `yaml:"modelgw" env:"EVALFLEET_MODELGW_ADDRESS"`
+	// Toolexec is where toolexec is. agentorch and gateway call it.
+	Toolexec string `yaml:"toolexec" env:"EVALFLEET_TOOLEXEC_ADDRESS"`
+	// Sandboxd is where sandboxd is. toolexec, agentorch and gateway call it.
+	Sandboxd string `yaml:"sandboxd" env:"EVALFLEET_SANDBOXD_ADDRESS"`
+	// Agentorch is where agentorch is. gateway calls it.
+	Agentorch string `yaml:"agentorch" env:"EVALFLEET_AGENTORCH_ADDRESS"`
+}
+
+// Address returns where a service is; empty where that was not said.
+func (p Peers) Address(service string) string {
+	return map[string]string{"modelgw": p.Modelgw, "toolexec": p.Toolexec, "sandboxd": p.Sandboxd, "agentorch": p.Agentorch}[service]
+}
+
+// exampleListen is how an address is written.
+const exampleListen = "127.0.0.1:7460"
+
+// Validate refuses an address that others can reach, unless it is allowed.
+func (c *Config) Validate() error {
+	if c.Listen == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return errors.New("listen: write host:port, such as " + exampleListen)
+	}
+	if !c.AllowRemote && host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		return errors.New("listen: " + c.Listen + " can be reached from outside; set allow_remote: true if that is meant, or listen on " + exampleListen)
+	}
+	return nil
+}
+
+// Alone names everything that p needs in a process of its own and that is not said.
+func (c *Config) Alone(p Program) error {
+	var faults []error
+	if c.DataDir == "" && !p.Stateless {
+		faults = append(faults, errors.New("data_dir (EVALFLEET_DATA_DIR) is missing"))
+	}
+	if c.TokenFile == "" && c.Token.IsZero() {
+		faults = append(faults, errors.New("token_file (EVALFLEET_TOKEN_FILE) is missing, and token (EVALFLEET_TOKEN) too; give one of them, the same to all services"))
+	}
+	return errors.Join(append(faults, c.RequirePeers(p))...)
+}
+
+// RequirePeers names the services that p calls and whose address is not said.
+func (c *Config) RequirePeers(p Program) error {
+	var faults []error
+	for _, peer := range p.Calls {
+		if c.Peers.Address(peer) == "" {
+			faults = append(faults, fmt.Errorf("peers.%s: %s calls it; set its address, or EVALFLEET_%s_ADDRESS", peer, p.Name, strings.ToUpper(peer)))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// address is where p takes calls.
+func (c *Config) address(p Program) string { return cmp.Or(c.Listen, p.Listen) }

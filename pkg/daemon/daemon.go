@@ -1,0 +1,79 @@
+// Package daemon runs one service as a process: it reads the configuration, finds the credential, takes the address, opens the stores, connects to the services that this one calls, serves, and ends in
+// good order when it is told to.
+//
+// A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own, through [Main], and beside others in one process, whose owner hands it its [Parts].
+//
+//	credentials → address → database → blobs → peers → service        started in this order, stopped in reverse
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/blob"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
+)
+
+// Program is a service, configured and not yet built.
+type Program struct {
+	// Name is the service's name: that of its binary, its database and its ledger.
+	Name string
+	// Listen is the address that it takes calls at when nothing else is said.
+	Listen string
+	// Calls are the names of the services that it calls.
+	Calls []string
+	// Effects says that it owns effects, and so has a ledger of them.
+	Effects bool
+	// Stateless says that it keeps nothing, and so has neither a data directory nor stores.
+	Stateless bool
+	// Forward, where it is set, makes calls to peers carry the caller's credential and none of the process's own; it is called around each unary one.
+	Forward grpc.UnaryClientInterceptor
+	// Build makes the service of its parts. What it leaves running outlives ctx, which bounds the start alone.
+	Build func(ctx context.Context, parts Parts) (Server, error)
+}
+
+// Parts are what a program is built of. The process owns them and closes them after the service has stopped.
+type Parts struct {
+	// Name is the program's.
+	Name string
+	// Owner names this process in ledgers, from its start to its end: no earlier or later process has the name.
+	Owner string
+	// Services are all services of the process.
+	Services []string
+	// Idle asks the service to leave unfinished work alone: the process is here to look.
+	Idle bool
+	// Listen is the address that the process was told to take calls at.
+	Listen string
+	// DataDir is the service's folder. It and the stores are zero for a program that keeps nothing.
+	DataDir string
+	// DB is the database; other services may have tables in it too.
+	DB *sqlite.DB
+	// Ledger keeps claims and results of the effects that the program owns; nil where it owns none.
+	Ledger effect.Ledger
+	// Blobs holds bodies; services share it.
+	Blobs blob.Store
+	// Peers are connections to the services that the program calls, by name.
+	Peers map[string]*grpc.ClientConn
+	// Auth knows the callers.
+	Auth auth.Authenticator
+	// Logger logs.
+	Logger *slog.Logger
+	// Metrics counts calls; Gatherer reads all metrics of the process.
+	Metrics  *telemetry.CallMetrics
+	Gatherer prometheus.Gatherer
+}
+
+// Server is a service that was built.
+type Server interface {
+	// Serve takes connections of l, once, until Stop. It then returns nil.
+	Serve(l net.Listener) error
+	// Stop lets what goes on end, cuts what still goes on when ctx ends, and lets go of all that the service holds. It works without Serve, too.
+	Stop(ctx context.Context) error
+}

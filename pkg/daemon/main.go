@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
+)
+
+// grace is how long calls may go on once the process is told to stop.
+const grace = 25 * time.Second
+
+// Configuration is all that an operator sets of a process: a pointer to a struct that pkg/config can fill. Its Validate should name what [Config.Alone] names.
+type Configuration interface {
+	// Process returns what runs, and how, once the struct is filled.
+	Process() (Config, Program)
+}
+
+// Command is how a program was called.
+type Command struct {
+	// Args are its arguments, without its name.
+	Args []string
+	// Env tells its environment.
+	Env func(name string) (string, bool)
+	// Stderr takes its log.
+	Stderr io.Writer
+	// Ready, unless nil, is told the address once calls are taken.
+	Ready func(net.Addr)
+}
+
+// Main runs a service until an interrupt or SIGTERM, and returns the exit code. A second signal ends the process at once. The YAML file is the one that -config or EVALFLEET_CONFIG names.
+func Main(c Command, cfg Configuration) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // The second signal then finds nobody who waits for it.
+	switch err := Run(ctx, c, cfg); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		_, program := cfg.Process()
+		_, _ = fmt.Fprintf(c.Stderr, "%s: %v\n", program.Name, err)
+		return 1
+	}
+	return 0
+}
+
+// Run is Main until ctx ends.
+func Run(ctx context.Context, c Command, cfg Configuration) error {
+	file, err := configFile(c)
+	if err != nil {
+		return err
+	}
+	if err := config.Load(cfg, file, c.Env); err != nil {
+		return err
+	}
+	set, program := cfg.Process()
+	log := telemetry.NewLogger(set.Log, c.Stderr)
+	p := New(set, program, log)
+	if err := p.Start(ctx); err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "serving", "service", program.Name, "address", p.Address())
+	if c.Ready != nil {
+		c.Ready(p.listener.Addr())
+	}
+	select {
+	case err = <-p.Failed():
+	case <-ctx.Done():
+		log.InfoContext(ctx, "stopping", "service", program.Name)
+	}
+	return errors.Join(err, p.Stop(context.WithoutCancel(ctx), grace))
+}
+
+// configFile reads the arguments.
+func configFile(c Command) (string, error) {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(c.Stderr)
+	file := flags.String("config", "", "YAML file; EVALFLEET_CONFIG when not given")
+	if err := flags.Parse(c.Args); err != nil {
+		return "", err
+	}
+	if flags.NArg() > 0 {
+		return "", fmt.Errorf("unexpected argument %q; configuration comes from -config FILE and the environment", flags.Arg(0))
+	}
+	if *file == "" {
+		*file, _ = c.Env("EVALFLEET_CONFIG")
+	}
+	return *file, nil
+}

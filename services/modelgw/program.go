@@ -1,0 +1,42 @@
+package modelgw
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/evalfleet/evalfleet/pkg/blob"
+	"github.com/evalfleet/evalfleet/pkg/blob/blobserver"
+	"github.com/evalfleet/evalfleet/pkg/daemon"
+)
+
+// maxBlobBytes bounds a body that is read whole. Scripts of a scripted model are its only use, so the bound is a small one.
+const maxBlobBytes = 64 << 20
+
+// Program is the service for a process to run.
+func Program(cfg Config) daemon.Program {
+	return daemon.Program{
+		Name:    "modelgw",
+		Listen:  "127.0.0.1:7463",
+		Effects: true,
+		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
+			service, err := New(cfg, Deps{Ledger: parts.Ledger, Owner: parts.Owner, Blobs: reader(parts.Blobs), Logger: parts.Logger})
+			if err != nil {
+				return nil, err
+			}
+			return daemon.GRPC(ctx, parts, service, blobserver.New(parts.Blobs))
+		},
+	}
+}
+
+// reader reads bodies whole.
+func reader(blobs blob.Store) func(ctx context.Context, project, hash string) ([]byte, error) {
+	return func(ctx context.Context, project, hash string) ([]byte, error) {
+		body, _, err := blobs.Get(ctx, project, hash, 0, maxBlobBytes)
+		if err != nil {
+			return nil, err
+		}
+		whole, err := io.ReadAll(body)
+		return whole, errors.Join(err, body.Close())
+	}
+}
