@@ -31,9 +31,11 @@ type client struct {
 }
 
 // connect returns a client that the test's end closes.
-func (h *home) connect() *client {
+func (h *home) connect() *client { h.t.Helper(); return h.connectTo(h.address()) }
+
+func (h *home) connectTo(address string) *client {
 	h.t.Helper()
-	c := h.dial()
+	c := h.dial(address)
 	h.t.Cleanup(c.leave)
 	return c
 }
@@ -41,9 +43,9 @@ func (h *home) connect() *client {
 // leave closes the connection, for which a command that serves on would wait.
 func (c *client) leave() { _ = c.conn.Close() }
 
-func (h *home) dial() *client {
+func (h *home) dial(address string) *client {
 	h.t.Helper()
-	conn, err := grpcclient.New(h.server.address, grpcclient.Options{Token: config.NewSecret(h.token()), FailFast: true})
+	conn, err := grpcclient.New(address, grpcclient.Options{Token: config.NewSecret(h.token()), FailFast: true})
 	require.NoError(h.t, err)
 	return &client{
 		conn:  conn,

@@ -38,10 +38,14 @@ type running struct {
 	ended    chan struct{}
 }
 
-// begin starts a command on this home's data directory. The test's end kills it.
+// begin starts a command on this home's data directory, or as a client of its five processes. The test's end kills it.
 func (h *home) begin(args ...string) *running {
 	h.t.Helper()
-	r := &running{t: h.t, cmd: h.command(append(args, "--data-dir", h.dir)...), ended: make(chan struct{})}
+	args = append(args, "--data-dir", h.dir)
+	if h.form != single {
+		args = append([]string{"--server", h.address(), "--token-file", h.tokenFile}, args...)
+	}
+	r := &running{t: h.t, cmd: h.command(args...), ended: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
 	require.NoError(h.t, r.cmd.Start())
 	h.started++
@@ -54,6 +58,15 @@ func (h *home) begin(args ...string) *running {
 		<-r.ended
 	})
 	return r
+}
+
+func (r *running) over() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // end waits for a command to end.
@@ -72,12 +85,14 @@ func (r *running) end() said {
 // attach waits until a command that serves by itself has announced its address, and returns a client of it.
 func (h *home) attach(r *running) *client {
 	h.t.Helper()
-	p := &process{cmd: r.cmd, exited: r.ended}
-	require.True(h.t, h.awaitAddress(p), "the command ended: %v", &r.err)
-	address := p.address
-	h.server = &process{address: address}
-	defer func() { h.server = nil }() // It is the command's own.
-	return h.connect()
+	var address string
+	eventually(h.t, func() bool {
+		held, ok := holderOf(h.dir)
+		address = held.Address
+		return r.over() || ok && held.PID == r.cmd.Process.Pid && held.Address != ""
+	}, "the command serves")
+	require.False(h.t, r.over(), "the command ended: %v", &r.err)
+	return h.connectTo(address)
 }
 
 // write puts a file beside the data directory and returns its path.
@@ -118,7 +133,7 @@ model:
 // The second command on a data directory becomes a client of the first one's server.
 func TestTwoCommandsShareOneServer(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	first := h.begin("eval", "run", "--json", h.write("slow.yaml", strings.Replace(slowTask, "delay_s: 3", "delay_s: 600", 1)))
 	c := h.attach(first)
 	eventually(t, func() bool {
@@ -127,7 +142,7 @@ func TestTwoCommandsShareOneServer(t *testing.T) {
 		return len(list.GetEvals()) == 1
 	}, "the evaluation of the first command is made")
 
-	held, ok := h.holder()
+	held, ok := holderOf(h.dir)
 	require.True(t, ok)
 	list := h.run("eval", "list")
 	assert.Zero(t, list.code, list.err)
@@ -137,7 +152,7 @@ func TestTwoCommandsShareOneServer(t *testing.T) {
 	second := h.run("eval", "run", "--json", h.write("quick.yaml", strings.Replace(slowTask, "delay_s: 3", "delay_s: 0", 1)))
 	require.Zero(t, second.code, second.err)
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, evalOf(t, second).GetState())
-	again, _ := h.holder()
+	again, _ := holderOf(h.dir)
 	assert.Equal(t, held, again, "the first one serves on")
 
 	evals, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project, States: []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_RUNNING}})
@@ -155,7 +170,7 @@ func TestTwoCommandsShareOneServer(t *testing.T) {
 // A command that serves goes on until the work of others is done, and says so.
 func TestServesOnForOthers(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	first := h.begin("eval", "run", h.write("first.yaml", strings.Replace(slowTask, "delay_s: 3", "delay_s: 1", 1)))
 	c := h.attach(first)
 	second := h.begin("eval", "run", "--json", h.write("second.yaml", slowTask))
@@ -176,39 +191,40 @@ func TestServesOnForOthers(t *testing.T) {
 // A command that follows its evaluation at a server outlives that server's death, and shows every event once.
 func TestCommandOutlivesItsServer(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve()
-	address := h.server.address
-	guest := h.begin("eval", "run", "--json", h.write("slow.yaml", slowTask))
-	var name string
-	eventually(t, func() bool {
-		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-		require.NoError(t, err)
-		if len(list.GetEvals()) == 1 {
-			name = list.GetEvals()[0].GetName()
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		guest := h.begin("eval", "run", "--json", h.write("slow.yaml", slowTask))
+		var name string
+		eventually(t, func() bool {
+			list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+			require.NoError(t, err)
+			if len(list.GetEvals()) == 1 {
+				name = list.GetEvals()[0].GetName()
+			}
+			return name != ""
+		}, "the evaluation is made")
+		c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
+		h.kill()
+		h.serve()
+		end := guest.end()
+		require.Zero(t, end.code, end.err)
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, evalOf(t, end).GetState())
+		next := 1
+		for line := range strings.Lines(end.out) {
+			if seq, ok := at(parsed(t, line), "event", "seq").(string); ok {
+				assert.Equal(t, strconv.Itoa(next), seq, "each event once, in order")
+				next++
+			}
 		}
-		return name != ""
-	}, "the evaluation is made")
-	c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
-	h.kill()
-	h.serve("--listen", address)
-	end := guest.end()
-	require.Zero(t, end.code, end.err)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, evalOf(t, end).GetState())
-	next := 1
-	for line := range strings.Lines(end.out) {
-		if seq, ok := at(parsed(t, line), "event", "seq").(string); ok {
-			assert.Equal(t, strconv.Itoa(next), seq, "each event once, in order")
-			next++
-		}
-	}
-	assert.Greater(t, next, 6)
+		assert.Greater(t, next, 6)
+	})
 }
 
 // An interrupt ends one's own evaluation and says how to go on with it; a later command does, and what was done stays done.
 func TestInterruptAndResume(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	first := h.begin("eval", "run", h.write("slow.yaml", slowTask))
 	c := h.attach(first)
 	var name string
@@ -240,14 +256,16 @@ func TestInterruptAndResume(t *testing.T) {
 // A server that is asked to stop leaves its work for the next one.
 func TestStopAndServeAgain(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve()
-	spec := asked(2, scripted(t, object{"sample": "question-1", "output": "yes"}, object{"sample": "question-2", "output": object{"text": "yes", "delay_s": 1}}))
-	spec.MaxSamples = new(int32(1))
-	name := c.create(t, spec)
-	c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
-	h.stop()
-	eval := h.serve().await(t, name)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState())
-	assert.InDelta(t, 1, metric(t, eval, "match", "accuracy"), 0)
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		spec := asked(2, scripted(t, object{"sample": "question-1", "output": "yes"}, object{"sample": "question-2", "output": object{"text": "yes", "delay_s": 1}}))
+		spec.MaxSamples = new(int32(1))
+		name := c.create(t, spec)
+		c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
+		h.stop()
+		eval := h.serve().await(t, name)
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState())
+		assert.InDelta(t, 1, metric(t, eval, "match", "accuracy"), 0)
+	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -154,7 +155,9 @@ func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) (
 				assert.Equal(t, 1, calls[slot], "%s: one call", slot)
 			}
 		}
-		assert.Contains(t, toolTexts(events), "3\n", "the count that the model saw")
+		if !assert.Contains(t, toolTexts(events), "3\n", "the count that the model saw") {
+			showEvents(t, events)
+		}
 	}
 	var boxes []string
 	eventually(t, func() bool {
@@ -224,6 +227,14 @@ func modelCalls(events []*agentv1.Event) map[int32]bool {
 	return calls
 }
 
+// showEvents prints a journal, for a person who looks for what went wrong.
+func showEvents(t *testing.T, events []*agentv1.Event) {
+	t.Helper()
+	for _, e := range events {
+		t.Log(protojson.Format(e))
+	}
+}
+
 // toolTexts are the texts that tools gave.
 func toolTexts(events []*agentv1.Event) []string {
 	var texts []string
@@ -236,9 +247,9 @@ func toolTexts(events []*agentv1.Event) []string {
 }
 
 // countedHome is a home whose model logs its calls.
-func countedHome(t *testing.T, b *build, env ...string) (h *home, callLog string) {
+func countedHome(t *testing.T, b *build, f form, env ...string) (h *home, callLog string) {
 	t.Helper()
-	h = newHome(t, b)
+	h = newHome(t, b, f)
 	callLog = filepath.Join(h.logs, "calls.jsonl")
 	h.env = append(env, "EVALFLEET_MODELGW_MOCK_CALL_LOG="+callLog)
 	return h, callLog

@@ -32,22 +32,24 @@ func TestHumanEval(t *testing.T) {
 		}[i%4]
 		fmt.Fprintln(&script, text(t, object{"sample": row["task_id"], "output": answer}))
 	}
-	samples := evaluated(t, "humaneval", file, script.String(), 82./164)
-	require.Len(t, samples, 164)
-	right := 0
-	for i, s := range samples {
-		assert.Equal(t, fmt.Sprintf("HumanEval/%d", i), s.GetId())
-		want := "I"
-		if i%2 == 0 {
-			want = "C"
+	inEachForm(t, func(t *testing.T, f form) {
+		samples := evaluated(t, f, "humaneval", file, script.String(), 82./164)
+		require.Len(t, samples, 164)
+		right := 0
+		for i, s := range samples {
+			assert.Equal(t, fmt.Sprintf("HumanEval/%d", i), s.GetId())
+			want := "I"
+			if i%2 == 0 {
+				want = "C"
+			}
+			got := s.GetScores()[0].GetScore()
+			assert.Equal(t, want, got.GetValue().GetText(), "%s: %s", s.GetId(), got.GetExplanation())
+			if got.GetValue().GetText() == "C" {
+				right++
+			}
 		}
-		got := s.GetScores()[0].GetScore()
-		assert.Equal(t, want, got.GetValue().GetText(), "%s: %s", s.GetId(), got.GetExplanation())
-		if got.GetValue().GetText() == "C" {
-			right++
-		}
-	}
-	assert.Equal(t, 82, right)
+		assert.Equal(t, 82, right)
+	})
 }
 
 // GSM8K: a model that is right about every even-numbered row, thousands separated, and wrong about the others gets 100 of 200.
@@ -64,15 +66,17 @@ func TestGSM8K(t *testing.T) {
 		}
 		fmt.Fprintln(&script, text(t, object{"sample": i + 1, "output": fmt.Sprintf("Of 3 steps this is the last.\n\nANSWER: **%s**.", separated(number))}))
 	}
-	samples := evaluated(t, "gsm8k", file, script.String(), 100./200)
-	require.Len(t, samples, 200)
-	right := 0
-	for _, s := range samples {
-		if s.GetScores()[0].GetScore().GetValue().GetText() == "C" {
-			right++
+	inEachForm(t, func(t *testing.T, f form) {
+		samples := evaluated(t, f, "gsm8k", file, script.String(), 100./200)
+		require.Len(t, samples, 200)
+		right := 0
+		for _, s := range samples {
+			if s.GetScores()[0].GetScore().GetValue().GetText() == "C" {
+				right++
+			}
 		}
-	}
-	assert.Equal(t, 100, right)
+		assert.Equal(t, 100, right)
+	})
 }
 
 // separated writes a number with thousands separators.
@@ -120,10 +124,13 @@ func rowsOf(t *testing.T, path string) []object {
 	return rows
 }
 
-// evaluated runs an example's task file over a data set, with scripted answers and a server that the command starts itself, and returns the samples.
-func evaluated(t *testing.T, example, file, script string, accuracy float64) []*agentv1.EvalSample {
+// evaluated runs an example's task file over a data set, with scripted answers, and returns the samples. The single binary is started by the command itself.
+func evaluated(t *testing.T, f form, example, file, script string, accuracy float64) []*agentv1.EvalSample {
 	t.Helper()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, f)
+	if f != single {
+		h.serve()
+	}
 	end := h.run("eval", "run", "--json", filepath.Join("examples", example, "task.yaml"),
 		"--set", "dataset.file="+file, "-m", "mockllm/model", "-M", "script="+h.write("answers.jsonl", script))
 	require.Zero(t, end.code, end.err)

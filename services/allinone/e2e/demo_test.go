@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 	require.NoError(t, err)
 	var expected map[string]struct{ Score, Limit string }
 	require.NoError(t, json.Unmarshal(known, &expected))
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	end := h.run("eval", "run", "examples/demo/task.yaml")
 	require.Zero(t, end.code, end.err)
 	name := regexp.MustCompile(`^projects/default/evals/\S+`).FindString(end.out)

@@ -31,7 +31,7 @@ func undisturbed(t *testing.T) verdicts {
 	t.Helper()
 	calm.once.Do(func() {
 		t.Run("undisturbed", func(t *testing.T) {
-			h, callLog := countedHome(t, &shipped)
+			h, callLog := countedHome(t, &shipped, single)
 			c := h.serve()
 			eval := c.await(t, c.create(t, counted(t)))
 			checkCounted(t, c, eval, callLog)
@@ -74,33 +74,35 @@ var boundaries = []struct {
 // The server is killed at each boundary of a step, by name, and started again over the same data directory. The evaluation goes on by itself, and nothing tells that anything happened.
 func TestKillAtEveryBoundary(t *testing.T) {
 	want := undisturbed(t)
-	for _, b := range boundaries {
-		t.Run(b.place, func(t *testing.T) {
-			t.Parallel()
-			once := filepath.Join(t.TempDir(), "once")
-			h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT="+b.place, "EVALFLEET_FAILPOINT_ONCE="+once)
-			c := h.serve()
-			spec := counted(t)
-			name, err := c.ask(t, spec)
-			h.died()
-			require.FileExists(t, once, "it was the failpoint that ended the server")
-			c = h.serve()
-			if err != nil { // The answer was lost with the server. The same request is the same evaluation.
-				require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
-				name, err = c.ask(t, spec)
+	inEachForm(t, func(t *testing.T, f form) {
+		for _, b := range boundaries {
+			t.Run(b.place, func(t *testing.T) {
+				t.Parallel()
+				once := filepath.Join(t.TempDir(), "once")
+				h, callLog := countedHome(t, &breakable, f, "EVALFLEET_FAILPOINT="+b.place, "EVALFLEET_FAILPOINT_ONCE="+once)
+				c := h.serve()
+				spec := counted(t)
+				name, err := c.ask(t, spec)
+				h.died()
+				require.FileExists(t, once, "it was the failpoint that ended the server")
+				c = h.serve()
+				if err != nil { // The answer was lost with the server. The same request is the same evaluation.
+					require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
+					name, err = c.ask(t, spec)
+					require.NoError(t, err)
+				}
+				eval := c.await(t, name)
+				assert.Equal(t, want, verdictsOf(t, c, eval))
+				reissued := checkCounted(t, c, eval, callLog)
+				if b.reissue {
+					assert.Positive(t, reissued, "a call was in flight")
+				}
+				list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
 				require.NoError(t, err)
-			}
-			eval := c.await(t, name)
-			assert.Equal(t, want, verdictsOf(t, c, eval))
-			reissued := checkCounted(t, c, eval, callLog)
-			if b.reissue {
-				assert.Positive(t, reissued, "a call was in flight")
-			}
-			list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-			require.NoError(t, err)
-			assert.Len(t, list.GetEvals(), 1)
-		})
-	}
+				assert.Len(t, list.GetEvals(), 1)
+			})
+		}
+	})
 }
 
 // ask makes an evaluation with a key, so that it may be asked for again.
@@ -113,81 +115,87 @@ func (c *client) ask(t *testing.T, spec *agentv1.EvalSpec) (string, error) {
 // A command runs on in its sandbox while the server is away. The next server attaches to it, and the command has run once.
 func TestKillDuringExec(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve()
-	name := c.create(t, &agentv1.EvalSpec{
-		Task:    "blocked",
-		Dataset: questions(1),
-		Steps:   react("bash"),
-		Models: []*agentv1.ModelRef{scripted(t, object{"min_turn": 1, "outputs": []object{
-			{"tool_calls": []object{{"function": "bash", "arguments": object{"command": "echo a >> trace; until [ -e go ]; do sleep 0.05; done; echo b >> trace; cat trace"}}}},
-			{"tool_calls": []object{{"function": "submit", "arguments": object{"answer": "done"}}}},
-		}})},
-		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
-		Scorers:   []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "program": `[ "$(tr -d '\n' < trace)" = ab ]`})}},
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		name := c.create(t, &agentv1.EvalSpec{
+			Task:    "blocked",
+			Dataset: questions(1),
+			Steps:   react("bash"),
+			Models: []*agentv1.ModelRef{scripted(t, object{"min_turn": 1, "outputs": []object{
+				{"tool_calls": []object{{"function": "bash", "arguments": object{"command": "echo a >> trace; until [ -e go ]; do sleep 0.05; done; echo b >> trace; cat trace"}}}},
+				{"tool_calls": []object{{"function": "submit", "arguments": object{"answer": "done"}}}},
+			}})},
+			Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
+			Scorers:   []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "program": `[ "$(tr -d '\n' < trace)" = ab ]`})}},
+		})
+		box := c.onlySandbox(t)
+		eventually(t, func() bool { return c.has(t, box, "trace") }, "the command has begun")
+
+		h.kill()
+		c = h.serve()
+		assert.Equal(t, box, c.onlySandbox(t), "the sandbox was adopted")
+		_, err := c.sandboxes.WriteFile(within(t), &sandboxv1.WriteFileRequest{Sandbox: box, Path: "go"})
+		require.NoError(t, err)
+
+		eval := c.await(t, name)
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+		assert.InDelta(t, 1, metric(t, eval, "exec", "accuracy"), 0, "the command ran once")
+		events := c.journal(t, c.samples(t, name)[0].GetRun())
+		checkJournal(t, events)
+		assert.Contains(t, toolTexts(events), "a\nb\n", "what the command printed before and after the kill")
 	})
-	box := c.onlySandbox(t)
-	eventually(t, func() bool { return c.has(t, box, "trace") }, "the command has begun")
-
-	h.kill()
-	c = h.serve()
-	assert.Equal(t, box, c.onlySandbox(t), "the sandbox was adopted")
-	_, err := c.sandboxes.WriteFile(within(t), &sandboxv1.WriteFileRequest{Sandbox: box, Path: "go"})
-	require.NoError(t, err)
-
-	eval := c.await(t, name)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
-	assert.InDelta(t, 1, metric(t, eval, "exec", "accuracy"), 0, "the command ran once")
-	events := c.journal(t, c.samples(t, name)[0].GetRun())
-	checkJournal(t, events)
-	assert.Contains(t, toolTexts(events), "a\nb\n", "what the command printed before and after the kill")
 }
 
 // A model call whose process dies twice is not made a third time: whether it happened is told as unknown, and a person decides. Going on with the evaluation is that decision.
 func TestKillTwiceInOneCall(t *testing.T) {
 	t.Parallel()
-	h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT=modelgw/after-answer")
-	model := scripted(t, object{"min_turn": 1, "output": "yes"})
-	c := h.serve()
-	name, err := c.ask(t, asked(1, model))
-	require.NoError(t, err)
-	h.died()
-	h.launch()
-	h.died() // It was issued again, by itself.
-	h.env = h.env[1:]
-	c = h.serve()
-	eval := c.await(t, name)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, eval.GetState())
-	sample := c.samples(t, name)[0]
-	assert.Equal(t, "EFFECT_INDETERMINATE", sample.GetError().GetReason(), "%v", sample.GetError())
-	checkJournal(t, c.journal(t, sample.GetRun()))
-	assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 2}, callsOf(t, callLog))
+	inEachForm(t, func(t *testing.T, f form) {
+		h, callLog := countedHome(t, &breakable, f, "EVALFLEET_FAILPOINT=modelgw/after-answer")
+		model := scripted(t, object{"min_turn": 1, "output": "yes"})
+		c := h.serve()
+		name, err := c.ask(t, asked(1, model))
+		require.NoError(t, err)
+		h.died()
+		h.launch()
+		h.died() // It was issued again, by itself.
+		h.env = h.env[1:]
+		c = h.serve()
+		eval := c.await(t, name)
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, eval.GetState())
+		sample := c.samples(t, name)[0]
+		assert.Equal(t, "EFFECT_INDETERMINATE", sample.GetError().GetReason(), "%v", sample.GetError())
+		checkJournal(t, c.journal(t, sample.GetRun()))
+		assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 2}, callsOf(t, callLog))
 
-	_, err = c.evals.ResumeEval(within(t), &agentv1.ResumeEvalRequest{Name: name})
-	require.NoError(t, err)
-	eval = c.await(t, name)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
-	assert.EqualValues(t, 2, c.samples(t, name)[0].GetAttempts())
+		_, err = c.evals.ResumeEval(within(t), &agentv1.ResumeEvalRequest{Name: name})
+		require.NoError(t, err)
+		eval = c.await(t, name)
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+		assert.EqualValues(t, 2, c.samples(t, name)[0].GetAttempts())
+	})
 }
 
 // A cancel that was acknowledged holds, whatever happens to the server.
 func TestKillAfterCancel(t *testing.T) {
 	t.Parallel()
-	h, callLog := countedHome(t, &shipped)
-	c := h.serve()
-	name := c.create(t, asked(2, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 600}})))
-	eventually(t, func() bool { return exists(callLog) && len(callsOf(t, callLog)) == 2 }, "both calls are in flight")
-	_, err := c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: name})
-	require.NoError(t, err)
-	h.kill()
-	c = h.serve()
-	eval := c.await(t, name)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, eval.GetState())
-	for _, s := range c.samples(t, name) {
-		assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, s.GetState())
-		checkJournal(t, c.journal(t, s.GetRun()))
-	}
-	assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 1, "question-2 epoch 1 turn 1": 1}, callsOf(t, callLog), "no call was made again")
+	inEachForm(t, func(t *testing.T, f form) {
+		h, callLog := countedHome(t, &shipped, f)
+		c := h.serve()
+		name := c.create(t, asked(2, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 600}})))
+		eventually(t, func() bool { return exists(callLog) && len(callsOf(t, callLog)) == 2 }, "both calls are in flight")
+		_, err := c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: name})
+		require.NoError(t, err)
+		h.kill()
+		c = h.serve()
+		eval := c.await(t, name)
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, eval.GetState())
+		for _, s := range c.samples(t, name) {
+			assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, s.GetState())
+			checkJournal(t, c.journal(t, s.GetRun()))
+		}
+		assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 1, "question-2 epoch 1 turn 1": 1}, callsOf(t, callLog), "no call was made again")
+	})
 }
 
 // onlySandbox waits for a sandbox that is ready and returns its name.
@@ -232,61 +240,65 @@ func rounds(t *testing.T) int {
 // The server is killed at a boundary that chance chooses, as deep into the work as chance has it, perhaps deeper than there is work.
 func TestChaosBoundaries(t *testing.T) {
 	want := undisturbed(t)
-	for range rounds(t) {
-		seed := rand.Uint64()
-		random := rand.New(rand.NewPCG(seed, 0))
-		place, _, _ := strings.Cut(boundaries[random.IntN(len(boundaries))].place, "=")
-		place = fmt.Sprintf("%s=%d", place, 1+random.IntN(30))
-		t.Run(fmt.Sprintf("seed=%d,%s", seed, place), func(t *testing.T) {
-			t.Parallel()
-			h, callLog := countedHome(t, &breakable, "EVALFLEET_FAILPOINT="+place, "EVALFLEET_FAILPOINT_ONCE="+filepath.Join(t.TempDir(), "once"))
-			c := h.serve()
-			spec := counted(t)
-			name, err := c.ask(t, spec)
-			if err == nil {
-				_, err = c.watch(t, name)
-			}
-			if err != nil {
-				h.died()
-				c = h.serve()
-				name, err = c.ask(t, spec)
-				require.NoError(t, err)
-			}
-			eval := c.await(t, name)
-			assert.Equal(t, want, verdictsOf(t, c, eval))
-			checkCounted(t, c, eval, callLog)
-		})
-	}
+	inEachForm(t, func(t *testing.T, f form) {
+		for range rounds(t) {
+			seed := rand.Uint64()
+			random := rand.New(rand.NewPCG(seed, 0))
+			place, _, _ := strings.Cut(boundaries[random.IntN(len(boundaries))].place, "=")
+			place = fmt.Sprintf("%s=%d", place, 1+random.IntN(30))
+			t.Run(fmt.Sprintf("seed=%d,%s", seed, place), func(t *testing.T) {
+				t.Parallel()
+				h, callLog := countedHome(t, &breakable, f, "EVALFLEET_FAILPOINT="+place, "EVALFLEET_FAILPOINT_ONCE="+filepath.Join(t.TempDir(), "once"))
+				c := h.serve()
+				spec := counted(t)
+				name, err := c.ask(t, spec)
+				if err == nil {
+					_, err = c.watch(t, name)
+				}
+				if err != nil {
+					h.died()
+					c = h.serve()
+					name, err = c.ask(t, spec)
+					require.NoError(t, err)
+				}
+				eval := c.await(t, name)
+				assert.Equal(t, want, verdictsOf(t, c, eval))
+				checkCounted(t, c, eval, callLog)
+			})
+		}
+	})
 }
 
 // The server is killed at any moment, several times in one evaluation.
 func TestChaosKills(t *testing.T) {
 	want := undisturbed(t)
-	for range rounds(t) {
-		seed := rand.Uint64()
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			random := rand.New(rand.NewPCG(seed, 0))
-			h, callLog := countedHome(t, &shipped)
-			c := h.serve()
-			name := c.create(t, counted(t))
-			anyMoment(random, 900*time.Millisecond)
-			h.kill()
-			c = h.serve()
-			// A model call is issued again once and no more, so the next kill comes after the first one's calls are over, and after a stop, which lets all calls end. It comes while a server starts and takes
-			// up what was left.
-			if !c.ended(t, name, 2) {
-				h.stop()
-				h.launch()
-				anyMoment(random, 300*time.Millisecond)
+	inEachForm(t, func(t *testing.T, f form) {
+		for range rounds(t) {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+				t.Parallel()
+				random := rand.New(rand.NewPCG(seed, 0))
+				h, callLog := countedHome(t, &shipped, f)
+				c := h.serve()
+				name := c.create(t, counted(t))
+				anyMoment(random, 900*time.Millisecond)
 				h.kill()
 				c = h.serve()
-			}
-			eval := c.await(t, name)
-			assert.Equal(t, want, verdictsOf(t, c, eval))
-			checkCounted(t, c, eval, callLog)
-		})
-	}
+				// A model call is issued again once and no more, so the next kill comes after the first one's calls are over, and after a stop, which lets all calls end. It comes while a server starts and takes
+				// up what was left.
+				if !c.ended(t, name, 2) {
+					h.stop()
+					h.launch()
+					anyMoment(random, 300*time.Millisecond)
+					h.kill()
+					c = h.serve()
+				}
+				eval := c.await(t, name)
+				assert.Equal(t, want, verdictsOf(t, c, eval))
+				checkCounted(t, c, eval, callLog)
+			})
+		}
+	})
 }
 
 // anyMoment lets a random time pass. These tests wait for nothing by time; here any moment will do, and that is the point.

@@ -39,7 +39,7 @@ var (
 	breakable = build{tags: "failpoint"}
 )
 
-// program returns the path of `evalfleet`, with `guestd` beside it.
+// program returns the path of `evalfleet`, with `guestd` and the services' own binaries beside it.
 func (b *build) program(t *testing.T) string {
 	t.Helper()
 	b.once.Do(func() {
@@ -48,7 +48,11 @@ func (b *build) program(t *testing.T) string {
 			return
 		}
 		// Not bound to the test that happens to come first: the others need the programs too.
-		c := exec.Command("go", "build", "-tags", b.tags, "-o", b.dir+"/", "./services/allinone/cmd/evalfleet", "./services/sandboxd/cmd/guestd")
+		programs := []string{"build", "-tags", b.tags, "-o", b.dir + "/", "./services/allinone/cmd/evalfleet", "./services/sandboxd/cmd/guestd"}
+		for _, service := range five.services() {
+			programs = append(programs, "./services/"+service+"/cmd/"+service)
+		}
+		c := exec.Command("go", programs...)
 		c.Dir = repository
 		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 		if out, err := c.CombinedOutput(); err != nil {

@@ -21,27 +21,37 @@ var record = []string{"journal", "modelgw_effects", "toolexec_effects", "sandbox
 // Everything but the record is made of it: with all other tables dropped, lists, evaluations, samples and runs are what they were.
 func TestRebuildProjections(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve()
-	done := c.create(t, asked(3, scripted(t, object{"min_turn": 1, "output": "yes"})))
-	c.await(t, done)
-	failed := c.create(t, asked(2, scripted(t, object{"sample": "question-1", "output": "yes"})))
-	c.await(t, failed)
-	endless := c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 600}})))
-	c.until(t, endless, func(e *agentv1.Event) bool { return e.GetSampleAdmitted() != nil })
-	_, err := c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: endless})
-	require.NoError(t, err)
-	before := c.everything(t)
-	h.stop()
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		done := c.create(t, asked(3, scripted(t, object{"min_turn": 1, "output": "yes"})))
+		c.await(t, done)
+		failed := c.create(t, asked(2, scripted(t, object{"sample": "question-1", "output": "yes"})))
+		c.await(t, failed)
+		endless := c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 600}})))
+		c.until(t, endless, func(e *agentv1.Event) bool { return e.GetSampleAdmitted() != nil })
+		_, err := c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: endless})
+		require.NoError(t, err)
+		before := c.everything(t)
+		h.stop()
 
-	dropped := dropProjections(t, filepath.Join(h.dir, "evalfleet.db"))
-	assert.NotEmpty(t, dropped)
-	c = h.serve()
-	if diff := cmp.Diff(before, c.everything(t), protocmp.Transform()); diff != "" {
-		t.Errorf("after %s were dropped (-before +after):\n%s", strings.Join(dropped, ", "), diff)
+		dropped := dropProjections(t, h.database())
+		assert.NotEmpty(t, dropped)
+		c = h.serve()
+		if diff := cmp.Diff(before, c.everything(t), protocmp.Transform()); diff != "" {
+			t.Errorf("after %s were dropped (-before +after):\n%s", strings.Join(dropped, ", "), diff)
+		}
+		eval := c.await(t, c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": "no"}))))
+		assert.InDelta(t, 0, metric(t, eval, "match", "accuracy"), 0, "and work goes on")
+	})
+}
+
+// database is where the journals are, with all that is made of them.
+func (h *home) database() string {
+	if h.form == single {
+		return filepath.Join(h.dir, "evalfleet.db")
 	}
-	eval := c.await(t, c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": "no"}))))
-	assert.InDelta(t, 0, metric(t, eval, "match", "accuracy"), 0, "and work goes on")
+	return filepath.Join(h.dirOf("agentorch"), "agentorch.db")
 }
 
 // everything lists all there is to list.

@@ -29,7 +29,7 @@ type stranger struct {
 
 func newStranger(t *testing.T, h *home) *stranger {
 	t.Helper()
-	conn, err := grpc.NewClient(h.server.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(h.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	ctx := metadata.AppendToOutgoingContext(within(t), "authorization", "Bearer "+h.token())
 	reflect := grpcreflect.NewClientAuto(ctx, conn)
@@ -90,42 +90,44 @@ func (s *stranger) object(t *testing.T, answer proto.Message) object {
 // An evaluation and a sandbox by reflection alone: the server describes all that a client needs.
 func TestReflectionOnlyClient(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	h.serve()
-	s := newStranger(t, h)
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		h.serve()
+		s := newStranger(t, h)
 
-	services, err := s.reflect.ListServices()
-	require.NoError(t, err)
-	const evals, sandboxes = "evalfleet.agent.v1.EvalService", "evalfleet.sandbox.v1.SandboxService"
-	for _, name := range []protoreflect.FullName{
-		evals, sandboxes, "evalfleet.agent.v1.RunService", "evalfleet.agent.v1.ApprovalService", "evalfleet.agent.v1.AdminService", "evalfleet.model.v1.ModelService",
-		"evalfleet.tool.v1.ToolService", "evalfleet.blob.v1.BlobService", "evalfleet.worker.v1.WorkerService", "grpc.health.v1.Health",
-	} {
-		assert.Contains(t, services, name)
-	}
+		services, err := s.reflect.ListServices()
+		require.NoError(t, err)
+		const evals, sandboxes = "evalfleet.agent.v1.EvalService", "evalfleet.sandbox.v1.SandboxService"
+		for _, name := range []protoreflect.FullName{
+			evals, sandboxes, "evalfleet.agent.v1.RunService", "evalfleet.agent.v1.ApprovalService", "evalfleet.agent.v1.AdminService", "evalfleet.model.v1.ModelService",
+			"evalfleet.tool.v1.ToolService", "evalfleet.blob.v1.BlobService", "evalfleet.worker.v1.WorkerService", "grpc.health.v1.Health",
+		} {
+			assert.Contains(t, services, name)
+		}
 
-	request := evalOverREST(object{"sample": "sky", "output": "blue"}, object{"sample": "grass", "output": "green"})
-	request["parent"] = project
-	name := s.call(t, evals, "CreateEval", request)["name"]
-	events := s.stream(t, evals, "WatchEval", object{"name": name, "content": true})
-	require.NotEmpty(t, events)
-	assert.Equal(t, "EVAL_STATE_SUCCEEDED", at(events[len(events)-1], "event", "evalStateChanged", "state"))
-	rest := s.stream(t, evals, "WatchEval", object{"name": name, "content": true, "cursor": events[1]["cursor"]})
-	assert.Equal(t, events[2:], rest, "a watch goes on after its cursor")
-	eval := s.call(t, evals, "GetEval", object{"name": name})
-	assert.InDelta(t, 1, at(eval, "results", "scores", 0, "metrics", 0, "value"), 0)
+		request := evalOverREST(object{"sample": "sky", "output": "blue"}, object{"sample": "grass", "output": "green"})
+		request["parent"] = project
+		name := s.call(t, evals, "CreateEval", request)["name"]
+		events := s.stream(t, evals, "WatchEval", object{"name": name, "content": true})
+		require.NotEmpty(t, events)
+		assert.Equal(t, "EVAL_STATE_SUCCEEDED", at(events[len(events)-1], "event", "evalStateChanged", "state"))
+		rest := s.stream(t, evals, "WatchEval", object{"name": name, "content": true, "cursor": events[1]["cursor"]})
+		assert.Equal(t, events[2:], rest, "a watch goes on after its cursor")
+		eval := s.call(t, evals, "GetEval", object{"name": name})
+		assert.InDelta(t, 1, at(eval, "results", "scores", 0, "metrics", 0, "value"), 0)
 
-	run, _ := at(s.call(t, evals, "ListSamples", object{"parent": name}), "samples", 0, "run").(string)
-	watched := s.stream(t, "evalfleet.agent.v1.RunService", "WatchRun", object{"name": run})
-	require.NotEmpty(t, watched)
-	assert.NotNil(t, at(watched[len(watched)-1], "event", "runFinished"))
-	assert.NotContains(t, text(t, watched), "colour", "without content nothing that was said is shown")
+		run, _ := at(s.call(t, evals, "ListSamples", object{"parent": name}), "samples", 0, "run").(string)
+		watched := s.stream(t, "evalfleet.agent.v1.RunService", "WatchRun", object{"name": run})
+		require.NotEmpty(t, watched)
+		assert.NotNil(t, at(watched[len(watched)-1], "event", "runFinished"))
+		assert.NotContains(t, text(t, watched), "colour", "without content nothing that was said is shown")
 
-	box := s.call(t, sandboxes, "CreateSandbox", object{"parent": project, "spec": object{"driver": "local"}})["name"]
-	printed := s.stream(t, sandboxes, "StreamExec", object{"sandbox": box, "spec": object{"argv": []string{"echo", "hello"}}})
-	require.GreaterOrEqual(t, len(printed), 3, "started, output, ended: %v", printed)
-	assert.NotNil(t, printed[0]["started"])
-	assert.Equal(t, "aGVsbG8K", at(printed[1], "output", "data"))
-	assert.NotNil(t, printed[len(printed)-1]["ended"])
-	s.call(t, sandboxes, "DeleteSandbox", object{"name": box})
+		box := s.call(t, sandboxes, "CreateSandbox", object{"parent": project, "spec": object{"driver": "local"}})["name"]
+		printed := s.stream(t, sandboxes, "StreamExec", object{"sandbox": box, "spec": object{"argv": []string{"echo", "hello"}}})
+		require.GreaterOrEqual(t, len(printed), 3, "started, output, ended: %v", printed)
+		assert.NotNil(t, printed[0]["started"])
+		assert.Equal(t, "aGVsbG8K", at(printed[1], "output", "data"))
+		assert.NotNil(t, printed[len(printed)-1]["ended"])
+		s.call(t, sandboxes, "DeleteSandbox", object{"name": box})
+	})
 }

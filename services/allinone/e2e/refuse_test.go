@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,143 +24,149 @@ import (
 // What is wrong with an evaluation is said before anything is made: which name, and which there are.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve()
-	good := func() *agentv1.EvalSpec { return asked(1, scripted(t, object{"min_turn": 1, "output": "yes"})) }
-	for name, tt := range map[string]struct {
-		change func(*agentv1.EvalSpec)
-		code   codes.Code
-		reason errorsv1.ErrorReason
-		says   []string // what is wrong, and what there is instead
-	}{
-		"provider": {
-			func(s *agentv1.EvalSpec) { s.Models[0].Model = "mockllmm/model" },
-			codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND,
-			[]string{"mockllmm", "mockllm", "openai"},
-		},
-		"model without a provider": {
-			func(s *agentv1.EvalSpec) { s.Models[0].Model = "gpt" },
-			codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			[]string{"gpt", "provider/"},
-		},
-		"provider without a key": {
-			func(s *agentv1.EvalSpec) { s.Models[0] = &agentv1.ModelRef{Model: "openai/gpt-4o"} },
-			codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED,
-			[]string{"openai", "OPENAI_API_KEY"},
-		},
-		"tool": {
-			func(s *agentv1.EvalSpec) { s.Steps = react("bsh") },
-			codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
-			[]string{"bsh", "bash"},
-		},
-		"driver": {
-			func(s *agentv1.EvalSpec) {
-				s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {Driver: "dokcer"}}
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		good := func() *agentv1.EvalSpec { return asked(1, scripted(t, object{"min_turn": 1, "output": "yes"})) }
+		for name, tt := range map[string]struct {
+			change func(*agentv1.EvalSpec)
+			code   codes.Code
+			reason errorsv1.ErrorReason
+			says   []string // what is wrong, and what there is instead
+		}{
+			"provider": {
+				func(s *agentv1.EvalSpec) { s.Models[0].Model = "mockllmm/model" },
+				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND,
+				[]string{"mockllmm", "mockllm", "openai"},
 			},
-			codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND,
-			[]string{"dokcer", "local"},
-		},
-		"scorer": {
-			func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" },
-			codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND,
-			[]string{"mtch", "match"},
-		},
-		"agent": {
-			func(s *agentv1.EvalSpec) { s.Steps[0].Name = "reactt" },
-			codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,
-			[]string{"reactt", "react"},
-		},
-		"parameter": {
-			func(s *agentv1.EvalSpec) { s.Scorers[0].ParamsJson = `{"locaton": "end"}` },
-			codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			[]string{"locaton", "location"},
-		},
-		"tools without a sandbox": {
-			func(s *agentv1.EvalSpec) { s.Steps = react("bash") },
-			codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			[]string{"bash", "sandbox"},
-		},
-		"dataset": {
-			func(s *agentv1.EvalSpec) { s.Dataset.Source = nil },
-			codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
-			[]string{"dataset"},
-		},
-	} {
-		spec := good()
-		tt.change(spec)
-		_, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
-		if !assert.Error(t, err, name) {
-			continue
+			"model without a provider": {
+				func(s *agentv1.EvalSpec) { s.Models[0].Model = "gpt" },
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+				[]string{"gpt", "provider/"},
+			},
+			"provider without a key": {
+				func(s *agentv1.EvalSpec) { s.Models[0] = &agentv1.ModelRef{Model: "openai/gpt-4o"} },
+				codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED,
+				[]string{"openai", "OPENAI_API_KEY"},
+			},
+			"tool": {
+				func(s *agentv1.EvalSpec) { s.Steps = react("bsh") },
+				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND,
+				[]string{"bsh", "bash"},
+			},
+			"driver": {
+				func(s *agentv1.EvalSpec) {
+					s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {Driver: "dokcer"}}
+				},
+				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND,
+				[]string{"dokcer", "local"},
+			},
+			"scorer": {
+				func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" },
+				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND,
+				[]string{"mtch", "match"},
+			},
+			"agent": {
+				func(s *agentv1.EvalSpec) { s.Steps[0].Name = "reactt" },
+				codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,
+				[]string{"reactt", "react"},
+			},
+			"parameter": {
+				func(s *agentv1.EvalSpec) { s.Scorers[0].ParamsJson = `{"locaton": "end"}` },
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+				[]string{"locaton", "location"},
+			},
+			"tools without a sandbox": {
+				func(s *agentv1.EvalSpec) { s.Steps = react("bash") },
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+				[]string{"bash", "sandbox"},
+			},
+			"dataset": {
+				func(s *agentv1.EvalSpec) { s.Dataset.Source = nil },
+				codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+				[]string{"dataset"},
+			},
+		} {
+			spec := good()
+			tt.change(spec)
+			_, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
+			if !assert.Error(t, err, name) {
+				continue
+			}
+			assert.Equal(t, tt.code, rpcerr.Code(err), "%s: %v", name, err)
+			assert.Equal(t, tt.reason, rpcerr.Reason(err), "%s: %v", name, err)
+			for _, word := range tt.says {
+				assert.ErrorContains(t, err, word, name)
+			}
 		}
-		assert.Equal(t, tt.code, rpcerr.Code(err), "%s: %v", name, err)
-		assert.Equal(t, tt.reason, rpcerr.Reason(err), "%s: %v", name, err)
-		for _, word := range tt.says {
-			assert.ErrorContains(t, err, word, name)
-		}
-	}
-	list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-	require.NoError(t, err)
-	assert.Empty(t, list.GetEvals(), "nothing was made")
+		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+		require.NoError(t, err)
+		assert.Empty(t, list.GetEvals(), "nothing was made")
+	})
 }
 
 // Every call needs the token, over gRPC and REST, and a wrong one is told apart from none.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	h.serve()
-	for name, token := range map[string]config.Secret{"none": {}, "wrong": config.NewSecret("wrong")} {
-		conn, err := grpcclient.New(h.server.address, grpcclient.Options{Token: token, FailFast: true})
-		require.NoError(t, err)
-		_, err = agentv1.NewEvalServiceClient(conn).ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-		assert.Equal(t, codes.Unauthenticated, rpcerr.Code(err), "%s: %v", name, err)
-		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID, rpcerr.Reason(err), name)
-		assert.ErrorContains(t, err, filepath.Join(h.dir, "token"), "%s: where the right one is", name)
-		stream, err := agentv1.NewEvalServiceClient(conn).WatchEval(within(t), &agentv1.WatchEvalRequest{Name: project + "/evals/none"})
-		if err == nil {
-			_, err = stream.Recv()
-		}
-		assert.Equal(t, codes.Unauthenticated, rpcerr.Code(err), "%s: %v", name, err)
-		require.NoError(t, conn.Close())
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		h.serve()
+		for name, token := range map[string]config.Secret{"none": {}, "wrong": config.NewSecret("wrong")} {
+			conn, err := grpcclient.New(h.address(), grpcclient.Options{Token: token, FailFast: true})
+			require.NoError(t, err)
+			_, err = agentv1.NewEvalServiceClient(conn).ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+			assert.Equal(t, codes.Unauthenticated, rpcerr.Code(err), "%s: %v", name, err)
+			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID, rpcerr.Reason(err), name)
+			assert.ErrorContains(t, err, h.tokenFile, "%s: where the right one is", name)
+			stream, err := agentv1.NewEvalServiceClient(conn).WatchEval(within(t), &agentv1.WatchEvalRequest{Name: project + "/evals/none"})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			assert.Equal(t, codes.Unauthenticated, rpcerr.Code(err), "%s: %v", name, err)
+			require.NoError(t, conn.Close())
 
-		r := h.rest()
-		r.token = token.Reveal()
-		status, answer := r.do(t, "GET", "/api/v1/"+project+"/evals", nil)
-		assert.Equal(t, http.StatusUnauthorized, status, answer)
-		assert.Contains(t, answer, "token", name)
-	}
-	end := h.run("eval", "list", "--server", h.server.address, "--token-file", h.write("other-token", "wrong\n"))
-	assert.Equal(t, 3, end.code, end.err)
-	assert.Contains(t, end.err, "--token-file", "the next step")
+			r := h.rest()
+			r.token = token.Reveal()
+			status, answer := r.do(t, "GET", "/api/v1/"+project+"/evals", nil)
+			assert.Equal(t, http.StatusUnauthorized, status, answer)
+			assert.Contains(t, answer, "token", name)
+		}
+		end := h.run("eval", "list", "--server", h.address(), "--token-file", h.write("other-token", "wrong\n"))
+		assert.Equal(t, 3, end.code, end.err)
+		assert.Contains(t, end.err, "--token-file", "the next step")
+	})
 }
 
 // A request over 4 MiB is refused with what the bound is, and the server goes on.
 func TestTooLargeRequest(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve()
-	conn, err := grpc.NewClient(h.server.address, grpc.WithTransportCredentials(insecure.NewCredentials())) // Ours would not even send it.
-	require.NoError(t, err)
-	defer conn.Close()
-	ctx := metadata.AppendToOutgoingContext(within(t), "authorization", "Bearer "+h.token())
-	spec := asked(1, scripted(t))
-	spec.MetadataJson = `{"much": "` + strings.Repeat("x", 4<<20) + `"}`
-	_, err = agentv1.NewEvalServiceClient(conn).CreateEval(ctx, &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
-	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(rpcerr.FromStatus(err)), "%v", err)
-	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE, rpcerr.Reason(rpcerr.FromStatus(err)))
-	assert.ErrorContains(t, err, "4194304")
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		conn, err := grpc.NewClient(h.address(), grpc.WithTransportCredentials(insecure.NewCredentials())) // Ours would not even send it.
+		require.NoError(t, err)
+		defer conn.Close()
+		ctx := metadata.AppendToOutgoingContext(within(t), "authorization", "Bearer "+h.token())
+		spec := asked(1, scripted(t))
+		spec.MetadataJson = `{"much": "` + strings.Repeat("x", 4<<20) + `"}`
+		_, err = agentv1.NewEvalServiceClient(conn).CreateEval(ctx, &agentv1.CreateEvalRequest{Parent: project, Spec: spec})
+		assert.Equal(t, codes.InvalidArgument, rpcerr.Code(rpcerr.FromStatus(err)), "%v", err)
+		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE, rpcerr.Reason(rpcerr.FromStatus(err)))
+		assert.ErrorContains(t, err, "4194304")
 
-	status, answer := h.rest().do(t, "POST", "/api/v1/"+project+"/evals", object{"spec": object{"metadataJson": strings.Repeat("x", 8<<20)}})
-	assert.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, status)
-	assert.Contains(t, answer, "large", "%.200s", answer)
+		status, answer := h.rest().do(t, "POST", "/api/v1/"+project+"/evals", object{"spec": object{"metadataJson": strings.Repeat("x", 8<<20)}})
+		assert.Contains(t, []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge}, status)
+		assert.Contains(t, answer, "large", "%.200s", answer)
 
-	_, err = c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-	assert.NoError(t, err, "the server goes on")
+		_, err = c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+		assert.NoError(t, err, "the server goes on")
+	})
 }
 
 // What is wrong with a task file, its dataset or the command line is said with the place, and the exit code tells that nothing was begun.
 func TestWrongFilesAndFlags(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	c := h.serve()
 	rows := h.write("rows.jsonl", `{"question": "Q", "answer": "A"}`+"\n"+`{"question": "Q"}`+"\n")
 	for name, tt := range map[string]struct {
@@ -201,7 +206,7 @@ func TestServeRefuses(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	h.serve()
 	other := newHomeBeside(h)
 	for name, tt := range map[string]struct {
@@ -210,7 +215,7 @@ func TestServeRefuses(t *testing.T) {
 		says []string
 	}{
 		"port in use":             {other, []string{"--listen", taken.Addr().String()}, []string{taken.Addr().String(), "in use", "--listen"}},
-		"data directory in use":   {h, nil, []string{h.dir, h.server.address}},
+		"data directory in use":   {h, nil, []string{h.dir, h.address()}},
 		"address for all":         {other, []string{"--listen", "0.0.0.0:0"}, []string{"0.0.0.0:0", "127.0.0.1"}},
 		"no address":              {other, []string{"--listen", "nowhere"}, []string{"listen"}},
 		"unknown target":          {other, []string{"--target", "modelgww"}, []string{"modelgww", "modelgw"}},
@@ -226,5 +231,5 @@ func TestServeRefuses(t *testing.T) {
 
 // newHomeBeside is another data directory in the same slot.
 func newHomeBeside(h *home) *home {
-	return &home{t: h.t, build: h.build, dir: h.dir + "-beside", logs: h.logs}
+	return &home{t: h.t, build: h.build, form: h.form, dir: h.dir + "-beside", logs: h.logs}
 }

@@ -27,7 +27,7 @@ func (h *home) rest() rest {
 	if err != nil {
 		h.t.Log("there is no curl here; net/http stands in")
 	}
-	return rest{address: h.server.address, token: h.token(), curl: curl}
+	return rest{address: h.address(), token: h.token(), curl: curl}
 }
 
 // do sends a request with an object as its body (nil: none) and further headers, each `Name: value`, and returns the answer whole: of a stream, when it has ended.
@@ -160,86 +160,90 @@ func mustJSON(v any) string {
 // A whole evaluation with nothing but curl: make it, watch it, read its results, steer another one.
 func TestEvalOverREST(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	h.serve()
-	r := h.rest()
-	evals := "/api/v1/" + project + "/evals"
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		h.serve()
+		r := h.rest()
+		evals := "/api/v1/" + project + "/evals"
 
-	body := evalOverREST(object{"sample": "sky", "output": "It is blue"}, object{"sample": "grass", "output": "It is red"})
-	eval := r.ok(t, "POST", evals, body, "Idempotency-Key: once")
-	name, _ := eval["name"].(string)
-	require.Contains(t, name, project+"/evals/")
-	assert.Equal(t, name, r.ok(t, "POST", evals, body, "Idempotency-Key: once")["name"], "the same key is the same evaluation")
+		body := evalOverREST(object{"sample": "sky", "output": "It is blue"}, object{"sample": "grass", "output": "It is red"})
+		eval := r.ok(t, "POST", evals, body, "Idempotency-Key: once")
+		name, _ := eval["name"].(string)
+		require.Contains(t, name, project+"/evals/")
+		assert.Equal(t, name, r.ok(t, "POST", evals, body, "Idempotency-Key: once")["name"], "the same key is the same evaluation")
 
-	status, stream := r.do(t, "GET", "/api/v1/"+name+":watch", nil, "Accept: text/event-stream")
-	require.Equal(t, http.StatusOK, status, stream)
-	events := eventsOf(stream)
-	require.GreaterOrEqual(t, len(events), 6, "made, two samples admitted and finished, results: %s", stream)
-	for i, e := range events {
-		assert.EqualValues(t, strconv.Itoa(i+1), at(parsed(t, e.data), "event", "seq"), "dense, and each once")
-		assert.NotEmpty(t, e.id)
-	}
-	last := events[len(events)-1]
-	assert.Equal(t, "EVAL_STATE_SUCCEEDED", at(parsed(t, last.data), "event", "evalStateChanged", "state"))
+		status, stream := r.do(t, "GET", "/api/v1/"+name+":watch", nil, "Accept: text/event-stream")
+		require.Equal(t, http.StatusOK, status, stream)
+		events := eventsOf(stream)
+		require.GreaterOrEqual(t, len(events), 6, "made, two samples admitted and finished, results: %s", stream)
+		for i, e := range events {
+			assert.EqualValues(t, strconv.Itoa(i+1), at(parsed(t, e.data), "event", "seq"), "dense, and each once")
+			assert.NotEmpty(t, e.id)
+		}
+		last := events[len(events)-1]
+		assert.Equal(t, "EVAL_STATE_SUCCEEDED", at(parsed(t, last.data), "event", "evalStateChanged", "state"))
 
-	for _, place := range []int{0, 2, len(events) - 1} {
-		_, rest := r.do(t, "GET", "/api/v1/"+name+":watch", nil, "Accept: text/event-stream", "Last-Event-ID: "+events[place].id)
-		assert.Equal(t, events[place+1:], append([]serverSent{}, eventsOf(rest)...), "after event %d", place+1)
-	}
+		for _, place := range []int{0, 2, len(events) - 1} {
+			_, rest := r.do(t, "GET", "/api/v1/"+name+":watch", nil, "Accept: text/event-stream", "Last-Event-ID: "+events[place].id)
+			assert.Equal(t, events[place+1:], append([]serverSent{}, eventsOf(rest)...), "after event %d", place+1)
+		}
 
-	eval = r.ok(t, "GET", "/api/v1/"+name, nil)
-	assert.Equal(t, "EVAL_STATE_SUCCEEDED", eval["state"])
-	assert.Equal(t, "accuracy", at(eval, "results", "scores", 0, "metrics", 0, "key"))
-	assert.InDelta(t, 0.5, at(eval, "results", "scores", 0, "metrics", 0, "value"), 0)
+		eval = r.ok(t, "GET", "/api/v1/"+name, nil)
+		assert.Equal(t, "EVAL_STATE_SUCCEEDED", eval["state"])
+		assert.Equal(t, "accuracy", at(eval, "results", "scores", 0, "metrics", 0, "key"))
+		assert.InDelta(t, 0.5, at(eval, "results", "scores", 0, "metrics", 0, "value"), 0)
 
-	samples := r.ok(t, "GET", "/api/v1/"+name+"/samples?pageSize=1", nil)
-	assert.Equal(t, "sky", at(samples, "samples", 0, "id"))
-	assert.Equal(t, "C", at(samples, "samples", 0, "scores", 0, "score", "value", "text"))
-	token, _ := samples["nextPageToken"].(string)
-	samples = r.ok(t, "GET", "/api/v1/"+name+"/samples?pageSize=1&pageToken="+token, nil)
-	assert.Equal(t, "grass", at(samples, "samples", 0, "id"))
-	assert.Equal(t, "I", at(samples, "samples", 0, "scores", 0, "score", "value", "text"))
-	run, _ := at(samples, "samples", 0, "run").(string)
-	_, stream = r.do(t, "GET", "/api/v1/"+run+":watch?content=true", nil, "Accept: text/event-stream")
-	watched := eventsOf(stream)
-	require.NotEmpty(t, watched)
-	assert.NotNil(t, at(parsed(t, watched[len(watched)-1].data), "event", "runFinished"), "a run's stream ends with the run")
-	_, rest := r.do(t, "GET", "/api/v1/"+run+":watch?content=true", nil, "Accept: text/event-stream", "Last-Event-ID: "+watched[3].id)
-	assert.Equal(t, watched[4:], eventsOf(rest))
-	transcript := r.ok(t, "GET", "/api/v1/"+run+"/events?content=true&pageSize=1000", nil)
-	assert.Contains(t, text(t, transcript), "It is red", "what was said stands in the run's journal")
+		samples := r.ok(t, "GET", "/api/v1/"+name+"/samples?pageSize=1", nil)
+		assert.Equal(t, "sky", at(samples, "samples", 0, "id"))
+		assert.Equal(t, "C", at(samples, "samples", 0, "scores", 0, "score", "value", "text"))
+		token, _ := samples["nextPageToken"].(string)
+		samples = r.ok(t, "GET", "/api/v1/"+name+"/samples?pageSize=1&pageToken="+token, nil)
+		assert.Equal(t, "grass", at(samples, "samples", 0, "id"))
+		assert.Equal(t, "I", at(samples, "samples", 0, "scores", 0, "score", "value", "text"))
+		run, _ := at(samples, "samples", 0, "run").(string)
+		_, stream = r.do(t, "GET", "/api/v1/"+run+":watch?content=true", nil, "Accept: text/event-stream")
+		watched := eventsOf(stream)
+		require.NotEmpty(t, watched)
+		assert.NotNil(t, at(parsed(t, watched[len(watched)-1].data), "event", "runFinished"), "a run's stream ends with the run")
+		_, rest := r.do(t, "GET", "/api/v1/"+run+":watch?content=true", nil, "Accept: text/event-stream", "Last-Event-ID: "+watched[3].id)
+		assert.Equal(t, watched[4:], eventsOf(rest))
+		transcript := r.ok(t, "GET", "/api/v1/"+run+"/events?content=true&pageSize=1000", nil)
+		assert.Contains(t, text(t, transcript), "It is red", "what was said stands in the run's journal")
 
-	// Another one never ends by itself.
-	endless := r.ok(t, "POST", evals, evalOverREST(object{"min_turn": 1, "output": object{"text": "late", "delay_s": 600}}))
-	second, _ := endless["name"].(string)
-	assert.Equal(t, "EVAL_STATE_CANCELLED", r.ok(t, "POST", "/api/v1/"+second+":cancel", object{"reason": "enough"})["state"])
-	assert.Contains(t, []any{"EVAL_STATE_PENDING", "EVAL_STATE_RUNNING"}, r.ok(t, "POST", "/api/v1/"+second+":resume", object{})["state"])
-	assert.Equal(t, "EVAL_STATE_CANCELLED", r.ok(t, "POST", "/api/v1/"+second+":cancel", object{})["state"])
+		// Another one never ends by itself.
+		endless := r.ok(t, "POST", evals, evalOverREST(object{"min_turn": 1, "output": object{"text": "late", "delay_s": 600}}))
+		second, _ := endless["name"].(string)
+		assert.Equal(t, "EVAL_STATE_CANCELLED", r.ok(t, "POST", "/api/v1/"+second+":cancel", object{"reason": "enough"})["state"])
+		assert.Contains(t, []any{"EVAL_STATE_PENDING", "EVAL_STATE_RUNNING"}, r.ok(t, "POST", "/api/v1/"+second+":resume", object{})["state"])
+		assert.Equal(t, "EVAL_STATE_CANCELLED", r.ok(t, "POST", "/api/v1/"+second+":cancel", object{})["state"])
 
-	list := r.ok(t, "GET", evals, nil)
-	assert.Equal(t, []any{second, name}, []any{at(list, "evals", 0, "name"), at(list, "evals", 1, "name")}, "newest first")
-	assert.Nil(t, at(list, "evals", 2))
-	done := r.ok(t, "GET", evals+"?states=EVAL_STATE_SUCCEEDED", nil)
-	assert.Equal(t, name, at(done, "evals", 0, "name"))
-	assert.Nil(t, at(done, "evals", 1))
+		list := r.ok(t, "GET", evals, nil)
+		assert.Equal(t, []any{second, name}, []any{at(list, "evals", 0, "name"), at(list, "evals", 1, "name")}, "newest first")
+		assert.Nil(t, at(list, "evals", 2))
+		done := r.ok(t, "GET", evals+"?states=EVAL_STATE_SUCCEEDED", nil)
+		assert.Equal(t, name, at(done, "evals", 0, "name"))
+		assert.Nil(t, at(done, "evals", 1))
+	})
 }
 
 // What needs no credential, and what describes the API.
 func TestFrontDoor(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	h.serve()
-	r := h.rest()
-	info := r.ok(t, "GET", "/api/v1/server", nil)
-	assert.NotEmpty(t, info["version"])
-	openapi := r.ok(t, "GET", "/openapi.json", nil)
-	assert.NotNil(t, at(openapi, "paths"))
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		h.serve()
+		r := h.rest()
+		info := r.ok(t, "GET", "/api/v1/server", nil)
+		assert.NotEmpty(t, info["version"])
+		openapi := r.ok(t, "GET", "/openapi.json", nil)
+		assert.NotNil(t, at(openapi, "paths"))
 
-	stranger := rest{address: r.address, curl: r.curl}
-	status, answer := stranger.do(t, "GET", "/healthz", nil)
-	assert.Equal(t, http.StatusOK, status, answer)
-	for _, header := range []string{"Host: evil.example", "Origin: http://evil.example"} {
-		status, answer = r.do(t, "GET", "/api/v1/server", nil, header)
-		assert.Equal(t, http.StatusForbidden, status, "%s: %s", header, answer)
-	}
+		stranger := rest{address: r.address, curl: r.curl}
+		status, answer := stranger.do(t, "GET", "/healthz", nil)
+		assert.Equal(t, http.StatusOK, status, answer)
+		for _, header := range []string{"Host: evil.example", "Origin: http://evil.example"} {
+			status, answer = r.do(t, "GET", "/api/v1/server", nil, header)
+			assert.Equal(t, http.StatusForbidden, status, "%s: %s", header, answer)
+		}
+	})
 }

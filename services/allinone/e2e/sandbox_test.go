@@ -20,90 +20,94 @@ import (
 // A sandbox with nothing but curl.
 func TestSandboxOverREST(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	h.serve()
-	r := h.rest()
-	box := r.ok(t, "POST", "/api/v1/"+project+"/sandboxes", object{"spec": object{"driver": "local", "env": object{"COLOUR": "blue"}}})
-	assert.Equal(t, "SANDBOX_STATE_READY", box["state"])
-	name, _ := box["name"].(string)
-	url := "/api/v1/" + name
-	encoded := func(content string) string { return base64.StdEncoding.EncodeToString([]byte(content)) }
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		h.serve()
+		r := h.rest()
+		box := r.ok(t, "POST", "/api/v1/"+project+"/sandboxes", object{"spec": object{"driver": "local", "env": object{"COLOUR": "blue"}}})
+		assert.Equal(t, "SANDBOX_STATE_READY", box["state"])
+		name, _ := box["name"].(string)
+		url := "/api/v1/" + name
+		encoded := func(content string) string { return base64.StdEncoding.EncodeToString([]byte(content)) }
 
-	r.ok(t, "POST", url+":writeFile", object{"path": "notes/a.txt", "content": encoded("one\n")})
-	command := object{"spec": object{"argv": []string{"bash", "-c", "echo two $COLOUR >> notes/a.txt; cat notes/a.txt; exit 3"}}}
-	result := r.ok(t, "POST", url+":exec", command, "Idempotency-Key: first")
-	assert.Equal(t, encoded("one\ntwo blue\n"), at(result, "result", "stdout"))
-	assert.EqualValues(t, 3, at(result, "result", "exitCode"), "a command that fails is a result")
-	result = r.ok(t, "POST", url+":exec", command, "Idempotency-Key: first")
-	assert.Equal(t, true, at(result, "result", "replayed"), "the same key is the same command")
-	assert.Equal(t, encoded("one\ntwo blue\n"), r.ok(t, "GET", url+":readFile?path=notes/a.txt", nil)["content"], "it ran once")
-	assert.Equal(t, "a.txt", at(r.ok(t, "GET", url+":listFiles?path=notes", nil), "files", 0, "path"))
+		r.ok(t, "POST", url+":writeFile", object{"path": "notes/a.txt", "content": encoded("one\n")})
+		command := object{"spec": object{"argv": []string{"bash", "-c", "echo two $COLOUR >> notes/a.txt; cat notes/a.txt; exit 3"}}}
+		result := r.ok(t, "POST", url+":exec", command, "Idempotency-Key: first")
+		assert.Equal(t, encoded("one\ntwo blue\n"), at(result, "result", "stdout"))
+		assert.EqualValues(t, 3, at(result, "result", "exitCode"), "a command that fails is a result")
+		result = r.ok(t, "POST", url+":exec", command, "Idempotency-Key: first")
+		assert.Equal(t, true, at(result, "result", "replayed"), "the same key is the same command")
+		assert.Equal(t, encoded("one\ntwo blue\n"), r.ok(t, "GET", url+":readFile?path=notes/a.txt", nil)["content"], "it ran once")
+		assert.Equal(t, "a.txt", at(r.ok(t, "GET", url+":listFiles?path=notes", nil), "files", 0, "path"))
 
-	status, answer := r.do(t, "GET", url+":readFile?path=nothing", nil)
-	assert.Equal(t, 404, status)
-	assert.Contains(t, answer, "FILE_NOT_FOUND")
-	assert.Equal(t, name, at(r.ok(t, "GET", "/api/v1/"+project+"/sandboxes", nil), "sandboxes", 0, "name"))
-	r.ok(t, "DELETE", url, nil)
-	assert.Nil(t, at(r.ok(t, "GET", "/api/v1/"+project+"/sandboxes", nil), "sandboxes", 0))
-	status, answer = r.do(t, "POST", url+":exec", command)
-	assert.Equal(t, 400, status)
-	assert.Contains(t, answer, "SANDBOX_TERMINATED")
+		status, answer := r.do(t, "GET", url+":readFile?path=nothing", nil)
+		assert.Equal(t, 404, status)
+		assert.Contains(t, answer, "FILE_NOT_FOUND")
+		assert.Equal(t, name, at(r.ok(t, "GET", "/api/v1/"+project+"/sandboxes", nil), "sandboxes", 0, "name"))
+		r.ok(t, "DELETE", url, nil)
+		assert.Nil(t, at(r.ok(t, "GET", "/api/v1/"+project+"/sandboxes", nil), "sandboxes", 0))
+		status, answer = r.do(t, "POST", url+":exec", command)
+		assert.Equal(t, 400, status)
+		assert.Contains(t, answer, "SANDBOX_TERMINATED")
+	})
 }
 
 // What is too large for one message goes in chunks, through the one address.
 func TestLargeFilesAndBlobs(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve()
-	ctx := within(t)
-	content := bytes.Repeat([]byte("0123456789abcdef"), 5<<20/16) // 5 MiB
-	sum := sha256.Sum256(content)
-	hash := hex.EncodeToString(sum[:])
-	chunks := func(send func(chunk []byte) error) {
-		for rest := content; len(rest) > 0; rest = rest[min(1<<20, len(rest)):] {
-			require.NoError(t, send(rest[:min(1<<20, len(rest))]))
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		ctx := within(t)
+		content := bytes.Repeat([]byte("0123456789abcdef"), 5<<20/16) // 5 MiB
+		sum := sha256.Sum256(content)
+		hash := hex.EncodeToString(sum[:])
+		chunks := func(send func(chunk []byte) error) {
+			for rest := content; len(rest) > 0; rest = rest[min(1<<20, len(rest)):] {
+				require.NoError(t, send(rest[:min(1<<20, len(rest))]))
+			}
 		}
-	}
 
-	up, err := c.blobs.UploadBlob(ctx)
-	require.NoError(t, err)
-	require.NoError(t, up.Send(&blobv1.UploadBlobRequest{Parent: project}))
-	chunks(func(chunk []byte) error { return up.Send(&blobv1.UploadBlobRequest{Chunk: chunk}) })
-	ref, err := up.CloseAndRecv()
-	require.NoError(t, err)
-	assert.Equal(t, hash, ref.GetHash())
-	down, err := c.blobs.DownloadBlob(ctx, &blobv1.DownloadBlobRequest{Parent: project, Hash: hash, Offset: 16})
-	require.NoError(t, err)
-	assert.Equal(t, content[16:], gather(t, func() ([]byte, error) {
-		m, err := down.Recv()
-		return m.GetChunk(), err
-	}))
-	_, err = c.blobs.GetBlob(ctx, &blobv1.GetBlobRequest{Parent: "projects/other", Hash: hash})
-	assert.ErrorContains(t, err, hash, "another project has bodies of its own")
-	r := h.rest()
-	small := r.ok(t, "POST", "/api/v1/"+project+"/blobs", object{"content": "c21hbGw=", "mediaType": "text/plain"})
-	assert.Equal(t, "c21hbGw=", r.ok(t, "GET", fmt.Sprintf("/api/v1/%s/blobs/%s", project, small["hash"]), nil)["content"])
+		up, err := c.blobs.UploadBlob(ctx)
+		require.NoError(t, err)
+		require.NoError(t, up.Send(&blobv1.UploadBlobRequest{Parent: project}))
+		chunks(func(chunk []byte) error { return up.Send(&blobv1.UploadBlobRequest{Chunk: chunk}) })
+		ref, err := up.CloseAndRecv()
+		require.NoError(t, err)
+		assert.Equal(t, hash, ref.GetHash())
+		down, err := c.blobs.DownloadBlob(ctx, &blobv1.DownloadBlobRequest{Parent: project, Hash: hash, Offset: 16})
+		require.NoError(t, err)
+		assert.Equal(t, content[16:], gather(t, func() ([]byte, error) {
+			m, err := down.Recv()
+			return m.GetChunk(), err
+		}))
+		_, err = c.blobs.GetBlob(ctx, &blobv1.GetBlobRequest{Parent: "projects/other", Hash: hash})
+		assert.ErrorContains(t, err, hash, "another project has bodies of its own")
+		r := h.rest()
+		small := r.ok(t, "POST", "/api/v1/"+project+"/blobs", object{"content": "c21hbGw=", "mediaType": "text/plain"})
+		assert.Equal(t, "c21hbGw=", r.ok(t, "GET", fmt.Sprintf("/api/v1/%s/blobs/%s", project, small["hash"]), nil)["content"])
 
-	box, err := c.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{Parent: project, Spec: &sandboxv1.SandboxSpec{Driver: "local"}})
-	require.NoError(t, err)
-	upload, err := c.sandboxes.UploadFile(ctx)
-	require.NoError(t, err)
-	target := &sandboxv1.UploadTarget{Sandbox: box.GetName(), Path: "large.bin"}
-	require.NoError(t, upload.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: target}}))
-	chunks(func(chunk []byte) error {
-		return upload.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: chunk}})
+		box, err := c.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{Parent: project, Spec: &sandboxv1.SandboxSpec{Driver: "local"}})
+		require.NoError(t, err)
+		upload, err := c.sandboxes.UploadFile(ctx)
+		require.NoError(t, err)
+		target := &sandboxv1.UploadTarget{Sandbox: box.GetName(), Path: "large.bin"}
+		require.NoError(t, upload.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: target}}))
+		chunks(func(chunk []byte) error {
+			return upload.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: chunk}})
+		})
+		_, err = upload.CloseAndRecv()
+		require.NoError(t, err)
+		result, err := c.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{Sandbox: box.GetName(), Spec: &sandboxv1.ExecSpec{Argv: []string{"sha256sum", "large.bin"}}})
+		require.NoError(t, err)
+		assert.Contains(t, string(result.GetResult().GetStdout()), hash)
+		download, err := c.sandboxes.DownloadFile(ctx, &sandboxv1.DownloadFileRequest{Sandbox: box.GetName(), Path: "large.bin"})
+		require.NoError(t, err)
+		assert.Equal(t, content, gather(t, func() ([]byte, error) {
+			m, err := download.Recv()
+			return m.GetChunk(), err
+		}))
 	})
-	_, err = upload.CloseAndRecv()
-	require.NoError(t, err)
-	result, err := c.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{Sandbox: box.GetName(), Spec: &sandboxv1.ExecSpec{Argv: []string{"sha256sum", "large.bin"}}})
-	require.NoError(t, err)
-	assert.Contains(t, string(result.GetResult().GetStdout()), hash)
-	download, err := c.sandboxes.DownloadFile(ctx, &sandboxv1.DownloadFileRequest{Sandbox: box.GetName(), Path: "large.bin"})
-	require.NoError(t, err)
-	assert.Equal(t, content, gather(t, func() ([]byte, error) {
-		m, err := download.Recv()
-		return m.GetChunk(), err
-	}))
 }
 
 // gather joins the chunks of a stream.

@@ -37,7 +37,7 @@ func (h *home) two(first, second string) (server, guest *running, c *client) {
 // One that is interrupted cancels its own evaluation alone.
 func TestAnInterruptLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	first, second, c := h.two(h.delayed("first", "600"), h.delayed("second", "3"))
 	c.leave()
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))
