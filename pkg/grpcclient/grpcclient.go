@@ -14,7 +14,7 @@ import (
 )
 
 // maxMessageBytes is what the transport lets through. The bound of messages, 4 MiB, is the server's to keep: its refusal names the bound.
-const maxMessageBytes = 8 << 20
+const maxMessageBytes = 16 << 20
 
 // serviceConfig retries what is safe to retry: a call that no server has seen. Whatever else is tried again is the caller's to decide, by key.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`

@@ -27,7 +27,7 @@ import (
 const MaxMessageBytes = 4 << 20
 
 // receiveBytes is what the transport takes, so that a message over the bound gets an answer that names the bound, and one far over it is cut off unread.
-const receiveBytes = 2 * MaxMessageBytes
+const receiveBytes = 4 * MaxMessageBytes
 
 // Options sets a server up. Auth and Logger are required.
 type Options struct {

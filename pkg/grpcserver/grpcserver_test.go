@@ -118,7 +118,13 @@ func TestAPanicAndAForeignErrorTellOnlyTheLog(t *testing.T) {
 func TestAMessageOverTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	tools, _ := serve(t, "right", io.Discard, func(context.Context) error { return nil })
-	_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", grpcserver.MaxMessageBytes+1)})
-	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
-	assert.ErrorContains(t, err, "4194304")
+	for _, size := range []int{grpcserver.MaxMessageBytes + 1, 3 * grpcserver.MaxMessageBytes} {
+		_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", size)})
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+		assert.ErrorContains(t, err, "4194304")
+		stream, err := tools.ExecuteTools(t.Context(), &toolv1.ExecuteToolsRequest{Parent: strings.Repeat("x", size)})
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+	}
 }

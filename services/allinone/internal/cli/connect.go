@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -194,6 +195,9 @@ func (a *app) loadConfig() (allinone.Config, error) {
 	}
 	if a.tokenFile != "" {
 		cfg.TokenFile = a.tokenFile
+	}
+	if strings.HasPrefix(cfg.DataDir, "-") {
+		return cfg, usage("data directory %q looks like a flag; write ./%s if a folder of that name is meant", cfg.DataDir, cfg.DataDir)
 	}
 	cfg.Sandboxd.AllowUnisolated = cfg.Sandboxd.AllowUnisolated || a.allowUnisolated
 	if cfg.DataDir == "" {

@@ -23,9 +23,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// tooLargeToTell is the size from which gRPC itself ends a call. What is smaller and still too large for the services is refused with the platform's own reason.
-const tooLargeToTell = 4 * grpcserver.MaxMessageBytes
-
 // Backends maps the full name of a service, such as `evalfleet.model.v1.ModelService`, to the connection that has it.
 type Backends map[string]grpc.ClientConnInterface
 
@@ -42,7 +39,6 @@ func (b Backends) Services() []string {
 // ServerOptions make a gRPC server pass calls of unknown services on to the backends. Headers go both ways; the caller's deadline and its leaving reach the backend.
 func (b Backends) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(tooLargeToTell),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnknownServiceHandler(b.handle),
 	}
