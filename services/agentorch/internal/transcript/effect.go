@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -43,11 +44,11 @@ func (b *Builder) addEffect(e *agentv1.Event) error {
 		b.begin(e, "scorer", k.ScoreIntent.GetName(), b.scorers)
 		t := b.add(e, "score")
 		t.Scorer, t.ScorerArgs, t.Intermediate, t.Pending = k.ScoreIntent.GetScorer().GetName(), rawJSON(k.ScoreIntent.GetScorer().GetParamsJson()), k.ScoreIntent.GetIntermediate(), true
-		t.SpanID = b.events[len(b.events)-2].ID
+		t.SpanID = b.spans[len(b.spans)-1]
 		b.open[e.GetSeq()] = t
 	case *agentv1.Event_ScoreOutcome:
 		if t := b.finish(e, k.ScoreOutcome.GetIntent(), working(k.ScoreOutcome.GetTiming())); t != nil {
-			t.Score, t.Target = scoreJSON(k.ScoreOutcome.GetContent().GetScore()), targetJSON(k.ScoreOutcome.GetContent().GetTarget())
+			t.Score, t.Target = scoreOf(k.ScoreOutcome.GetContent().GetScore()), targetJSON(k.ScoreOutcome.GetContent().GetTarget())
 			b.end(e, t.SpanID)
 		}
 	default:
@@ -67,7 +68,7 @@ func (b *Builder) modelIntent(e *agentv1.Event, i *agentv1.ModelIntent) {
 	if i.GetContent() != nil {
 		messages = i.GetContent().GetMessages()
 	}
-	t.Model, t.Role, t.Input, t.Pending = i.GetModel(), i.GetRole(), chat.MessagesJSON(messages), true
+	t.Model, t.Role, t.Messages, t.Pending = i.GetModel(), i.GetRole(), messages, true
 	var offered []*toolv1.ToolInfo
 	for _, name := range i.GetTools() {
 		for _, d := range b.tools {
@@ -145,12 +146,15 @@ func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
 	if cut := o.GetTruncation(); cut != nil {
 		t.Truncated = []int64{cut.GetRawBytes(), cut.GetLimitBytes()}
 	}
-	for _, action := range result.GetSandboxActions() {
-		b.acted(e, action).SpanID = t.SpanID
+	for i, action := range result.GetSandboxActions() {
+		a := b.acted(e, action)
+		a.SpanID = t.SpanID
+		a.UUID += fmt.Sprintf(".sandbox.%d", i+1)
 	}
 	b.store(e, result.GetStoreChanges())
-	for _, note := range result.GetNotes() {
+	for i, note := range result.GetNotes() {
 		n := b.add(e, "info")
+		n.UUID += fmt.Sprintf(".note.%d", i+1)
 		n.SpanID, n.Data = t.SpanID, jsonOf(note)
 	}
 	b.end(e, t.SpanID)

@@ -4,8 +4,9 @@
 // It is where the platform's kinds of events meet those of the log format, and the only place that knows both:
 //
 //	journal                                transcript
-//	RunCreated                             sample_init
-//	StepBegan … StepEnded                  span_begin … span_end (type solver or agent)
+//	RunCreated … the first step            span_begin (type init), sample_init, span_end
+//	the first step … the last              span_begin … span_end (type solvers)
+//	StepBegan … StepEnded                  span_begin … state, span_end (type solver or agent)
 //	ModelIntent, ModelOutcome              model
 //	ToolIntent, ToolOutcome                span_begin (type tool), tool, span_end; store; sandbox
 //	StoreChanged                           store
@@ -21,6 +22,9 @@ package transcript
 import (
 	"encoding/json"
 	"time"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
 // Event is an event of a transcript. Its fields are those of the log format; absent ones are left out.
@@ -41,16 +45,17 @@ type Event struct {
 	Type string `json:"type,omitempty"`
 
 	// model
-	Model      string          `json:"model,omitempty"`
-	Role       string          `json:"role,omitempty"`
-	Input      json.RawMessage `json:"input,omitempty"` // also the input of a subtask and of a question
-	Tools      json.RawMessage `json:"tools,omitempty"`
-	ToolChoice json.RawMessage `json:"tool_choice,omitempty"`
-	Config     json.RawMessage `json:"config,omitempty"`
-	Output     json.RawMessage `json:"output,omitempty"` // also what a sandbox printed
-	Retries    int             `json:"retries,omitempty"`
-	Cache      string          `json:"cache,omitempty"`
-	Call       json.RawMessage `json:"call,omitempty"`
+	Model string `json:"model,omitempty"`
+	Role  string `json:"role,omitempty"`
+	// Messages are what the model was given. Model calls of a run share them.
+	Messages   []*modelv1.ChatMessage `json:"-"`
+	Tools      json.RawMessage        `json:"tools,omitempty"`
+	ToolChoice json.RawMessage        `json:"tool_choice,omitempty"`
+	Config     json.RawMessage        `json:"config,omitempty"`
+	Output     json.RawMessage        `json:"output,omitempty"` // also what a sandbox printed
+	Retries    int                    `json:"retries,omitempty"`
+	Cache      string                 `json:"cache,omitempty"`
+	Call       json.RawMessage        `json:"call,omitempty"`
 
 	// tool
 	Function    string          `json:"function,omitempty"`
@@ -72,15 +77,17 @@ type Event struct {
 	Cmd     string          `json:"cmd,omitempty"`
 	File    string          `json:"file,omitempty"`
 	Options json.RawMessage `json:"options,omitempty"`
+	// Input is what a command read, or the input of a subtask, or a question.
+	Input json.RawMessage `json:"input,omitempty"`
 
 	// score
-	Score        json.RawMessage `json:"score,omitempty"`
+	Score        *score.Score    `json:"score,omitempty"`
 	Target       json.RawMessage `json:"target,omitempty"`
 	Scorer       string          `json:"scorer,omitempty"`
 	ScorerArgs   json.RawMessage `json:"scorer_args,omitempty"`
 	Intermediate bool            `json:"intermediate,omitempty"`
 
-	// sample_init, store
+	// sample_init, store, state
 	Sample  json.RawMessage `json:"sample,omitempty"`
 	State   json.RawMessage `json:"state,omitempty"`
 	Changes []Change        `json:"changes,omitempty"`
@@ -95,13 +102,14 @@ type Event struct {
 	FromAnchor   string          `json:"from_anchor,omitempty"`
 	AnchorID     string          `json:"anchor_id,omitempty"`
 	Interrupted  string          `json:"interrupted,omitempty"`
+	CallID       string          `json:"interrupted_tool_call_id,omitempty"`
 	Approver     string          `json:"approver,omitempty"`
 	Decision     string          `json:"decision,omitempty"`
 	Explanation  string          `json:"explanation,omitempty"`
 	Modified     json.RawMessage `json:"modified,omitempty"`
 }
 
-// Change is one change of a store, as a JSON patch.
+// Change is one change of a store or of the conversation, as a JSON patch.
 type Change struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`

@@ -9,6 +9,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 )
 
@@ -69,11 +70,11 @@ func callJSON(c *toolv1.ToolCall) json.RawMessage {
 	return jsonOf(map[string]any{"id": c.GetId(), "function": c.GetFunction(), "arguments": arguments, "type": "function"})
 }
 
-func scoreJSON(s *agentv1.Score) json.RawMessage {
+func scoreOf(s *agentv1.Score) *score.Score {
 	if s == nil {
 		return nil
 	}
-	return jsonOf(scorewire.ToScore(s))
+	return new(scorewire.ToScore(s))
 }
 
 // targetJSON is a text, or a list where it was given as one.

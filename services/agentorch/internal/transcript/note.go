@@ -23,8 +23,7 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		t := b.add(e, "error")
 		t.Error = jsonOf(map[string]string{"message": k.ErrorRaised.GetError().GetMessage(), "traceback": "", "traceback_ansi": ""})
 	case *agentv1.Event_SpanBegan:
-		t := b.add(e, "span_begin")
-		t.ID, t.SpanID, t.Type, t.Name, t.ParentID = e.GetId(), e.GetId(), k.SpanBegan.GetType(), k.SpanBegan.GetName(), k.SpanBegan.GetParent()
+		b.beginAs(e, e.GetId(), k.SpanBegan.GetType(), k.SpanBegan.GetName(), k.SpanBegan.GetParent())
 	case *agentv1.Event_SpanEnded:
 		b.end(e, e.GetId())
 	case *agentv1.Event_Compacted:
@@ -35,14 +34,17 @@ func (b *Builder) addNote(e *agentv1.Event) {
 	case *agentv1.Event_Anchored:
 		t := b.add(e, "anchor")
 		t.AnchorID, t.Source = k.Anchored.GetAnchor(), k.Anchored.GetSource()
+	case *agentv1.Event_ApprovalRequested:
+		b.asked[k.ApprovalRequested.GetCallId()] = k.ApprovalRequested.GetContent().GetMessage()
 	case *agentv1.Event_ApprovalDecided:
 		t := b.add(e, "approval")
+		t.Message = jsonOf(b.asked[k.ApprovalDecided.GetCallId()])
 		t.Approver, t.Decision, t.Explanation = k.ApprovalDecided.GetApprover(), k.ApprovalDecided.GetDecision(), k.ApprovalDecided.GetContent().GetExplanation()
 		t.Call = callJSON(b.reviewed[k.ApprovalDecided.GetCallId()].GetCall())
 		t.Modified = callJSON(k.ApprovalDecided.GetContent().GetModified())
 	case *agentv1.Event_Interrupted:
 		t := b.add(e, "interrupt")
-		t.Source, t.Interrupted = k.Interrupted.GetSource(), k.Interrupted.GetInterrupted()
+		t.Source, t.Interrupted, t.CallID = k.Interrupted.GetSource(), k.Interrupted.GetInterrupted(), k.Interrupted.GetCallId()
 	case *agentv1.Event_SubtaskIntent:
 		t := b.add(e, "subtask")
 		t.Name, t.Type, t.Input, t.Pending = k.SubtaskIntent.GetName(), k.SubtaskIntent.GetType(), rawJSON(k.SubtaskIntent.GetContent().GetDataJson()), true

@@ -3,8 +3,10 @@ package transcript
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -19,7 +21,7 @@ var solvers = map[string]bool{
 
 // Of reads a journal from its beginning. What has begun and not ended is pending.
 func Of(events iter.Seq2[*agentv1.Event, error]) ([]*Event, error) {
-	b := &Builder{open: map[int64]*Event{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}}
+	b := NewBuilder()
 	for e, err := range events {
 		if err != nil {
 			return nil, err
@@ -28,10 +30,10 @@ func Of(events iter.Seq2[*agentv1.Event, error]) ([]*Event, error) {
 			return nil, fmt.Errorf("transcript: event %d: %w", e.GetSeq(), err)
 		}
 	}
-	return b.events, nil
+	return b.Events(), nil
 }
 
-// Builder makes a transcript event by event. The zero value is not ready; see [Of].
+// Builder makes a transcript event by event. It belongs to one goroutine.
 type Builder struct {
 	events   []*Event
 	open     map[int64]*Event // by the number of the intent
@@ -40,9 +42,23 @@ type Builder struct {
 	spec     *agentv1.RunSpec
 	stored   map[string]bool
 	reviewed map[string]*toolv1.ToolReview
-	step     string // span of the present step
-	scorers  string // span of the scorers
+	asked    map[string]string // by call, what the model said when its approval was asked for
+	spans    []string          // those that are open, outermost first
+	init     string            // span before the first step
+	solvers  string            // span of all steps
+	step     string            // span of the present step
+	scorers  string            // span of the scorers
+	// told is the conversation as state events have told it.
+	told []*modelv1.ChatMessage
 }
+
+// NewBuilder makes a builder of an empty transcript.
+func NewBuilder() *Builder {
+	return &Builder{open: map[int64]*Event{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}}
+}
+
+// Events returns the transcript so far.
+func (b *Builder) Events() []*Event { return b.events }
 
 // add appends an event at the place of a journal's event.
 func (b *Builder) add(e *agentv1.Event, kind string) *Event {
@@ -60,20 +76,36 @@ func (b *Builder) span(e *agentv1.Event) string {
 		return e.GetSpan()
 	case b.scorers != "":
 		return b.scorers
+	case b.step != "":
+		return b.step
+	case b.solvers != "":
+		return b.solvers
 	}
-	return b.step
+	return b.init
 }
 
 // begin opens a span and returns its id.
 func (b *Builder) begin(e *agentv1.Event, kind, name, parent string) string {
-	t := b.add(e, "span_begin")
-	t.ID, t.Type, t.Name, t.ParentID = fmt.Sprintf("%s.%s.%d", e.GetJournal(), kind, e.GetSeq()), kind, name, parent
-	t.SpanID = t.ID
-	return t.ID
+	return b.beginAs(e, fmt.Sprintf("%s.%s.%d", e.GetJournal(), kind, e.GetSeq()), kind, name, parent)
 }
 
+func (b *Builder) beginAs(e *agentv1.Event, id, kind, name, parent string) string {
+	t := b.add(e, "span_begin")
+	t.UUID = id + ".begin" // A thing and its spans come of one event of the journal.
+	t.ID, t.SpanID, t.Type, t.Name, t.ParentID = id, id, kind, name, parent
+	b.spans = append(b.spans, id)
+	return id
+}
+
+// end closes a span, unless it is closed.
 func (b *Builder) end(e *agentv1.Event, id string) {
+	at := slices.Index(b.spans, id)
+	if at < 0 {
+		return
+	}
+	b.spans = slices.Delete(b.spans, at, at+1)
 	t := b.add(e, "span_end")
+	t.UUID = id + ".end"
 	t.ID, t.SpanID = id, id
 }
 
@@ -83,24 +115,28 @@ func (b *Builder) Add(e *agentv1.Event) error {
 	case *agentv1.Event_RunCreated:
 		b.created(e, k.RunCreated)
 	case *agentv1.Event_StepBegan:
+		b.closeInit(e)
+		if b.solvers == "" {
+			b.solvers = b.begin(e, "solvers", "solvers", "")
+		}
 		kind := "agent"
 		if at := int(k.StepBegan.GetIndex()); at < len(b.spec.GetSteps()) && solvers[b.spec.GetSteps()[at].GetName()] {
 			kind = "solver"
 		}
-		b.step = b.begin(e, kind, k.StepBegan.GetName(), "")
+		b.step = b.begin(e, kind, k.StepBegan.GetName(), b.solvers)
 	case *agentv1.Event_StepEnded:
 		b.closeStep(e)
 	case *agentv1.Event_RunStateChanged:
 		if k.RunStateChanged.GetState() == agentv1.RunState_RUN_STATE_SCORING && b.scorers == "" {
-			b.closeStep(e)
+			b.closeSolvers(e)
 			b.scorers = b.begin(e, "scorers", "scorers", "")
 		}
 	case *agentv1.Event_RunFinished:
-		b.closeStep(e)
-		if b.scorers != "" {
-			b.end(e, b.scorers)
-			b.scorers = ""
+		b.closeSolvers(e)
+		for len(b.spans) > 0 {
+			b.end(e, b.spans[len(b.spans)-1])
 		}
+		b.scorers = ""
 	case *agentv1.Event_MessageAdded:
 		b.messages = run.Added(b.messages, k.MessageAdded)
 	case *agentv1.Event_HistoryChanged:
@@ -113,19 +149,52 @@ func (b *Builder) Add(e *agentv1.Event) error {
 	return nil
 }
 
+func (b *Builder) closeInit(e *agentv1.Event) {
+	b.end(e, b.init)
+	b.init = ""
+}
+
 func (b *Builder) closeStep(e *agentv1.Event) {
 	if b.step != "" {
+		b.tell(e)
 		b.end(e, b.step)
 		b.step = ""
 	}
 }
 
+func (b *Builder) closeSolvers(e *agentv1.Event) {
+	b.closeInit(e)
+	b.closeStep(e)
+	b.end(e, b.solvers)
+	b.solvers = ""
+}
+
+// tell says how the conversation changed since it was told last.
+func (b *Builder) tell(e *agentv1.Event) {
+	grown := len(b.messages) >= len(b.told) && slices.Equal(b.messages[:len(b.told)], b.told)
+	if grown && len(b.messages) == len(b.told) {
+		return
+	}
+	t := b.add(e, "state")
+	t.UUID += ".state"
+	if grown {
+		for i, m := range b.messages[len(b.told):] {
+			t.Changes = append(t.Changes, Change{Op: "add", Path: fmt.Sprintf("/messages/%d", len(b.told)+i), Value: chat.MessageJSON(m)})
+		}
+	} else {
+		t.Changes = []Change{{Op: "replace", Path: "/messages", Value: chat.MessagesJSON(b.messages)}}
+	}
+	b.told = slices.Clone(b.messages)
+}
+
 func (b *Builder) created(e *agentv1.Event, c *agentv1.RunCreated) {
 	b.spec, b.tools = run.Join(c), c.GetTools()
 	b.messages = append(b.messages, b.spec.GetInput()...)
+	b.told = slices.Clone(b.messages)
 	for key := range b.spec.GetStore() {
 		b.stored[key] = true
 	}
+	b.init = b.begin(e, "init", "init", "")
 	t := b.add(e, "sample_init")
 	t.Sample, t.State = sampleJSON(b.spec), stateJSON(b.messages, b.spec)
 }
@@ -136,6 +205,7 @@ func (b *Builder) store(e *agentv1.Event, changes []*toolv1.StoreChange) {
 		return
 	}
 	t := b.add(e, "store")
+	t.UUID += ".store"
 	for _, c := range changes {
 		change := Change{Path: "/" + pointer(c.GetKey())}
 		switch {

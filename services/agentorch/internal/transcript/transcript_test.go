@@ -102,21 +102,24 @@ func TestAThingIsOneEventWhereItBegan(t *testing.T) {
 	events, err := transcript.Of(journalOf(aRun()...))
 	require.NoError(t, err)
 	assert.Equal(t, []string{
-		"sample_init", "span_begin solver generate", "model", "span_begin tool bash", "tool function bash", "sandbox", "store", "span_end", "span_end",
+		"span_begin init init", "sample_init", "span_end", "span_begin solvers solvers", "span_begin solver generate",
+		"model", "span_begin tool bash", "tool function bash", "sandbox", "store", "span_end", "state", "span_end", "span_end",
 		"span_begin scorers scorers", "span_begin scorer includes", "score", "span_end", "span_end",
 	}, short(events))
 
-	init, step, model, toolSpan, tool, sandbox, store := events[0], events[1], events[2], events[3], events[4], events[5], events[6]
+	init, solvers, step, model, toolSpan, tool, sandbox, store, state := events[1], events[3], events[4], events[5], events[6], events[7], events[8], events[9], events[11]
 	assert.Contains(t, string(init.Sample), `"s1"`)
 	assert.Contains(t, string(init.State), `"old":1`)
+	assert.Equal(t, solvers.ID, step.ParentID)
 	assert.Equal(t, step.ID, model.SpanID)
+	assert.Equal(t, "/messages/1", state.Changes[0].Path)
 	assert.Equal(t, 1, model.Retries)
 	assert.InDelta(t, 2, *model.WorkingTime, 1e-9)
 	assert.Equal(t, began.Add(3*time.Second), *model.Completed)
 	assert.JSONEq(t, `"auto"`, string(model.ToolChoice))
 	assert.Contains(t, string(model.Tools), "A shell.")
-	assert.Contains(t, string(model.Input), `"go"`)
-	assert.NotContains(t, string(model.Input), "look", "what it was asked, not what it said")
+	require.Len(t, model.Messages, 1, "what it was asked, not what it said")
+	assert.Equal(t, "go", model.Messages[0].GetContent().GetText())
 	assert.Equal(t, step.ID, toolSpan.ParentID)
 	assert.Equal(t, toolSpan.ID, tool.SpanID)
 	assert.Equal(t, toolSpan.ID, sandbox.SpanID)
@@ -127,12 +130,14 @@ func TestAThingIsOneEventWhereItBegan(t *testing.T) {
 	changes, err := json.Marshal(store.Changes)
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"op":"replace","path":"/old","value":2},{"op":"add","path":"/new~1one","value":"x"},{"op":"remove","path":"/gone"}]`, string(changes))
-	scored := events[11]
-	assert.Equal(t, events[10].ID, scored.SpanID)
+	scored := events[16]
+	assert.Equal(t, events[15].ID, scored.SpanID)
 	assert.JSONEq(t, `"x"`, string(scored.Target))
-	assert.Contains(t, string(scored.Score), `"I"`)
-	open := map[string]bool{}
+	assert.Equal(t, "I", scored.Score.Value.Text())
+	open, uuids := map[string]bool{}, map[string]bool{}
 	for _, e := range events {
+		assert.False(t, uuids[e.UUID], "%s is of one event alone", e.UUID)
+		uuids[e.UUID] = true
 		switch e.Event {
 		case "span_begin":
 			open[e.ID] = true
@@ -184,7 +189,7 @@ func TestHowToolCallsFail(t *testing.T) {
 				&agentv1.Event{Kind: &agentv1.Event_ToolOutcome{ToolOutcome: c.outcome}},
 			))
 			require.NoError(t, err)
-			tool := events[2]
+			tool := events[3]
 			assert.Equal(t, c.failed, tool.Failed)
 			if c.kind == "" {
 				assert.Nil(t, tool.Error)

@@ -1,0 +1,228 @@
+// Package evallog is the log format of Inspect: what a log of an evaluation consists of, and its two forms.
+//
+//	archive (.eval)                           document (.json)
+//	_journal/start.json     version, eval, plan   one object: the header's members,
+//	samples/ID_epoch_N.json one sample each       then "samples", then "reductions"
+//	summaries.json          all samples, thin
+//	reductions.json         reduced scores
+//	header.json             all but samples
+//
+// The package is pure: it knows neither journals nor runs, and writes what it is given in a fixed order, so that equal logs are equal bytes. A [Writer] holds one sample at a time and the summaries
+// of those before it. Long texts and repeated messages of a sample stand in it once; see [Condenser].
+//
+// JSON in logs is not quite JSON: numbers that are none are written as the bare words NaN, Infinity and -Infinity, since a score without a value is NaN.
+package evallog
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Version is the version of the format.
+const Version = 2
+
+// Status says how an evaluation stands.
+type Status string
+
+// The statuses of a log.
+const (
+	Started   Status = "started"
+	Success   Status = "success"
+	Cancelled Status = "cancelled"
+	Failed    Status = "error"
+)
+
+// Header is a log without its samples.
+type Header struct {
+	Status  Status
+	Eval    Eval
+	Plan    Plan
+	Results *Results // nil where none were computed
+	Stats   Stats
+	Error   *Error // nil for none
+}
+
+// Eval says what was evaluated and how. Raw members are JSON objects; empty ones are left out, or written as {} where readers ask for them.
+type Eval struct {
+	EvalID, RunID, TaskID string
+	Created               time.Time
+	Task                  string
+	TaskVersion           string // written as a number where it is one; empty is 0
+	TaskFile, DisplayName string
+	TaskArgs              json.RawMessage
+	Tags                  []string
+	Dataset               Dataset
+	Sandbox               *Sandbox
+	Model                 string
+	ModelConfig           json.RawMessage
+	ModelBaseURL          string
+	ModelArgs             json.RawMessage
+	ModelRoles            []Member
+	Config                Config
+	Packages              []Package
+	Metadata              json.RawMessage
+	Scorers               []Scorer
+}
+
+// Dataset describes the samples.
+type Dataset struct {
+	Name, Location string
+	IDs            []ID // of the samples that the evaluation selected
+	Shuffled       bool
+}
+
+// Sandbox names a driver of sandboxes and its configuration.
+type Sandbox struct {
+	Type   string
+	Config json.RawMessage
+}
+
+// Config sets the evaluation's bounds. Nil members are unset.
+type Config struct {
+	Limit, SampleID, Shuffle        json.RawMessage
+	Epochs                          int
+	Reducers                        []string
+	FailOnError                     json.RawMessage // true where empty
+	ContinueOnFail                  bool
+	RetryOnError                    int
+	ScoreOnError                    bool
+	MessageLimit                    *int64
+	TokenLimit                      *int64
+	TokenLimitType                  string
+	TurnLimit, TimeLimit, WorkLimit *int64
+	CostLimit                       *float64
+	MaxSamples                      *int64
+	LogModelAPI                     *bool
+}
+
+// Package is a program with its version.
+type Package struct{ Name, Version string }
+
+// Scorer is a scorer with its metrics.
+type Scorer struct {
+	Name    string
+	Options json.RawMessage
+	Metrics []Metric
+}
+
+// Metric is a metric with its options.
+type Metric struct {
+	Name    string
+	Options json.RawMessage
+}
+
+// Plan is what was done with each sample.
+type Plan struct {
+	Steps  []Step
+	Config json.RawMessage
+}
+
+// Step is a solver or agent with its parameters.
+type Step struct {
+	Solver string
+	Params json.RawMessage
+}
+
+// Results are the numbers that came out.
+type Results struct {
+	Total, Completed int // samples with epochs; those without an error
+	Scores           []Entry
+}
+
+// Entry holds the metrics of a scorer, reducer and key.
+type Entry struct {
+	Name, Scorer     string
+	Reducer          string // empty for the default one
+	Scored, Unscored int
+	Params           json.RawMessage
+	Metrics          []Value
+}
+
+// Value is the value of a metric, perhaps NaN.
+type Value struct {
+	Key, Name, Group string // Group is empty for a whole metric
+	Value            float64
+	Params           json.RawMessage
+}
+
+// Stats say when the evaluation was done and what it used.
+type Stats struct {
+	Started, Completed    time.Time // zero for not yet
+	ModelUsage, RoleUsage []Member
+}
+
+// Error is what went wrong.
+type Error struct{ Message string }
+
+// Member is a member of an object whose order is kept.
+type Member struct {
+	Name  string
+	Value json.RawMessage
+}
+
+// Sample is a sample in one epoch, with all that happened. Raw members are JSON in the form of the log, condensed by the sample's [Condenser].
+type Sample struct {
+	ID       ID
+	Epoch    int             // from 1
+	Input    json.RawMessage // a text or messages
+	Choices  []string
+	Target   json.RawMessage // a text or texts
+	Sandbox  *Sandbox
+	Files    []string
+	Setup    string
+	Messages json.RawMessage
+	// MessageCount is the number of Messages.
+	MessageCount          int
+	Output                json.RawMessage
+	Scores                []Score
+	Metadata              json.RawMessage
+	Store                 []Member
+	Events                []json.RawMessage
+	ModelUsage, RoleUsage []Member
+	Started, Completed    time.Time
+	TotalTime, WorkTime   time.Duration
+	UUID                  string
+	Error                 *Error
+	Retries               []Error // those of earlier tries
+	Limit                 *Limit
+	Turns                 int
+	Bounds                Bounds
+	// Condensed holds what Input, Messages and Events refer to.
+	Condensed *Condenser
+}
+
+// Bounds are those that a sample ran under.
+type Bounds struct {
+	Tokens                *int64
+	TokenType             string
+	TokensUsed            *int64
+	Messages, TimeSeconds *int64
+}
+
+// Limit is the bound that ended a sample.
+type Limit struct {
+	Type   string
+	Limit  float64
+	Reason string
+}
+
+// Score is the judgement of one scorer on a sample.
+type Score struct {
+	Name                string
+	Value               json.RawMessage // in the form of the log: NaN for unscored
+	Answer, Explanation *string
+	Reason              string
+	Metadata            json.RawMessage
+}
+
+// Reduction are the reduced scores of a scorer and reducer.
+type Reduction struct {
+	Scorer, Reducer string
+	Samples         []Reduced
+}
+
+// Reduced is the reduced score of one sample.
+type Reduced struct {
+	ID ID
+	Score
+}
