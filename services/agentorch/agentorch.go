@@ -18,7 +18,7 @@
 //   - agent is the port of agents and solvers, agent/… are theirs, score and check judge;
 //   - turn drives runs: it decides, journals, and has effects done by their owners, each once;
 //   - launch checks specifications and makes runs; eval makes runs of a dataset's samples;
-//   - server and evalserver answer the RPCs; transcript reads a log as people and log files do.
+//   - server and evalserver answer the RPCs; transcript reads a journal as people and log files do; evalexport makes logs in the form of evallog.
 package agentorch
 
 import (
@@ -48,6 +48,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
@@ -147,7 +148,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	s.evals = eval.New(cfg.Eval, eval.Deps{
 		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(),
 	})
-	s.evalRPCs = evalserver.New(s.evals, store, judges, bare)
+	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
+	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, bare)
 	services := deps.Services
 	if len(services) == 0 {
 		services = []string{"agentorch"}

@@ -106,33 +106,65 @@ func raw(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
+// Outcome is what an evaluation of one model comes to.
+type Outcome struct {
+	// Scorers are the scorers with their names within the results and their metrics.
+	Scorers []result.Scorer
+	// Total counts the samples with epochs, Completed those that succeeded.
+	Total, Completed int
+	// Results are computed from all that have scores.
+	Results result.Results
+}
+
+// Outcome computes what the samples that are done come to, for the model at a place in the specification.
+func (j Judges) Outcome(s *State, samples []*agentv1.Sample, model int) (Outcome, error) {
+	p, err := j.plan(s.Eval.GetSpec())
+	if err != nil {
+		return Outcome{}, err
+	}
+	return p.outcome(s, samples, model)
+}
+
+func (p plan) outcome(s *State, samples []*agentv1.Sample, model int) (Outcome, error) {
+	o := Outcome{Scorers: p.scorers}
+	in := result.Input{Scorers: p.scorers, Extra: p.extra, Reducers: p.reducers}
+	for i := range s.Slots {
+		slot := &s.Slots[i]
+		if slot.Model != model {
+			continue
+		}
+		o.Total++
+		if slot.Finished == nil {
+			continue
+		}
+		if slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
+			o.Completed++
+		}
+		if epoch, ok := epochOf(slot, samples[slot.Sample]); ok {
+			in.Epochs = append(in.Epochs, epoch)
+		}
+	}
+	var err error
+	o.Results, err = result.Compute(in)
+	return o, err
+}
+
 // results computes the results of what is done, each model by itself.
 func (p plan) results(s *State, samples []*agentv1.Sample) (*agentv1.EvalResults, error) {
-	all := &agentv1.EvalResults{TotalSamples: int32(len(s.Slots))}
+	all := &agentv1.EvalResults{}
 	models := s.Eval.GetSpec().GetModels()
 	for model := range models {
-		in := result.Input{Scorers: p.scorers, Extra: p.extra, Reducers: p.reducers}
-		for i := range s.Slots {
-			slot := &s.Slots[i]
-			if slot.Model != model || slot.Finished == nil {
-				continue
-			}
-			if slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
-				all.CompletedSamples++
-			}
-			if epoch, ok := epochOf(slot, samples[slot.Sample]); ok {
-				in.Epochs = append(in.Epochs, epoch)
-			}
-		}
-		computed, err := result.Compute(in)
+		o, err := p.outcome(s, samples, model)
 		if err != nil {
 			return nil, err
 		}
+		all.TotalSamples += int32(o.Total)
+		all.CompletedSamples += int32(o.Completed)
 		name := ""
 		if len(models) > 1 {
 			name = models[model].GetModel()
 		}
-		for _, e := range computed.Entries {
+		for _, e := range o.Results.Entries {
 			all.Scores = append(all.Scores, entry(e, name))
 		}
 	}

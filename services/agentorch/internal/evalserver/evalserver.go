@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 )
@@ -23,12 +24,13 @@ type Server struct {
 	engine   *eval.Engine
 	journals journal.Store
 	judges   eval.Judges
+	exporter *evalexport.Exporter
 	bare     func(*agentv1.Event) *agentv1.Event
 }
 
 // New makes the service. Bare returns an event without its content.
-func New(engine *eval.Engine, journals journal.Store, judges eval.Judges, bare func(*agentv1.Event) *agentv1.Event) *Server {
-	return &Server{engine: engine, journals: journals, judges: judges, bare: bare}
+func New(engine *eval.Engine, journals journal.Store, judges eval.Judges, exporter *evalexport.Exporter, bare func(*agentv1.Event) *agentv1.Event) *Server {
+	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, bare: bare}
 }
 
 // CreateEval checks an evaluation and makes it.
@@ -246,9 +248,4 @@ func (s *Server) InvalidateSample(context.Context, *agentv1.InvalidateSampleRequ
 // ScoreEval belongs to a later capability.
 func (s *Server) ScoreEval(context.Context, *agentv1.ScoreEvalRequest) (*agentv1.Eval, error) {
 	return nil, rpcerr.NotBuiltYet("scoring anew")
-}
-
-// ExportEval belongs to a later capability.
-func (s *Server) ExportEval(*agentv1.ExportEvalRequest, agentv1.EvalService_ExportEvalServer) error {
-	return rpcerr.NotBuiltYet("export of logs")
 }

@@ -293,7 +293,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
 		"", "serve", "eval", "eval run", "eval list", "eval show", "eval cancel", "eval resume", "run", "run list", "run show", "run cancel", "run watch",
-		"logs", "models", "tools", "sandbox", "sandbox ls", "sandbox exec", "sandbox cp", "sandbox rm", "version",
+		"logs", "logs export", "models", "tools", "sandbox", "sandbox ls", "sandbox exec", "sandbox cp", "sandbox rm", "version",
 	} {
 		c := begin(t, append(strings.Fields(command), "--help")...)
 		assert.Equal(t, 0, c.end(t), command)

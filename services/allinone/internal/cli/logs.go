@@ -38,7 +38,8 @@ Without a name it takes the newest evaluation.`,
   evalfleet logs EVAL --failed             only those that failed or scored nothing
   evalfleet logs EVAL --sample HumanEval/7 what happened in one
   evalfleet logs RUN --follow              a run as it goes on
-  evalfleet logs RUN --json                its events`,
+  evalfleet logs RUN --json                its events
+  evalfleet logs export EVAL               a log file for inspect view`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage("%q is one argument too many", args[1])
@@ -65,6 +66,7 @@ Without a name it takes the newest evaluation.`,
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it goes on")
 	flags.BoolVar(&f.full, "full", false, "do not cut long texts")
 	flags.BoolVar(&f.events, "events", false, "also name events that are no part of the conversation")
+	c.AddCommand(a.logsExportCommand())
 	return c
 }
 

@@ -979,8 +979,10 @@ type ExportEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. `eval` (default) or `jsonl`.
-	Format        string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// Optional. `eval` (default): an archive; or `json`: one document.
+	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	// Optional. Place of the model in the specification, from 1; a log is about one model, so an evaluation of several needs it.
+	Model         int32 `protobuf:"varint,3,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1029,13 +1031,24 @@ func (x *ExportEvalRequest) GetFormat() string {
 	return ""
 }
 
+func (x *ExportEvalRequest) GetModel() int32 {
+	if x != nil {
+		return x.Model
+	}
+	return 0
+}
+
 // ExportEvalResponse is a chunk of a log file.
 type ExportEvalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes, at most 1 MiB.
 	Chunk []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
 	// In the first chunk: name of the file.
-	FileName      string `protobuf:"bytes,2,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
+	FileName string `protobuf:"bytes,2,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
+	// Samples that the chunks so far hold.
+	SamplesDone int32 `protobuf:"varint,3,opt,name=samples_done,json=samplesDone,proto3" json:"samples_done,omitempty"`
+	// Samples that the file will hold.
+	SamplesTotal  int32 `protobuf:"varint,4,opt,name=samples_total,json=samplesTotal,proto3" json:"samples_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1082,6 +1095,20 @@ func (x *ExportEvalResponse) GetFileName() string {
 		return x.FileName
 	}
 	return ""
+}
+
+func (x *ExportEvalResponse) GetSamplesDone() int32 {
+	if x != nil {
+		return x.SamplesDone
+	}
+	return 0
+}
+
+func (x *ExportEvalResponse) GetSamplesTotal() int32 {
+	if x != nil {
+		return x.SamplesTotal
+	}
+	return 0
 }
 
 // ListScorersRequest asks for scorers.
@@ -1349,14 +1376,17 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\ascorers\x18\x02 \x03(\v2\x1d.evalfleet.agent.v1.ScorerRefR\ascorers\x12\x1c\n" +
 	"\toverwrite\x18\x03 \x01(\bR\toverwrite\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"K\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"j\n" +
 	"\x11ExportEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
-	"\x06format\x18\x02 \x01(\tR\x06format\"G\n" +
+	"\x06format\x18\x02 \x01(\tR\x06format\x12\x1d\n" +
+	"\x05model\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05model\"\x8f\x01\n" +
 	"\x12ExportEvalResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x1b\n" +
-	"\tfile_name\x18\x02 \x01(\tR\bfileName\"8\n" +
+	"\tfile_name\x18\x02 \x01(\tR\bfileName\x12!\n" +
+	"\fsamples_done\x18\x03 \x01(\x05R\vsamplesDone\x12#\n" +
+	"\rsamples_total\x18\x04 \x01(\x05R\fsamplesTotal\"8\n" +
 	"\x12ListScorersRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\"\x85\x01\n" +

@@ -65,7 +65,7 @@ type EvalServiceClient interface {
 	InvalidateSample(ctx context.Context, in *InvalidateSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
 	// ScoreEval judges an evaluation's samples anew.
 	ScoreEval(ctx context.Context, in *ScoreEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// ExportEval streams an evaluation as a log file.
+	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
 	ExportEval(ctx context.Context, in *ExportEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportEvalResponse], error)
 	// ListScorers lists scorers, metrics and reducers.
 	ListScorers(ctx context.Context, in *ListScorersRequest, opts ...grpc.CallOption) (*ListScorersResponse, error)
@@ -267,7 +267,7 @@ type EvalServiceServer interface {
 	InvalidateSample(context.Context, *InvalidateSampleRequest) (*EvalSample, error)
 	// ScoreEval judges an evaluation's samples anew.
 	ScoreEval(context.Context, *ScoreEvalRequest) (*Eval, error)
-	// ExportEval streams an evaluation as a log file.
+	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
 	ExportEval(*ExportEvalRequest, grpc.ServerStreamingServer[ExportEvalResponse]) error
 	// ListScorers lists scorers, metrics and reducers.
 	ListScorers(context.Context, *ListScorersRequest) (*ListScorersResponse, error)

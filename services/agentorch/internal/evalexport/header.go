@@ -1,0 +1,251 @@
+package evalexport
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/version"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
+)
+
+// defaultEnvironment is the sandbox that logs speak of.
+const defaultEnvironment = "default"
+
+func (l *Log) makeHeader(model int) *evallog.Header {
+	e := l.ledger.state.Eval
+	h := &evallog.Header{
+		Status: statusOf(e.GetState()),
+		Eval:   l.makeEval(model),
+		Plan:   planOf(e.GetSpec()),
+		Stats: evallog.Stats{
+			Started: moment(e.GetStartTime()), Completed: moment(e.GetEndTime()),
+			ModelUsage: usages(l.ledger.usage[model]), RoleUsage: usages(l.ledger.roleUsage[model]),
+		},
+	}
+	// A cancelled evaluation has no results of its own; the log says what its finished samples come to.
+	if e.GetResults() != nil || h.Status == evallog.Cancelled {
+		h.Results = resultsOf(l.outcome.Total, l.outcome.Completed, l.outcome.Results)
+	}
+	if h.Status == evallog.Failed {
+		h.Error = errorOf(e.GetError(), e.GetStateReason())
+	}
+	return h
+}
+
+func statusOf(s agentv1.EvalState) evallog.Status {
+	switch s {
+	case agentv1.EvalState_EVAL_STATE_SUCCEEDED:
+		return evallog.Success
+	case agentv1.EvalState_EVAL_STATE_FAILED:
+		return evallog.Failed
+	case agentv1.EvalState_EVAL_STATE_CANCELLED:
+		return evallog.Cancelled
+	case agentv1.EvalState_EVAL_STATE_UNSPECIFIED, agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING, agentv1.EvalState_EVAL_STATE_PAUSED:
+	}
+	return evallog.Started
+}
+
+func (l *Log) makeEval(model int) evallog.Eval {
+	e, spec := l.ledger.state.Eval, l.ledger.state.Eval.GetSpec()
+	ref := spec.GetModels()[model]
+	run := resource.LastID(e.GetName())
+	id := run
+	if len(spec.GetModels()) > 1 {
+		id = fmt.Sprintf("%sm%d", run, model+1)
+	}
+	log := evallog.Eval{
+		EvalID: id, RunID: run, TaskID: id, Created: moment(e.GetCreateTime()),
+		Task: spec.GetTask(), TaskVersion: spec.GetTaskVersion(), TaskFile: spec.GetTaskFile(), DisplayName: spec.GetDisplayName(), TaskArgs: raw(spec.GetTaskArgsJson()),
+		Tags: spec.GetTags(), Metadata: raw(spec.GetMetadataJson()),
+		Dataset: evallog.Dataset{Name: spec.GetDataset().GetName(), Location: spec.GetDataset().GetLocation(), Shuffled: spec.ShuffleSeed != nil},
+		Sandbox: sandboxOf(spec.GetSandboxes()[defaultEnvironment]),
+		Model:   ref.GetModel(), ModelConfig: chat.ConfigJSON(ref.GetConfig()), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
+		Config:   configOf(spec),
+		Packages: []evallog.Package{{Name: "evalfleet", Version: version.String()}},
+	}
+	for _, sample := range l.samples {
+		log.Dataset.IDs = append(log.Dataset.IDs, idOf(sample))
+	}
+	for _, role := range slices.Sorted(maps.Keys(spec.GetModelRoles())) {
+		log.ModelRoles = append(log.ModelRoles, evallog.Member{Name: role, Value: roleOf(spec.GetModelRoles()[role])})
+	}
+	for _, scorer := range l.outcome.Scorers {
+		s := evallog.Scorer{Name: scorer.Name, Options: scorer.Params}
+		for _, m := range scorer.Metrics.Plain {
+			s.Metrics = append(s.Metrics, evallog.Metric{Name: m.Name, Options: m.Params})
+		}
+		log.Scorers = append(log.Scorers, s)
+	}
+	return log
+}
+
+// roleOf is a model that has a role.
+func roleOf(ref *agentv1.ModelRef) json.RawMessage {
+	role := struct {
+		Model   string          `json:"model"`
+		Config  json.RawMessage `json:"config"`
+		BaseURL string          `json:"base_url,omitempty"`
+		Args    json.RawMessage `json:"args,omitempty"`
+	}{ref.GetModel(), chat.ConfigJSON(ref.GetConfig()), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
+	return jsonOf(role)
+}
+
+func sandboxOf(spec *sandboxv1.SandboxSpec) *evallog.Sandbox {
+	if spec == nil {
+		return nil
+	}
+	box := &evallog.Sandbox{Type: spec.GetDriver(), Config: raw(spec.GetDriverConfigJson())}
+	if box.Type == "" {
+		box.Type = defaultEnvironment
+	}
+	return box
+}
+
+func configOf(spec *agentv1.EvalSpec) evallog.Config {
+	limits := spec.GetLimits()
+	c := evallog.Config{
+		Epochs: int(spec.GetEpochs().GetCount()), Reducers: spec.GetEpochs().GetReducers(),
+		ContinueOnFail: spec.GetContinueOnFail(), RetryOnError: int(spec.GetRetryOnError()), ScoreOnError: spec.GetScoreOnError(),
+		MessageLimit: wide(limits.GetMessages(), limits != nil && limits.Messages != nil), TurnLimit: wide(limits.GetTurns(), limits != nil && limits.Turns != nil),
+		TokenLimitType: limits.GetTokenFormula(), TimeLimit: wholeSeconds(limits.GetTime()), WorkLimit: wholeSeconds(limits.GetWorkingTime()),
+		MaxSamples: wide(spec.GetMaxSamples(), spec.MaxSamples != nil),
+	}
+	if limits != nil {
+		c.TokenLimit, c.CostLimit = limits.Tokens, limits.Cost
+	}
+	if spec.GetEpochs().GetNoReducers() {
+		c.Reducers = []string{}
+	}
+	if r := spec.GetLimit(); r != nil {
+		c.Limit = jsonOf(r.GetEnd())
+		if r.GetStart() > 0 {
+			c.Limit = jsonOf([]int32{r.GetStart(), r.GetEnd()})
+		}
+	}
+	if ids := spec.GetSampleIds(); len(ids) > 0 {
+		c.SampleID = jsonOf(ids)
+	}
+	if spec.ShuffleSeed != nil {
+		c.Shuffle = jsonOf(spec.GetShuffleSeed())
+	}
+	switch rule := spec.GetFailOnError().GetRule().(type) {
+	case *agentv1.FailOnError_Enabled:
+		c.FailOnError = jsonOf(rule.Enabled)
+	case *agentv1.FailOnError_Threshold:
+		c.FailOnError = json.RawMessage(evallog.Number(rule.Threshold))
+	}
+	switch spec.GetRecordCalls() {
+	case "all":
+		c.LogModelAPI = new(true)
+	case "none":
+		c.LogModelAPI = new(false)
+	}
+	return c
+}
+
+func planOf(spec *agentv1.EvalSpec) evallog.Plan {
+	plan := evallog.Plan{Config: chat.ConfigJSON(spec.GetConfig())}
+	for _, step := range spec.GetSteps() {
+		plan.Steps = append(plan.Steps, evallog.Step{Solver: step.GetName(), Params: raw(step.GetParamsJson())})
+	}
+	return plan
+}
+
+func resultsOf(total, completed int, r result.Results) *evallog.Results {
+	log := &evallog.Results{Total: total, Completed: completed}
+	for _, e := range r.Entries {
+		entry := evallog.Entry{Name: e.Name, Scorer: e.Scorer, Reducer: e.Reducer, Scored: e.Scored, Unscored: e.Unscored, Params: e.Params}
+		for _, m := range e.Metrics {
+			entry.Metrics = append(entry.Metrics, evallog.Value{Key: m.Key, Name: m.Name, Group: m.Group, Value: m.Value, Params: m.Params})
+		}
+		log.Scores = append(log.Scores, entry)
+	}
+	return log
+}
+
+// reductions are the scores reduced over epochs, where the log has results.
+func (l *Log) reductions() []evallog.Reduction {
+	if l.header.Results == nil {
+		return nil
+	}
+	var all []evallog.Reduction
+	for _, r := range l.outcome.Results.Reductions {
+		reduction := evallog.Reduction{Scorer: r.Scorer, Reducer: r.Reducer}
+		for _, s := range r.Samples {
+			reduction.Samples = append(reduction.Samples, evallog.Reduced{ID: evallog.ID{Text: s.ID.String(), Integer: s.ID.IsInteger()}, Score: scoreOf("", s.Score)})
+		}
+		all = append(all, reduction)
+	}
+	return all
+}
+
+// errorOf is an error with something to say.
+func errorOf(e *agentv1.RunError, otherwise string) *evallog.Error {
+	for _, message := range []string{e.GetMessage(), e.GetReason(), otherwise} {
+		if message != "" {
+			return &evallog.Error{Message: message}
+		}
+	}
+	return &evallog.Error{Message: "no reason was given"}
+}
+
+// usages are usages by name.
+func usages(by map[string]*modelv1.ModelUsage) []evallog.Member {
+	var all []evallog.Member
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, evallog.Member{Name: name, Value: chat.UsageJSON(by[name])})
+	}
+	return all
+}
+
+func moment(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// wholeSeconds rounds a bound up; nil for none.
+func wholeSeconds(d *durationpb.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	return new(int64(math.Ceil(d.AsDuration().Seconds())))
+}
+
+func wide(n int32, set bool) *int64 {
+	if !set {
+		return nil
+	}
+	return new(int64(n))
+}
+
+// raw is JSON text as it is; nil for what is none.
+func raw(text string) json.RawMessage {
+	if !json.Valid([]byte(text)) {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+// jsonOf writes a value that always has a JSON form.
+func jsonOf(value any) json.RawMessage {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	return b
+}

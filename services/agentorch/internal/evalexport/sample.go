@@ -1,0 +1,163 @@
+package evalexport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
+)
+
+// makeSample reads a finished slot's run.
+func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample, error) {
+	sample, finished := l.samples[slot.Sample], slot.Finished
+	state, events, err := l.readRun(ctx, slot.Run)
+	if err != nil {
+		return nil, fmt.Errorf("sample %s, epoch %d: %w", sample.GetId(), slot.Epoch, err)
+	}
+	view := state.View(true)
+	w := &writer{condenser: &evallog.Condenser{}, media: media{ctx: ctx, blobs: l.exporter.deps.Blobs, project: l.project}, sample: sample}
+	s := &evallog.Sample{
+		ID: idOf(sample), Epoch: slot.Epoch, Input: w.condenser.Media(w.input(sample)), Choices: sample.GetChoices(), Target: targetOf(sample.GetTarget()),
+		Sandbox: sandboxOf(view.GetSpec().GetSandboxes()[defaultEnvironment]), Files: slices.Sorted(maps.Keys(sample.GetFiles())), Setup: sample.GetSetup(),
+		Messages: w.condenser.Media(w.messages(view.GetMessages())), MessageCount: len(view.GetMessages()), Output: w.output(view.GetOutput(), view.GetSpec().GetModel().GetModel()),
+		Metadata: raw(sample.GetMetadataJson()), Store: storeOf(view.GetStore()),
+		ModelUsage: usages(finished.GetUsage()), RoleUsage: usages(finished.GetRoleUsage()),
+		Started: moment(view.GetStartTime()), Completed: moment(view.GetEndTime()),
+		TotalTime: finished.GetTotalTime().AsDuration(), WorkTime: finished.GetWorkingTime().AsDuration(),
+		UUID: resource.LastID(slot.Run), Turns: int(view.GetTurns()), Bounds: boundsOf(state), Condensed: w.condenser,
+	}
+	for _, named := range finished.GetContent().GetScores() {
+		s.Scores = append(s.Scores, scoreOf(named.GetName(), scorewire.ToScore(named.GetScore())))
+	}
+	if reached := finished.GetLimit(); reached != nil {
+		s.Limit = &evallog.Limit{Type: reached.GetType(), Limit: reached.GetLimit(), Reason: reached.GetMessage()}
+	}
+	switch {
+	case finished.GetError() != nil:
+		s.Error = errorOf(finished.GetError(), "")
+	case finished.GetState() == agentv1.RunState_RUN_STATE_CANCELLED:
+		s.Error = &evallog.Error{Message: "the sample was cancelled"}
+	}
+	for _, earlier := range l.ledger.retried(slot) {
+		s.Retries = append(s.Retries, *errorOf(earlier.GetError(), ""))
+	}
+	for _, e := range events {
+		if event := w.event(e); event != nil {
+			s.Events = append(s.Events, event)
+		}
+	}
+	return s, w.media.err
+}
+
+// readRun reads a run's journal once, as state and as transcript.
+func (l *Log) readRun(ctx context.Context, name string) (*run.State, []*transcript.Event, error) {
+	journals := l.exporter.deps.Journals
+	head, err := journals.Open(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	state, builder := run.New(name, nil), transcript.NewBuilder()
+	for event, err := range journal.All(ctx, journals, head.Ref, 0) {
+		if err == nil {
+			err = state.Apply(event)
+		}
+		if err == nil {
+			err = builder.Add(event)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return state, builder.Events(), nil
+}
+
+func idOf(sample *agentv1.Sample) evallog.ID {
+	return evallog.ID{Text: sample.GetId(), Integer: sample.GetIntegerId()}
+}
+
+// input is the sample's input as it was given: a text, or messages.
+func (w *writer) input(sample *agentv1.Sample) json.RawMessage {
+	if sample.GetInputText() && len(sample.GetInput()) == 1 {
+		return jsonText(chat.Text(sample.GetInput()[0]))
+	}
+	return w.messages(sample.GetInput())
+}
+
+func targetOf(t *agentv1.Target) json.RawMessage {
+	switch {
+	case t.GetList() || len(t.GetValues()) > 1:
+		return jsonOf(append([]string{}, t.GetValues()...))
+	case len(t.GetValues()) == 1:
+		return jsonText(t.GetValues()[0])
+	}
+	return jsonText("")
+}
+
+func scoreOf(name string, s score.Score) evallog.Score {
+	log := evallog.Score{Name: name, Value: s.Value.AppendLog(nil), Answer: s.Answer, Explanation: s.Explanation, Reason: s.Reason}
+	if s.Metadata != nil {
+		log.Metadata = jsonOf(s.Metadata)
+	}
+	return log
+}
+
+func storeOf(store map[string]string) []evallog.Member {
+	var all []evallog.Member
+	for _, key := range slices.Sorted(maps.Keys(store)) {
+		if value := raw(store[key]); value != nil {
+			all = append(all, evallog.Member{Name: key, Value: value})
+		}
+	}
+	return all
+}
+
+// boundsOf are the bounds that a run ended under, and how far it got with its tokens.
+func boundsOf(s *run.State) evallog.Bounds {
+	bounds := s.Limits.Bounds()
+	if bounds == nil {
+		return evallog.Bounds{}
+	}
+	b := evallog.Bounds{
+		Tokens: bounds.Tokens, Messages: wide(bounds.GetMessages(), bounds.Messages != nil), TimeSeconds: wholeSeconds(bounds.GetTime()),
+	}
+	if b.Tokens != nil {
+		b.TokenType, b.TokensUsed = bounds.GetTokenFormula(), new(s.Limits.Metered(s.Total))
+	}
+	return b
+}
+
+// messages are messages as a list.
+func (w *writer) messages(all []*modelv1.ChatMessage) json.RawMessage {
+	var b strings.Builder
+	b.WriteByte('[')
+	for i, m := range all {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(chat.MessageJSON(w.media.inline(m)))
+	}
+	b.WriteByte(']')
+	return json.RawMessage(b.String())
+}
+
+// output is a model's output, an empty one where there is none.
+func (w *writer) output(o *modelv1.ModelOutput, model string) json.RawMessage {
+	if o == nil {
+		o = &modelv1.ModelOutput{Model: model}
+	}
+	return chat.OutputJSON(w.media.inlineOutput(o))
+}
