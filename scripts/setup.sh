@@ -22,3 +22,5 @@ fi
 echo "setup: fetching Go modules"
 go mod download
 go mod download -modfile=tools.mod
+
+scripts/venv.sh inspect scripts/requirements/inspect.txt

@@ -5,10 +5,12 @@
 package evalexport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -97,10 +99,21 @@ func (x *Exporter) Open(ctx context.Context, project, name string, format Format
 			l.slots = append(l.slots, slot)
 		}
 	}
+	slices.SortStableFunc(l.slots, func(a, b *eval.Slot) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), strings.Compare(sortKey(l.samples[a.Sample]), sortKey(l.samples[b.Sample])))
+	})
 	l.Total = len(l.slots)
 	l.header = l.makeHeader(model)
 	l.FileName = evallog.FileName(&l.header.Eval, string(format))
 	return l, nil
+}
+
+// sortKey orders samples as readers do: numbers by value, and before most texts.
+func sortKey(sample *agentv1.Sample) string {
+	if sample.GetIntegerId() {
+		return fmt.Sprintf("%020s", sample.GetId())
+	}
+	return sample.GetId()
 }
 
 // chosen returns the place of the log's model from 0.

@@ -10,6 +10,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -63,7 +64,7 @@ func (b *Builder) Events() []*Event { return b.events }
 // add appends an event at the place of a journal's event.
 func (b *Builder) add(e *agentv1.Event, kind string) *Event {
 	t := &Event{
-		Event: kind, UUID: e.GetJournal() + "." + fmt.Sprint(e.GetSeq()), SpanID: b.span(e), Timestamp: e.GetTime().AsTime(), WorkingStart: e.GetWorkingStart().AsDuration().Seconds(),
+		Event: kind, UUID: fmt.Sprintf("%s.%d", resource.LastID(e.GetJournal()), e.GetSeq()), SpanID: b.span(e), Timestamp: e.GetTime().AsTime(), WorkingStart: e.GetWorkingStart().AsDuration().Seconds(),
 	}
 	b.events = append(b.events, t)
 	return t
@@ -86,7 +87,7 @@ func (b *Builder) span(e *agentv1.Event) string {
 
 // begin opens a span and returns its id.
 func (b *Builder) begin(e *agentv1.Event, kind, name, parent string) string {
-	return b.beginAs(e, fmt.Sprintf("%s.%s.%d", e.GetJournal(), kind, e.GetSeq()), kind, name, parent)
+	return b.beginAs(e, fmt.Sprintf("%s.%s.%d", resource.LastID(e.GetJournal()), kind, e.GetSeq()), kind, name, parent)
 }
 
 func (b *Builder) beginAs(e *agentv1.Event, id, kind, name, parent string) string {
