@@ -100,7 +100,7 @@ func (c *Condenser) Pool(messages []json.RawMessage) [][2]int {
 }
 
 func (c *Condenser) attach(text string) string {
-	key := attachmentKey(text)
+	key := AttachmentKey(text)
 	if _, known := c.attachments[key]; !known {
 		if c.attachments == nil {
 			c.attachments = map[string]int{}

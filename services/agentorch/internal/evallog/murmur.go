@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// attachmentKey is the key of a text among the attachments of a sample: its MurmurHash3 (x64, 128 bits, seed 0) in hexadecimal.
+// AttachmentKey is the key of a text among the attachments of a sample: its MurmurHash3 (x64, 128 bits, seed 0) in hexadecimal.
 // The algorithm is Austin Appleby's, in the public domain.
-func attachmentKey(text string) string {
+func AttachmentKey(text string) string {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	data := []byte(text)
 	var h1, h2 uint64
