@@ -174,8 +174,8 @@ func (h *home) export(t *testing.T, eval, folder string, args ...string) string 
 
 func TestInspectReadsExportedLogs(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
-	c := h.serve("--allow-unisolated")
+	h := newHome(t, &shipped, single)
+	c := h.serve()
 	folder := t.TempDir()
 
 	done := c.await(t, c.create(t, logged(t)))
@@ -377,7 +377,7 @@ func (c *client) compareTalk(t *testing.T, log readLog) {
 
 func TestExportOverRESTAndItsFaults(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped)
+	h := newHome(t, &shipped, single)
 	c := h.serve()
 	eval := c.await(t, c.create(t, asked(1, scripted(t, "yes"))))
 	folder := t.TempDir()
