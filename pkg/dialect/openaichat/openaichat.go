@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
@@ -101,7 +102,7 @@ func extraMembers(config *modelv1.GenerateConfig) (*orderedjson.Object, error) {
 func (r *Request) size() int {
 	n := 0
 	for _, m := range r.Messages {
-		n += 96 + contentSize(m.GetContent())
+		n += 96 + dialect.ContentSize(m.GetContent())
 		for _, call := range m.GetToolCalls() {
 			n += 96 + 2*len(call.GetArgumentsJson())
 		}

@@ -841,6 +841,7 @@ type GenerateDelta struct {
 	//	*GenerateDelta_Text
 	//	*GenerateDelta_Reasoning
 	//	*GenerateDelta_ToolCall
+	//	*GenerateDelta_Part
 	Piece         isGenerateDelta_Piece `protobuf_oneof:"piece"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -917,6 +918,15 @@ func (x *GenerateDelta) GetToolCall() *ToolCallDelta {
 	return nil
 }
 
+func (x *GenerateDelta) GetPart() *v12.Content {
+	if x != nil {
+		if x, ok := x.Piece.(*GenerateDelta_Part); ok {
+			return x.Part
+		}
+	}
+	return nil
+}
+
 type isGenerateDelta_Piece interface {
 	isGenerateDelta_Piece()
 }
@@ -936,11 +946,18 @@ type GenerateDelta_ToolCall struct {
 	ToolCall *ToolCallDelta `protobuf:"bytes,4,opt,name=tool_call,json=toolCall,proto3,oneof"`
 }
 
+type GenerateDelta_Part struct {
+	// A part that has ended and whose pieces, if there were any, do not say all of it: reasoning with its provider's seal. It stands for the reasoning since the last other piece.
+	Part *v12.Content `protobuf:"bytes,5,opt,name=part,proto3,oneof"`
+}
+
 func (*GenerateDelta_Text) isGenerateDelta_Piece() {}
 
 func (*GenerateDelta_Reasoning) isGenerateDelta_Piece() {}
 
 func (*GenerateDelta_ToolCall) isGenerateDelta_Piece() {}
+
+func (*GenerateDelta_Part) isGenerateDelta_Piece() {}
 
 // ToolCallDelta is a piece of a tool call.
 type ToolCallDelta struct {
@@ -3615,12 +3632,13 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\tcompleted\x18\x06 \x01(\v2$.evalfleet.model.v1.GenerateResponseH\x00R\tcompletedB\a\n" +
 	"\x05event\"+\n" +
 	"\x0fGenerateStarted\x12\x18\n" +
-	"\aattempt\x18\x01 \x01(\x05R\aattempt\"\xa8\x01\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\"\xdd\x01\n" +
 	"\rGenerateDelta\x12\x16\n" +
 	"\x06choice\x18\x01 \x01(\x05R\x06choice\x12\x14\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x12\x1e\n" +
 	"\treasoning\x18\x03 \x01(\tH\x00R\treasoning\x12@\n" +
-	"\ttool_call\x18\x04 \x01(\v2!.evalfleet.model.v1.ToolCallDeltaH\x00R\btoolCallB\a\n" +
+	"\ttool_call\x18\x04 \x01(\v2!.evalfleet.model.v1.ToolCallDeltaH\x00R\btoolCall\x123\n" +
+	"\x04part\x18\x05 \x01(\v2\x1d.evalfleet.content.v1.ContentH\x00R\x04partB\a\n" +
 	"\x05piece\"o\n" +
 	"\rToolCallDelta\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x0e\n" +
@@ -3939,6 +3957,7 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*v1.Timing)(nil),                // 60: evalfleet.effect.v1.Timing
 	(*ModelCall)(nil),                // 61: evalfleet.model.v1.ModelCall
 	(*timestamppb.Timestamp)(nil),    // 62: google.protobuf.Timestamp
+	(*v12.Content)(nil),              // 63: evalfleet.content.v1.Content
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	52, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
@@ -3969,65 +3988,66 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	12, // 25: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
 	4,  // 26: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
 	10, // 27: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	53, // 28: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	54, // 29: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	21, // 30: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	22, // 31: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	20, // 32: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	28, // 33: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	29, // 34: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	51, // 35: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	34, // 36: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	62, // 37: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	62, // 38: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
-	37, // 39: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
-	42, // 40: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	62, // 41: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	41, // 42: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	41, // 43: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	46, // 44: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	46, // 45: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	1,  // 46: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	6,  // 47: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	13, // 48: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	14, // 49: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	16, // 50: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	18, // 51: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	23, // 52: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	24, // 53: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	26, // 54: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	30, // 55: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	32, // 56: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	35, // 57: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	38, // 58: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
-	40, // 59: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
-	43, // 60: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	45, // 61: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
-	47, // 62: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	49, // 63: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	4,  // 64: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	7,  // 65: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	7,  // 66: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	15, // 67: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	17, // 68: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	19, // 69: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	20, // 70: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	25, // 71: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	27, // 72: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	31, // 73: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	33, // 74: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	36, // 75: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	39, // 76: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
-	37, // 77: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
-	44, // 78: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	41, // 79: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
-	48, // 80: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	46, // 81: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	64, // [64:82] is the sub-list for method output_type
-	46, // [46:64] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	63, // 28: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	53, // 29: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	54, // 30: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	21, // 31: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	22, // 32: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	20, // 33: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	28, // 34: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	29, // 35: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	51, // 36: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	34, // 37: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	62, // 38: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	62, // 39: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
+	37, // 40: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
+	42, // 41: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
+	62, // 42: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
+	41, // 43: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
+	41, // 44: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
+	46, // 45: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	46, // 46: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	1,  // 47: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	6,  // 48: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	13, // 49: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	14, // 50: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	16, // 51: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	18, // 52: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	23, // 53: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	24, // 54: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	26, // 55: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	30, // 56: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	32, // 57: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	35, // 58: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	38, // 59: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
+	40, // 60: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
+	43, // 61: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
+	45, // 62: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	47, // 63: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	49, // 64: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	4,  // 65: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	7,  // 66: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	7,  // 67: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	15, // 68: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	17, // 69: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	19, // 70: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	20, // 71: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	25, // 72: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	27, // 73: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	31, // 74: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	33, // 75: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	36, // 76: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	39, // 77: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
+	37, // 78: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
+	44, // 79: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
+	41, // 80: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	48, // 81: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	46, // 82: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	65, // [65:83] is the sub-list for method output_type
+	47, // [47:65] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -4048,6 +4068,7 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 		(*GenerateDelta_Text)(nil),
 		(*GenerateDelta_Reasoning)(nil),
 		(*GenerateDelta_ToolCall)(nil),
+		(*GenerateDelta_Part)(nil),
 	}
 	file_evalfleet_model_v1_model_service_proto_msgTypes[19].OneofWrappers = []any{}
 	file_evalfleet_model_v1_model_service_proto_msgTypes[45].OneofWrappers = []any{}

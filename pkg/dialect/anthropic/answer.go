@@ -1,0 +1,166 @@
+package anthropic
+
+import (
+	"cmp"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// ResponseMeta is what an answer says of itself.
+type ResponseMeta struct {
+	// ID is the answer's id; empty takes the provider's, or makes one.
+	ID string
+	// Model is the name that the client knows the model by; empty takes the one that answered.
+	Model string
+}
+
+// newID makes an id in the form of the vendor's.
+func newID(prefix string) string { return prefix + chat.NewID() }
+
+// EncodeResponse writes an answer for a client. Of several choices the first counts: the format knows but one.
+func EncodeResponse(output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
+	message := chat.FirstMessage(output)
+	if message == nil {
+		return nil, ErrNotMessage
+	}
+	blocks := answerBlocks(message)
+	e := newEncoder()
+	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
+	e.stop(output.GetChoices()[0])
+	e.usage(output.GetUsage())
+	e.w.EndObject()
+	return e.w.Bytes(), nil
+}
+
+// newEncoder returns an encoder for what is no request.
+func newEncoder() *encoder { return &encoder{Request: &Request{}, w: &encode.Writer{}} }
+
+// head opens a message and writes it up to its content.
+func (e *encoder) head(id, model string, content func()) {
+	if id == "" {
+		id = newID("msg_")
+	}
+	e.w.BeginObject()
+	e.w.TextMember("id", id)
+	e.w.TextMember("type", "message")
+	e.w.TextMember("role", roleAssistant)
+	e.w.TextMember("model", model)
+	e.w.Key("content")
+	content()
+}
+
+// answerBlocks are the blocks of what a model said. Empty texts say nothing, and media has no place in an answer.
+func answerBlocks(m *modelv1.ChatMessage) []block {
+	blocks := []block{}
+	for _, part := range chat.Parts(m.GetContent()) {
+		if answerable(part) {
+			blocks = append(blocks, block{part: asAnswer(part)})
+		}
+	}
+	for _, call := range m.GetToolCalls() {
+		blocks = append(blocks, block{call: withID(call)})
+	}
+	return blocks
+}
+
+func answerable(part *contentv1.Content) bool {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		return p.Text.GetText() != ""
+	case *contentv1.Content_Reasoning, *contentv1.Content_ToolUse:
+		return true
+	case *contentv1.Content_Data:
+		return dataBlock(p.Data) != ""
+	default:
+		return false
+	}
+}
+
+// asAnswer returns a part as a client of this format wants it: open reasoning is thinking whose seal is what signature there is, and a text is only
+// its text.
+func asAnswer(part *contentv1.Content) *contentv1.Content {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		text := chat.TextPart(p.Text.GetText())
+		text.GetText().Citations = p.Text.GetCitations()
+		return text
+	case *contentv1.Content_Reasoning:
+		if r := p.Reasoning; !r.GetRedacted() {
+			return sealed(&contentv1.Reasoning{Reasoning: r.GetSignature(), Summary: new(r.GetReasoning())})
+		}
+	}
+	return part
+}
+
+// withID returns a call that has an id.
+func withID(call *toolv1.ToolCall) *toolv1.ToolCall {
+	if call.GetId() != "" {
+		return call
+	}
+	return chat.Call(newID("toolu_"), call.GetFunction(), call.GetArgumentsJson())
+}
+
+// stopWords are the stop reasons as the format says them. Whatever else stopped a model, for the client its turn has ended.
+var stopWords = map[modelv1.StopReason]string{
+	modelv1.StopReason_STOP_REASON_MAX_TOKENS:     "max_tokens",
+	modelv1.StopReason_STOP_REASON_MODEL_LENGTH:   "max_tokens",
+	modelv1.StopReason_STOP_REASON_TOOL_CALLS:     "tool_use",
+	modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",
+}
+
+// stop writes why the model stopped. A model that calls tools stopped for that, also where its provider calls it a plain end.
+func (e *encoder) stop(choice *modelv1.Choice) {
+	word := cmp.Or(stopWords[choice.GetStopReason()], "end_turn")
+	if word == "end_turn" && len(choice.GetMessage().GetToolCalls()) > 0 {
+		word = "tool_use"
+	}
+	e.w.TextMember("stop_reason", word)
+	e.w.RawMember("stop_sequence", "null")
+	if d := choice.GetStopDetails(); d != nil && word == "refusal" {
+		e.w.Key("stop_details")
+		e.w.BeginObject()
+		e.w.TextMember("type", cmp.Or(d.GetType(), "refusal"))
+		e.optionalText("category", d.GetCategory())
+		e.optionalText("explanation", d.GetExplanation())
+		e.w.EndObject()
+	}
+}
+
+// optionalText writes a member that is null where it says nothing.
+func (e *encoder) optionalText(name, text string) {
+	e.w.Key(name)
+	if text == "" {
+		e.w.Null()
+	} else {
+		e.w.Text(text)
+	}
+}
+
+func (e *encoder) usage(u *modelv1.ModelUsage) {
+	e.w.Key("usage")
+	e.w.BeginObject()
+	e.w.IntMember("input_tokens", u.GetInputTokens())
+	e.w.IntMember("cache_creation_input_tokens", u.GetInputTokensCacheWrite())
+	e.w.IntMember("cache_read_input_tokens", u.GetInputTokensCacheRead())
+	e.w.IntMember("output_tokens", u.GetOutputTokens())
+	if u != nil && u.ReasoningTokens != nil {
+		e.w.Key("output_tokens_details")
+		e.w.BeginObject()
+		e.w.IntMember("thinking_tokens", u.GetReasoningTokens())
+		e.w.EndObject()
+	}
+	e.w.EndObject()
+}
+
+// EncodeCount writes the answer to a question for the number of input tokens.
+func EncodeCount(tokens int64) []byte {
+	var w encode.Writer
+	w.BeginObject()
+	w.IntMember("input_tokens", tokens)
+	w.EndObject()
+	return w.Bytes()
+}

@@ -1,0 +1,93 @@
+package anthropic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Arrange puts messages where the format has a place for them. System messages at the beginning are instructions. Where the model takes system messages
+// within the conversation (inline), those stay that follow a user's turn and precede the model's or the end, neighbours as one. Older models get them
+// as marked parts of the user's turns. Any other goes to the instructions, and a warning says so: it stands elsewhere than its author put it.
+//
+// Results of calls that are no longer in the conversation become texts of the user.
+func Arrange(messages []*modelv1.ChatMessage, inline bool) (arranged []*modelv1.ChatMessage, warnings []string) {
+	start := slices.IndexFunc(messages, func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM })
+	if start < 0 {
+		start = len(messages)
+	}
+	var hoisted, rest []*modelv1.ChatMessage
+	called := map[string]bool{}
+	for at := start; at < len(messages); {
+		m := messages[at]
+		if m.GetRole() != modelv1.Role_ROLE_SYSTEM {
+			for _, call := range m.GetToolCalls() {
+				called[call.GetId()] = true
+			}
+			if m.GetRole() == modelv1.Role_ROLE_TOOL && !called[firstID(m)] {
+				m = orphan(m)
+			}
+			rest = append(rest, m)
+			at++
+			continue
+		}
+		end := at
+		for end < len(messages) && messages[end].GetRole() == modelv1.Role_ROLE_SYSTEM {
+			end++
+		}
+		placed, stay := place(messages[at:end], roleAt(messages, at-1), roleAt(messages, end), inline)
+		if stay {
+			rest = append(rest, placed...)
+		} else {
+			hoisted = append(hoisted, placed...)
+		}
+		at = end
+	}
+	if len(hoisted) > 0 {
+		warnings = append(warnings, fmt.Sprintf("system messages within the conversation were moved before it, since they cannot stand where they are: %d", len(hoisted)))
+	}
+	return slices.Concat(messages[:start], hoisted, rest), warnings
+}
+
+func roleAt(messages []*modelv1.ChatMessage, at int) modelv1.Role {
+	if at < 0 || at >= len(messages) {
+		return modelv1.Role_ROLE_UNSPECIFIED
+	}
+	return messages[at].GetRole()
+}
+
+// place says what becomes of neighbouring system messages between messages of these roles, and whether it stays there.
+func place(run []*modelv1.ChatMessage, before, after modelv1.Role, inline bool) (placed []*modelv1.ChatMessage, stay bool) {
+	if inline {
+		text := ""
+		for i, m := range run {
+			if i > 0 {
+				text += "\n\n"
+			}
+			text += chat.Text(m)
+		}
+		follows := before == modelv1.Role_ROLE_USER || before == modelv1.Role_ROLE_TOOL
+		precedes := after == modelv1.Role_ROLE_ASSISTANT || after == modelv1.Role_ROLE_UNSPECIFIED
+		return []*modelv1.ChatMessage{chat.System(text)}, follows && precedes
+	}
+	// Beside a tool's result a text would end the model's turn, and with it the thinking that belongs to the call.
+	if before == modelv1.Role_ROLE_TOOL || after == modelv1.Role_ROLE_TOOL {
+		return run, false
+	}
+	for _, m := range run {
+		placed = append(placed, chat.User("<system-reminder>\n"+cmp.Or(chat.Text(m), noContent)+"\n</system-reminder>"))
+	}
+	return placed, true
+}
+
+// orphan is a tool's result as a text of the user.
+func orphan(m *modelv1.ChatMessage) *modelv1.ChatMessage {
+	head := "[Tool result for " + m.GetFunction()
+	if failure := m.GetError(); failure != nil {
+		head += " (error: " + failure.GetMessage() + ")"
+	}
+	return chat.User(head + "]\n" + chat.Text(m))
+}

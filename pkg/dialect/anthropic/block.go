@@ -1,0 +1,207 @@
+package anthropic
+
+import (
+	"cmp"
+	"encoding/base64"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// turns writes the turns of a conversation.
+func (e *encoder) turns(turns []turn) {
+	e.w.BeginList()
+	for i := range turns {
+		e.w.BeginObject()
+		e.w.TextMember("role", turns[i].role)
+		e.w.Key("content")
+		if turns[i].blocks == nil {
+			e.w.Text(turns[i].text)
+		} else {
+			e.blocks(turns[i].blocks)
+		}
+		e.w.EndObject()
+	}
+	e.w.EndList()
+}
+
+func (e *encoder) blocks(blocks []block) {
+	e.w.BeginList()
+	for i := range blocks {
+		e.block(&blocks[i])
+	}
+	e.w.EndList()
+}
+
+func (e *encoder) block(b *block) {
+	switch {
+	case b.part.GetToolUse() != nil:
+		e.serverTool(b.part.GetToolUse()) // two blocks, which are not marked
+		return
+	case b.part.GetData() != nil:
+		e.w.Raw(dataBlock(b.part.GetData()))
+		return
+	}
+	e.w.BeginObject()
+	switch {
+	case b.call != nil:
+		e.call(b.call)
+	case b.result != nil:
+		e.result(b.result)
+	case b.part != nil:
+		e.part(b.part)
+	default:
+		e.textBlock(b.text)
+	}
+	if b.marked {
+		e.w.Key("cache_control")
+		e.cacheControl()
+	}
+	e.w.EndObject()
+}
+
+func (e *encoder) textBlock(text string) {
+	e.w.TextMember("type", "text")
+	e.w.TextMember("text", text)
+}
+
+func (e *encoder) call(call *toolv1.ToolCall) {
+	e.w.TextMember("type", "tool_use")
+	e.w.TextMember("id", call.GetId())
+	e.w.TextMember("name", call.GetFunction())
+	e.w.RawMember("input", cmp.Or(call.GetArgumentsJson(), "{}"))
+}
+
+// result writes a tool's result: what it gave, or what went wrong.
+func (e *encoder) result(m *modelv1.ChatMessage) {
+	e.w.TextMember("type", "tool_result")
+	e.w.TextMember("tool_use_id", firstID(m))
+	if failure := m.GetError(); failure != nil {
+		e.w.TextMember("content", failure.GetMessage())
+		e.w.BoolMember("is_error", true)
+		return
+	}
+	e.w.Key("content")
+	if m.GetContent().GetList() == nil {
+		e.blocks([]block{{text: cmp.Or(m.GetContent().GetText(), noContent)}})
+	} else {
+		parts := partBlocks(m.GetContent())
+		if len(parts) == 0 {
+			parts = append(parts, block{text: noContent})
+		}
+		for i := range parts {
+			parts[i].marked = false // the result is marked as a whole
+		}
+		e.blocks(parts)
+	}
+	e.w.BoolMember("is_error", false)
+}
+
+// part writes the members of a part that is one block.
+func (e *encoder) part(part *contentv1.Content) {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Text:
+		text := p.Text.GetText()
+		if internal := part.GetInternalJson(); internal != "" {
+			text += "\n" + dialect.WrapInternal(internal)
+		}
+		e.textBlock(cmp.Or(text, noContent))
+		e.citations(p.Text.GetCitations())
+	case *contentv1.Content_Reasoning:
+		e.reasoning(p.Reasoning)
+	case *contentv1.Content_Image:
+		e.w.TextMember("type", "image")
+		e.w.Key("source")
+		e.mediaSource(p.Image.GetMedia().GetUri())
+	case *contentv1.Content_Document:
+		e.document(p.Document)
+	}
+}
+
+// reasoning writes what the model thought. Sealed reasoning goes back as it came; open reasoning is another model's and becomes a text.
+func (e *encoder) reasoning(r *contentv1.Reasoning) {
+	switch {
+	case r.GetRedacted() && r.Summary != nil:
+		e.thinkingBlock(r.GetSummary(), r.GetReasoning())
+	case r.GetRedacted():
+		e.w.TextMember("type", "redacted_thinking")
+		e.w.TextMember("data", cmp.Or(r.GetSignature(), r.GetReasoning()))
+	default:
+		e.textBlock("<think>" + r.GetReasoning() + "</think>")
+	}
+}
+
+func (e *encoder) thinkingBlock(thinking, signature string) {
+	e.w.TextMember("type", "thinking")
+	e.w.TextMember("thinking", thinking)
+	e.w.TextMember("signature", signature)
+}
+
+// mediaSource writes where an image or a document is: its data, or its address.
+func (e *encoder) mediaSource(uri string) {
+	e.w.BeginObject()
+	if mediaType, data, inline := dialect.SplitDataURI(uri); inline {
+		e.w.TextMember("type", "base64")
+		e.w.TextMember("media_type", strings.Replace(mediaType, "image/jpg", "image/jpeg", 1))
+		e.w.TextMember("data", data)
+	} else {
+		e.w.TextMember("type", "url")
+		e.w.TextMember("url", uri)
+	}
+	e.w.EndObject()
+}
+
+// document writes a document. What is no PDF is a plain text to the server.
+func (e *encoder) document(d *contentv1.Document) {
+	uri := d.GetMedia().GetUri()
+	e.w.TextMember("type", "document")
+	e.w.Key("source")
+	mediaType, data, inline := dialect.SplitDataURI(uri)
+	if !inline || mediaType == pdf {
+		e.mediaSource(uri)
+	} else {
+		e.w.BeginObject()
+		e.w.TextMember("type", "text")
+		e.w.TextMember("media_type", "text/plain")
+		e.w.TextMember("data", plainData(uri, data))
+		e.w.EndObject()
+	}
+	e.w.TextUnlessEmpty("title", cmp.Or(d.GetFilename(), documentName(mediaType)))
+	if d.GetCitations() {
+		e.w.RawMember("citations", `{"enabled":true}`)
+	}
+}
+
+const pdf = "application/pdf"
+
+// documentName is the name of a document that has none: one after its media type.
+func documentName(mediaType string) string {
+	_, subtype, ok := strings.Cut(mediaType, "/")
+	if !ok {
+		return ""
+	}
+	return "document." + subtype
+}
+
+// plainData returns the data of a data URI as text.
+func plainData(uri, data string) string {
+	head, _, _ := strings.Cut(uri, ",")
+	if !strings.HasSuffix(head, ";base64") {
+		return data
+	}
+	decoded, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		return data
+	}
+	return strings.ToValidUTF8(string(decoded), "\uFFFD")
+}
+
+func firstID(m *modelv1.ChatMessage) string {
+	if ids := m.GetToolCallIds(); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}

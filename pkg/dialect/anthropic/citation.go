@@ -1,0 +1,104 @@
+package anthropic
+
+import (
+	"encoding/json"
+
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+)
+
+// location is where a citation points to, on the wire. Blocks and characters count from 0, pages from 1.
+type location struct {
+	Type           string  `json:"type"`
+	CitedText      string  `json:"cited_text"`
+	URL            string  `json:"url"`
+	Title          *string `json:"title"`
+	Source         string  `json:"source"`
+	EncryptedIndex string  `json:"encrypted_index"`
+	DocumentIndex  int64   `json:"document_index"`
+	DocumentTitle  *string `json:"document_title"`
+	StartChar      int64   `json:"start_char_index"`
+	EndChar        int64   `json:"end_char_index"`
+	StartPage      int64   `json:"start_page_number"`
+	EndPage        int64   `json:"end_page_number"`
+	StartBlock     int64   `json:"start_block_index"`
+	EndBlock       int64   `json:"end_block_index"`
+}
+
+// citationState is what is kept of a citation to give it back: how the server finds the source again.
+type citationState struct {
+	EncryptedIndex string `json:"encrypted_index,omitempty"`
+	DocumentIndex  *int64 `json:"document_index,omitempty"`
+}
+
+// message returns the citation. One of a kind that is not known keeps its text and title.
+func (l *location) message() *contentv1.Citation {
+	c := &contentv1.Citation{Title: l.Title, Cited: &contentv1.Citation_CitedText{CitedText: l.CitedText}}
+	inDocument := func(kind string, start, end int64) {
+		c.Title, c.InternalJson = l.DocumentTitle, stateJSON(citationState{DocumentIndex: &l.DocumentIndex})
+		c.Source = &contentv1.Citation_Document{Document: &contentv1.DocumentRange{Type: kind, StartIndex: start, EndIndex: end}}
+	}
+	switch l.Type {
+	case "char_location":
+		inDocument("char", l.StartChar, l.EndChar)
+	case "page_location":
+		inDocument("page", l.StartPage-1, l.EndPage-1)
+	case "content_block_location":
+		inDocument("block", l.StartBlock, l.EndBlock)
+	case "web_search_result_location":
+		c.InternalJson = stateJSON(citationState{EncryptedIndex: l.EncryptedIndex})
+		c.Source = &contentv1.Citation_Url{Url: l.URL}
+	}
+	return c
+}
+
+func stateJSON(s citationState) string {
+	document, _ := json.Marshal(s)
+	return string(document)
+}
+
+// citations writes what a text cites. Citations of other providers have no place in the format and are left out.
+func (e *encoder) citations(citations []*contentv1.Citation) {
+	if len(citations) == 0 {
+		return
+	}
+	e.w.Key("citations")
+	e.w.BeginList()
+	for _, c := range citations {
+		var state citationState
+		_ = json.Unmarshal([]byte(c.GetInternalJson()), &state)
+		switch {
+		case c.GetUrl() != "" && state.EncryptedIndex != "":
+			e.w.BeginObject()
+			e.w.TextMember("type", "web_search_result_location")
+			e.w.TextMember("cited_text", c.GetCitedText())
+			e.w.OptText("title", c.Title)
+			e.w.TextMember("url", c.GetUrl())
+			e.w.TextMember("encrypted_index", state.EncryptedIndex)
+			e.w.EndObject()
+		case c.GetDocument().GetType() != "" && state.DocumentIndex != nil:
+			e.inDocument(c, *state.DocumentIndex)
+		}
+	}
+	e.w.EndList()
+}
+
+func (e *encoder) inDocument(c *contentv1.Citation, index int64) {
+	names := map[string][3]string{
+		"char":  {"char_location", "start_char_index", "end_char_index"},
+		"page":  {"page_location", "start_page_number", "end_page_number"},
+		"block": {"content_block_location", "start_block_index", "end_block_index"},
+	}
+	r := c.GetDocument()
+	name, first := names[r.GetType()], int64(0)
+	if r.GetType() == "page" {
+		first = 1
+	}
+	e.w.BeginObject()
+	e.w.TextMember("type", name[0])
+	e.w.TextMember("cited_text", c.GetCitedText())
+	e.w.IntMember("document_index", index)
+	e.w.OptText("document_title", c.Title)
+	e.w.IntMember(name[1], r.GetStartIndex()+first)
+	e.w.IntMember(name[2], r.GetEndIndex()+first)
+	e.w.EndObject()
+}

@@ -1,0 +1,178 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// wireBlock is a block of content on the wire, of any type.
+type wireBlock struct {
+	Type       string          `json:"type"`
+	Text       string          `json:"text"`
+	Citations  json.RawMessage `json:"citations"` // a list in a text, an object in a document
+	Thinking   string          `json:"thinking"`
+	Signature  string          `json:"signature"`
+	Data       string          `json:"data"`
+	ID         string          `json:"id"`
+	Name       string          `json:"name"`
+	ServerName string          `json:"server_name"`
+	Input      json.RawMessage `json:"input"`
+	ToolUseID  string          `json:"tool_use_id"`
+	IsError    bool            `json:"is_error"`
+	Content    json.RawMessage `json:"content"`
+	Source     *wireSource     `json:"source"`
+	Title      string          `json:"title"`
+	Cache      json.RawMessage `json:"cache_control"`
+
+	raw json.RawMessage
+}
+
+// wireSource is where an image or a document is.
+type wireSource struct {
+	Type      string          `json:"type"`
+	MediaType string          `json:"media_type"`
+	Data      string          `json:"data"`
+	URL       string          `json:"url"`
+	Content   json.RawMessage `json:"content"`
+}
+
+var errNoContent = errors.New("content is neither a text nor a list of blocks")
+
+// readBlocks reads content that is a text or a list of blocks. isText says which; absent content is an empty text.
+func readBlocks(raw json.RawMessage) (text string, blocks []wireBlock, isText bool, err error) {
+	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &text) == nil {
+		return text, nil, true, nil
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return "", nil, false, errNoContent
+	}
+	blocks, err = parseBlocks(items)
+	return "", blocks, false, err
+}
+
+// strictTypes are the types of blocks whose members must be what they are read as. Blocks of other types may use the names otherwise.
+var strictTypes = map[string]bool{
+	"": true, "text": true, "thinking": true, "redacted_thinking": true, "tool_use": true, "tool_result": true, "image": true, "document": true,
+}
+
+func parseBlocks(items []json.RawMessage) ([]wireBlock, error) {
+	blocks := make([]wireBlock, len(items))
+	for i, item := range items {
+		err := json.Unmarshal(item, &blocks[i])
+		if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); err != nil && (!mismatch || strictTypes[blocks[i].Type]) {
+			return nil, err
+		}
+		blocks[i].raw = item
+	}
+	return blocks, nil
+}
+
+// spoken are the parts and the calls in what a model said.
+type spoken struct {
+	parts []*contentv1.Content
+	calls []*toolv1.ToolCall
+}
+
+// readSpoken reads the blocks of a model's turn. tools are those that were on offer. Blocks of unknown types, and a call of the server without a result,
+// say nothing that could be kept.
+func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) spoken {
+	s := spoken{parts: []*contentv1.Content{}}
+	for i := range blocks {
+		switch b := &blocks[i]; b.Type {
+		case "tool_use":
+			s.calls = append(s.calls, b.call(tools))
+		case "server_tool_use", "mcp_tool_use":
+			if result := resultOf(blocks, b.ID); result != nil {
+				s.parts = append(s.parts, serverUse(b, result))
+			}
+		default:
+			if part := b.spokenPart(); part != nil {
+				s.parts = append(s.parts, part)
+			}
+		}
+	}
+	return s
+}
+
+func resultOf(blocks []wireBlock, id string) *wireBlock {
+	for i := range blocks {
+		if blocks[i].ToolUseID == id && id != "" {
+			return &blocks[i]
+		}
+	}
+	return nil
+}
+
+// spokenPart reads a block that is one part of what a model said; nil for others.
+func (b *wireBlock) spokenPart() *contentv1.Content {
+	switch b.Type {
+	case "text":
+		return b.textPart()
+	case "thinking":
+		if b.Signature == "" {
+			return chat.ReasoningPart(b.Thinking) // another provider's, which is not sealed
+		}
+		return sealed(&contentv1.Reasoning{Reasoning: b.Signature, Summary: &b.Thinking})
+	case "redacted_thinking":
+		return sealed(&contentv1.Reasoning{Reasoning: b.Data})
+	case "image":
+		part, _ := b.mediaPart()
+		return part
+	default:
+		part, _ := blockData(b)
+		return part
+	}
+}
+
+func sealed(r *contentv1.Reasoning) *contentv1.Content {
+	r.Redacted = true
+	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
+}
+
+func (b *wireBlock) textPart() *contentv1.Content {
+	part := chat.TextPart(b.Text)
+	var locations []location
+	if json.Unmarshal(b.Citations, &locations) == nil {
+		for i := range locations {
+			part.GetText().Citations = append(part.GetText().GetCitations(), locations[i].message())
+		}
+	}
+	if len(b.Cache) > 0 && string(b.Cache) != "null" {
+		part.GetText().CacheBreakpoint = new(true)
+	}
+	return part
+}
+
+// call reads a call of a tool. Its input is an object; a text is one that is broken off, or bare.
+func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
+	input := string(b.Input)
+	var text string
+	if json.Unmarshal(b.Input, &text) == nil && input != "null" {
+		input = text
+	}
+	if input == "" || input == "null" {
+		input = "{}"
+	}
+	return dialect.ToolCall(b.ID, b.Name, input, tools)
+}
+
+// contentText returns the texts of content on the wire, joined by line breaks.
+func contentText(raw json.RawMessage) string {
+	text, blocks, isText, err := readBlocks(raw)
+	if isText || err != nil {
+		return text
+	}
+	for i := range blocks {
+		if i > 0 {
+			text += "\n"
+		}
+		text += blocks[i].Text
+	}
+	return text
+}

@@ -1,0 +1,147 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Error is what a server says when it fails.
+type Error struct {
+	Message string
+	// Type is the server's word, such as `overloaded_error`; may be empty.
+	Type string
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// failure is an error on the wire.
+type failure struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// UnmarshalJSON reads an object, and takes anything else as the message.
+func (f *failure) UnmarshalJSON(raw []byte) error {
+	type plain failure
+	if json.Unmarshal(raw, (*plain)(f)) != nil {
+		*f = failure{Message: strings.Trim(string(raw), `"`)}
+	}
+	return nil
+}
+
+func (f *failure) toError(body []byte) *Error {
+	if f.Message == "" {
+		f.Message = string(body)
+	}
+	return &Error{Message: f.Message, Type: f.Type}
+}
+
+// DecodeError reads the body of an answer that is an error. What is in no known form is taken as the message.
+func DecodeError(body []byte) *Error {
+	var whole struct {
+		Error *failure `json:"error"`
+	}
+	if json.Unmarshal(body, &whole) != nil || whole.Error == nil {
+		return &Error{Message: strings.TrimSpace(string(body))}
+	}
+	return whole.Error.toError(body)
+}
+
+const (
+	// statusOverloaded is the status of a server that has too much to do.
+	statusOverloaded = 529
+
+	typeAPI     = "api_error"
+	typeInvalid = "invalid_request_error"
+)
+
+// errorTypes are the types of errors by status.
+var errorTypes = map[int]string{
+	http.StatusBadRequest:            typeInvalid,
+	http.StatusUnauthorized:          "authentication_error",
+	http.StatusPaymentRequired:       "billing_error",
+	http.StatusForbidden:             "permission_error",
+	http.StatusNotFound:              "not_found_error",
+	http.StatusRequestEntityTooLarge: "request_too_large",
+	http.StatusTooManyRequests:       "rate_limit_error",
+	http.StatusInternalServerError:   typeAPI,
+	http.StatusGatewayTimeout:        "timeout_error",
+	statusOverloaded:                 "overloaded_error",
+}
+
+// ErrorType returns the type of errors of a status.
+func ErrorType(status int) string {
+	if name, ok := errorTypes[status]; ok {
+		return name
+	}
+	if status >= 400 && status < 500 {
+		return typeInvalid
+	}
+	return typeAPI
+}
+
+// Status returns the status of errors of this type, for those that come without one; 0 where the type is not known.
+func (e *Error) Status() int {
+	for status, name := range errorTypes {
+		if name == e.Type {
+			return status
+		}
+	}
+	return 0
+}
+
+// tooLong are words of errors that say that the context is full.
+var tooLong = []string{"prompt is too long", "input is too long", "input length and `max_tokens` exceed"}
+
+// declined is what a model is taken to say when the server's filter stopped it.
+const declined = "I am sorry, but I cannot help with that."
+
+// Stop returns the output that an error of a bad request stands for: the context is full, or the content is not wanted. ok is false where it is an
+// error and no more.
+func (e *Error) Stop(status int, model string) (output *modelv1.ModelOutput, ok bool) {
+	message := strings.ToLower(e.Message)
+	full := status == http.StatusRequestEntityTooLarge
+	for _, words := range tooLong {
+		full = full || strings.Contains(message, words)
+	}
+	switch {
+	case full:
+		output = chat.MessageOutput(model, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH)
+	case strings.Contains(message, "content filtering"):
+		output = chat.MessageOutput(model, chat.Assistant(declined), modelv1.StopReason_STOP_REASON_CONTENT_FILTER)
+	default:
+		return nil, false
+	}
+	output.Error = &e.Message
+	return output, true
+}
+
+// Passing says whether an error goes by, whatever its status: servers say so of overload and of their own faults under the wrong ones.
+func (e *Error) Passing() bool {
+	message := strings.ToLower(e.Message)
+	return e.Type == "overloaded_error" || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") ||
+		strings.Contains(message, "unexpected end of json") || strings.Contains(message, "unexpected eof")
+}
+
+// EncodeError writes the body of an error. An empty kind is that of the status.
+func EncodeError(status int, kind, message string) []byte {
+	if kind == "" {
+		kind = ErrorType(status)
+	}
+	var w encode.Writer
+	w.BeginObject()
+	w.TextMember("type", "error")
+	w.Key("error")
+	w.BeginObject()
+	w.TextMember("type", kind)
+	w.TextMember("message", message)
+	w.EndObject()
+	w.EndObject()
+	return w.Bytes()
+}

@@ -1,0 +1,223 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+// Message is an answer on the wire, read as far as is needed to go on with it.
+type Message struct {
+	ID         string            `json:"id"`
+	Model      string            `json:"model"`
+	Content    []json.RawMessage `json:"content"`
+	StopReason string            `json:"stop_reason"`
+	Details    *stopDetails      `json:"stop_details"`
+	Usage      *usage            `json:"usage"`
+	Error      *failure          `json:"error"`
+	// What was asked for in the body of the request and is answered in that of the answer.
+	ContextManagement json.RawMessage `json:"context_management"`
+	ServiceTier       json.RawMessage `json:"service_tier"`
+	Diagnostics       json.RawMessage `json:"diagnostics"`
+}
+
+type stopDetails struct {
+	Type        string `json:"type"`
+	Category    string `json:"category"`
+	Explanation string `json:"explanation"`
+}
+
+// usage is what an answer took. A stream says it in parts, of which a later one replaces what it says.
+type usage struct {
+	Input      *int64          `json:"input_tokens"`
+	Output     *int64          `json:"output_tokens"`
+	CacheWrite *int64          `json:"cache_creation_input_tokens"`
+	CacheRead  *int64          `json:"cache_read_input_tokens"`
+	Details    *outputDetails  `json:"output_tokens_details"`
+	Iterations json.RawMessage `json:"iterations"`
+}
+
+type outputDetails struct {
+	Thinking *int64 `json:"thinking_tokens"`
+}
+
+// iteration is one of the calls that the server made for an answer.
+type iteration struct {
+	Type  string `json:"type"`
+	Model string `json:"model"`
+	usage
+}
+
+// ErrNotMessage says that a body is not an answer in this format.
+var ErrNotMessage = errors.New("the answer is no message")
+
+// PauseTurn is the stop reason of an answer that the server broke off and goes on with when it gets it back.
+const PauseTurn = "pause_turn"
+
+// Decode reads an answer. A body that holds an error fails with *Error.
+func Decode(body []byte) (*Message, error) {
+	var m Message
+	if err := json.Unmarshal(body, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotMessage, err)
+	}
+	if m.Error != nil {
+		return nil, m.Error.toError(body)
+	}
+	if m.Content == nil {
+		return nil, ErrNotMessage
+	}
+	return &m, nil
+}
+
+// Output returns the answer; tools are those that were on offer.
+func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
+	blocks, err := parseBlocks(m.Content)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotMessage, err)
+	}
+	said := readSpoken(blocks, tools)
+	message := &modelv1.ChatMessage{
+		Id: chat.NewID(), Role: modelv1.Role_ROLE_ASSISTANT, Model: m.Model, Source: modelv1.MessageSource_MESSAGE_SOURCE_GENERATE,
+		Content: chat.ListContent(said.parts...), ToolCalls: said.calls,
+	}
+	output := &modelv1.ModelOutput{
+		Model: m.Model, Usage: m.Usage.message(), MetadataJson: m.metadata(),
+		Choices: []*modelv1.Choice{{Message: message, StopReason: stopReason(m.StopReason), StopDetails: m.Details.message()}},
+	}
+	if m.ID != "" {
+		output.ResponseId = &m.ID
+	}
+	m.fallback(output, blocks)
+	chat.CompleteOutput(output)
+	return output, nil
+}
+
+// stopReasons are the stop reasons of the format; all others are unknown.
+var stopReasons = map[string]modelv1.StopReason{
+	"end_turn":      modelv1.StopReason_STOP_REASON_STOP,
+	"stop_sequence": modelv1.StopReason_STOP_REASON_STOP,
+	"tool_use":      modelv1.StopReason_STOP_REASON_TOOL_CALLS,
+	"max_tokens":    modelv1.StopReason_STOP_REASON_MAX_TOKENS,
+	"refusal":       modelv1.StopReason_STOP_REASON_CONTENT_FILTER,
+}
+
+func stopReason(word string) modelv1.StopReason {
+	if reason, ok := stopReasons[word]; ok {
+		return reason
+	}
+	return modelv1.StopReason_STOP_REASON_UNKNOWN
+}
+
+func (d *stopDetails) message() *modelv1.StopDetails {
+	if d == nil {
+		return nil
+	}
+	var categories []*modelv1.StopCategory
+	if d.Category != "" {
+		categories = append(categories, &modelv1.StopCategory{Category: d.Category})
+	}
+	return chat.NewStopDetails(d.Type, d.Category, d.Explanation, categories...)
+}
+
+func (u *usage) message() *modelv1.ModelUsage {
+	if u == nil {
+		return nil
+	}
+	m := &modelv1.ModelUsage{
+		InputTokens: number(u.Input), OutputTokens: number(u.Output), InputTokensCacheWrite: u.CacheWrite, InputTokensCacheRead: u.CacheRead,
+	}
+	if u.Details != nil {
+		m.ReasoningTokens = u.Details.Thinking
+	}
+	m.TotalTokens = chat.InputTokens(m) + m.GetOutputTokens()
+	return m
+}
+
+func number(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// metadata returns what else the server answers, as a JSON object; empty where that is nothing.
+func (m *Message) metadata() string {
+	body, all := &orderedjson.Object{}, &orderedjson.Object{}
+	set := func(o *orderedjson.Object, name string, raw json.RawMessage) {
+		if value, err := orderedjson.Decode(raw); err == nil && value != nil {
+			o.Set(name, value)
+		}
+	}
+	set(body, "context_management", m.ContextManagement)
+	set(body, "service_tier", m.ServiceTier)
+	set(all, "diagnostics", m.Diagnostics)
+	if body.Len() > 0 {
+		all.Set("extra_body", body)
+	}
+	if all.Len() == 0 {
+		return ""
+	}
+	return string(orderedjson.Append(nil, all))
+}
+
+// fallback says which model answered in the place of the one that was asked, where the server says that.
+func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
+	var handoffs []any
+	var first, last string
+	for i := range blocks {
+		var change struct {
+			From, To struct {
+				Model string `json:"model"`
+			}
+		}
+		if blocks[i].Type != "fallback" || json.Unmarshal(blocks[i].raw, &change) != nil {
+			continue
+		}
+		if first == "" {
+			first = change.From.Model
+		}
+		last = change.To.Model
+		handoff := &orderedjson.Object{}
+		handoff.Set("from", change.From.Model)
+		handoff.Set("to", change.To.Model)
+		handoffs = append(handoffs, handoff)
+	}
+	if len(handoffs) == 0 {
+		return
+	}
+	metadata := &orderedjson.Object{}
+	metadata.Set("handoffs", handoffs)
+	if m.Usage != nil {
+		if iterations, err := orderedjson.Decode(m.Usage.Iterations); err == nil && iterations != nil {
+			metadata.Set("iterations", iterations)
+		}
+	}
+	output.Model, output.Choices[0].Message.Model = last, last
+	output.Fallback = &modelv1.ModelFallback{
+		Model: first, FallbackModel: last, Count: int32(len(handoffs)), MetadataJson: string(orderedjson.Append(nil, metadata)),
+	}
+}
+
+// DecodeCount reads the answer to a question for the number of input tokens.
+func DecodeCount(body []byte) (tokens int64, err error) {
+	var count struct {
+		Tokens *int64   `json:"input_tokens"`
+		Error  *failure `json:"error"`
+	}
+	if err := json.Unmarshal(body, &count); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrNotMessage, err)
+	}
+	switch {
+	case count.Error != nil:
+		return 0, count.Error.toError(body)
+	case count.Tokens == nil:
+		return 0, ErrNotMessage
+	default:
+		return *count.Tokens, nil
+	}
+}

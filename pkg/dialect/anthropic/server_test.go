@@ -1,0 +1,235 @@
+package anthropic_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+func messagesJSON(t *testing.T, messages []*modelv1.ChatMessage) string {
+	t.Helper()
+	for _, m := range messages {
+		m.Id = ""
+	}
+	return string(chat.MessagesJSON(messages))
+}
+
+func TestRequestsOfClientsAreRead(t *testing.T) {
+	t.Parallel()
+	r, err := anthropic.ParseRequest([]byte(`{
+		"model": "m", "max_tokens": 100, "stream": true, "temperature": 0.5, "top_p": 0.9, "top_k": 3, "stop_sequences": ["END"],
+		"system": [{"type": "text", "text": "One."}, {"type": "text", "text": "Two.", "cache_control": {"type": "ephemeral"}}],
+		"thinking": {"type": "enabled", "budget_tokens": 1024}, "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+		"metadata": {"user_id": "u"}, "service_tier": "auto", "something_new": 1,
+		"tools": [{"name": "add", "input_schema": {"type": "object", "properties": {"z": {"type": "integer", "maximum": 1e400}, "a": {}}}}],
+		"tool_choice": {"type": "tool", "name": "add", "disable_parallel_tool_use": true},
+		"messages": [
+			{"role": "user", "content": "hi"},
+			{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "sig"}, {"type": "redacted_thinking", "data": "x"},
+				{"type": "thinking", "thinking": "open", "signature": ""}, {"type": "tool_use", "id": "t1", "name": "add", "input": {"z": 12345678901234567890, "a": 1.0}}]},
+			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": true, "content": [{"type": "text", "text": "no"}]},
+				{"type": "text", "text": "and", "cache_control": {"type": "ephemeral"}}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+				{"type": "tool_result", "tool_use_id": "t1", "content": "3"}]},
+			{"role": "system", "content": [{"type": "text", "text": "late"}]},
+			{"role": "assistant", "content": "Well,"}
+		]}`))
+	require.NoError(t, err)
+	assert.Equal(t, "m", r.Model)
+	assert.True(t, r.Stream)
+	assert.Equal(t, "add", r.Choice.GetFunction())
+	assert.JSONEq(t, `{"max_tokens":100,"temperature":0.5,"top_p":0.9,"top_k":3,"stop_seqs":["END"],"effort":"low","reasoning_tokens":1024,"parallel_tool_calls":false,
+		"extra_body":{"metadata":{"user_id":"u"}},"response_schema":{"name":"response","json_schema":{"type":"object"}}}`, string(chat.ConfigJSON(r.Config)))
+	assert.Equal(t, `{"type": "object", "properties": {"z": {"type": "integer", "maximum": 1e400}, "a": {}}}`, r.Tools[0].GetParametersJson(), "schemas stay byte for byte")
+	assert.JSONEq(t, `[
+		{"role":"system","content":"One."},{"role":"system","content":"Two."},{"role":"user","content":"hi"},
+		{"role":"assistant","content":[{"type":"reasoning","reasoning":"sig","summary":"hm","redacted":true},{"type":"reasoning","reasoning":"x","redacted":true},
+			{"type":"reasoning","reasoning":"open","redacted":false}],
+			"tool_calls":[{"id":"t1","function":"add","arguments":{"z":12345678901234567890,"a":1.0},"type":"function"}]},
+		{"role":"tool","content":[{"type":"text","text":"no"}],"tool_call_id":"t1","function":"add","error":{"type":"unknown","message":"no"}},
+		{"role":"user","content":[{"type":"text","text":"and","cache_breakpoint":true},{"type":"image","image":"data:image/png;base64,aGk=","detail":"auto"}]},
+		{"role":"tool","content":"3","tool_call_id":"t1","function":"add"},
+		{"role":"system","content":"late"},{"role":"assistant","content":[{"type":"text","text":"Well,"}]}]`, messagesJSON(t, r.Messages))
+}
+
+func TestBadRequestsSayWhere(t *testing.T) {
+	t.Parallel()
+	ask := func(rest string) string { return `{"model":"m","max_tokens":1,` + rest + `}` }
+	user := func(content string) string { return ask(`"messages":[{"role":"user","content":` + content + `}]`) }
+	for body, says := range map[string]string{
+		`{`:               "the body is no request",
+		`[]`:              "the body is no request",
+		`{"messages":[]}`: "model: is required",
+		`{"model":"m"}`:   "messages: is required",
+		ask(`"messages":[{"role":"robot","content":"x"}]`): `messages.0.role: "robot"`,
+		user(`7`):                  "messages.0.content: content is neither",
+		user(`[7]`):                "messages.0.content: ",
+		user(`[{"text":"x"}]`):     "messages.0.content.0.type: is required",
+		user(`[{"type":"image"}]`): "messages.0.content.0.source: is required",
+		user(`[{"type":"tool_result","content":"x"}]`):     "messages.0.content.0.tool_use_id: is required",
+		ask(`"messages":[],"system":[{"type":"image"}]`):   "system.0: must be a text",
+		ask(`"messages":[],"tools":[{"name":"a"}]`):        "tools.0.input_schema: must be an object",
+		ask(`"messages":[],"tools":[{"input_schema":{}}]`): "tools.0.name: is required",
+		ask(`"messages":[],"tool_choice":{"type":"tool"}`): "tool_choice.name: is required",
+		ask(`"messages":[],"tool_choice":{"type":"must"}`): "tool_choice.type",
+		ask(`"messages":[],"temperature":"hot"`):           "temperature must not be a string",
+	} {
+		_, err := anthropic.ParseRequest([]byte(body))
+		failure, ok := errors.AsType[*anthropic.RequestError](err)
+		require.True(t, ok, "%s: %v", body, err)
+		assert.Contains(t, failure.Error(), says, body)
+	}
+	for _, body := range []string{
+		user(`[{"type":"image","source":{"type":"file","file_id":"f"}}]`), user(`[{"type":"search_result","source":"s"}]`),
+		ask(`"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]`),
+	} {
+		_, err := anthropic.ParseRequest([]byte(body))
+		_, ok := errors.AsType[*anthropic.UnsupportedError](err)
+		assert.True(t, ok, "%s: %v", body, err)
+	}
+}
+
+func call(id, name, arguments string) *toolv1.ToolCall { return chat.Call(id, name, arguments) }
+
+func answer() *modelv1.ModelOutput {
+	m := chat.Assistant("", call("toolu_1", "add", `{"b": 1.0, "a": 2}`))
+	sealed := &contentv1.Reasoning{Reasoning: "c2ln", Summary: new("Two and two."), Redacted: true}
+	m.Content = chat.ListContent(
+		&contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: sealed}},
+		&contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: "b3BhcXVl", Redacted: true}}},
+		chat.TextPart("Four."),
+	)
+	output := chat.MessageOutput("served", m, modelv1.StopReason_STOP_REASON_TOOL_CALLS)
+	output.Usage = &modelv1.ModelUsage{InputTokens: 1, OutputTokens: 2, InputTokensCacheRead: new(int64(3)), ReasoningTokens: new(int64(1))}
+	output.ResponseId = new("msg_1")
+	return output
+}
+
+const answerBody = `{"id":"msg_1","type":"message","role":"assistant","model":"alias","content":[` +
+	`{"type":"thinking","thinking":"Two and two.","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},{"type":"text","text":"Four."},` +
+	`{"type":"tool_use","id":"toolu_1","name":"add","input":{"b": 1.0, "a": 2}}],"stop_reason":"tool_use","stop_sequence":null,` +
+	`"usage":{"input_tokens":1,"cache_creation_input_tokens":0,"cache_read_input_tokens":3,"output_tokens":2,"output_tokens_details":{"thinking_tokens":1}}}`
+
+func TestAnswersForClients(t *testing.T) {
+	t.Parallel()
+	body, err := anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{Model: "alias"})
+	require.NoError(t, err)
+	assert.Equal(t, answerBody, string(body))
+	_, err = anthropic.EncodeResponse(&modelv1.ModelOutput{}, anthropic.ResponseMeta{})
+	require.Error(t, err)
+	for reason, word := range map[modelv1.StopReason]string{
+		modelv1.StopReason_STOP_REASON_STOP: "end_turn", modelv1.StopReason_STOP_REASON_UNKNOWN: "end_turn", modelv1.StopReason_STOP_REASON_MAX_TOKENS: "max_tokens",
+		modelv1.StopReason_STOP_REASON_MODEL_LENGTH: "max_tokens", modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",
+	} {
+		body, err := anthropic.EncodeResponse(chat.MessageOutput("m", chat.Assistant("x"), reason), anthropic.ResponseMeta{})
+		require.NoError(t, err)
+		assert.Contains(t, string(body), `"stop_reason":"`+word+`"`)
+		assert.Contains(t, string(body), `"id":"msg_`)
+	}
+}
+
+// collect reads a stream as a client does.
+func collect(t *testing.T, stream string) (*anthropic.Message, []*modelv1.GenerateDelta) {
+	t.Helper()
+	var s anthropic.Stream
+	var deltas []*modelv1.GenerateDelta
+	for event, err := range dialect.Events(strings.NewReader(stream)) {
+		require.NoError(t, err)
+		var typed struct{ Type string }
+		require.NoError(t, json.Unmarshal(event.Data, &typed))
+		assert.Equal(t, event.Type, typed.Type)
+		more, err := s.Add(event.Data)
+		require.NoError(t, err)
+		deltas = append(deltas, more...)
+	}
+	assert.True(t, s.Ended())
+	return s.Message(), deltas
+}
+
+func TestAStreamSaysWhatItsPiecesSay(t *testing.T) {
+	t.Parallel()
+	for name, whole := range map[string]bool{"piece by piece": false, "without pieces": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body, err := anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{})
+			require.NoError(t, err)
+			first, err := anthropic.Decode(body)
+			require.NoError(t, err)
+			want, err := first.Output(nil)
+			require.NoError(t, err)
+			var written bytes.Buffer
+			w := anthropic.NewStreamWriter(&written, anthropic.ResponseMeta{ID: "msg_1", Model: "served"})
+			if !whole {
+				parts := want.GetChoices()[0].GetMessage().GetContent().GetList().GetParts()
+				for _, d := range []*modelv1.GenerateDelta{
+					{Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: "Two and "}},
+					{Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: "two."}},
+					{Piece: &modelv1.GenerateDelta_Part{Part: parts[0]}},
+					{Piece: &modelv1.GenerateDelta_Part{Part: parts[1]}},
+					{Piece: &modelv1.GenerateDelta_Text{Text: "Fo"}},
+					{Choice: 1, Piece: &modelv1.GenerateDelta_Text{Text: "other"}},
+					{Piece: &modelv1.GenerateDelta_Text{Text: "ur."}},
+					{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: &modelv1.ToolCallDelta{Id: "toolu_1", Function: "add"}}},
+					{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: &modelv1.ToolCallDelta{Arguments: `{"b": 1.0,`}}},
+					{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: &modelv1.ToolCallDelta{Arguments: ` "a": 2}`}}},
+				} {
+					require.NoError(t, w.Write(d))
+				}
+				require.NoError(t, w.Ping())
+			}
+			require.NoError(t, w.Close(want))
+			message, deltas := collect(t, written.String())
+			got, err := message.Output(nil)
+			require.NoError(t, err)
+			got.Choices[0].Message.Id, want.Choices[0].Message.Id = "", ""
+			assert.JSONEq(t, string(chat.OutputJSON(want)), string(chat.OutputJSON(got)))
+			assert.NotEmpty(t, deltas)
+		})
+	}
+}
+
+func TestOpenReasoningOfOthersIsThinkingWithoutASeal(t *testing.T) {
+	t.Parallel()
+	m := chat.Assistant("")
+	m.Content = chat.ListContent(chat.ReasoningPart("why"), chat.TextPart("so"))
+	body, err := anthropic.EncodeResponse(chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP), anthropic.ResponseMeta{ID: "i"})
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `[{"type":"thinking","thinking":"why","signature":""},{"type":"text","text":"so"}]`)
+	var reply struct{ Content json.RawMessage }
+	require.NoError(t, json.Unmarshal(body, &reply))
+	r, err := anthropic.ParseRequest([]byte(`{"model":"m","messages":[{"role":"assistant","content":` + string(reply.Content) + `}]}`))
+	require.NoError(t, err)
+	assert.JSONEq(t, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"why","redacted":false},{"type":"text","text":"so"}]}]`, messagesJSON(t, r.Messages))
+}
+
+func TestAStreamThatFailsEndsWithAnError(t *testing.T) {
+	t.Parallel()
+	var written bytes.Buffer
+	w := anthropic.NewStreamWriter(&written, anthropic.ResponseMeta{Model: "m"})
+	require.NoError(t, w.Start())
+	require.NoError(t, w.Fail(529, "", "too much"))
+	assert.Contains(t, written.String(), "event: message_start\n")
+	assert.True(t, strings.HasSuffix(written.String(), "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"too much\"}}\n\n"))
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestAWriterThatFailsIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	w := anthropic.NewStreamWriter(brokenWriter{}, anthropic.ResponseMeta{})
+	require.EqualError(t, w.Write(&modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: "x"}}), "gone")
+	require.EqualError(t, w.Close(answer()), "gone")
+}
