@@ -139,7 +139,7 @@ func TestModelsAndProvidersAreListed(t *testing.T) {
 			assert.Equal(t, account.GetUsable(), account.GetProblem() == "", "an account that cannot be used says why")
 		}
 	}
-	assert.Equal(t, map[string]bool{"mockllm": true, "openai": false}, names)
+	assert.Equal(t, map[string]bool{"anthropic": false, "mockllm": true, "openai": false}, names)
 	models, err := g.models.ListModels(t.Context(), &modelv1.ListModelsRequest{Provider: "mockllm"})
 	require.NoError(t, err)
 	require.Len(t, models.GetModels(), 1)

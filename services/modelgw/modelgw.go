@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
@@ -38,6 +39,8 @@ type Config struct {
 	Budgets map[string]Budget `yaml:"budgets"`
 	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known.
 	Prices map[string]Price `yaml:"prices"`
+	// Anthropic is Anthropic's API, with its accounts.
+	Anthropic anthropic.Config `yaml:"anthropic"`
 	// OpenAI is OpenAI's API, with its accounts.
 	OpenAI openai.Config `yaml:"openai"`
 	// OpenAIAPI are servers of others that speak OpenAI's format: models `openai-api/<service>/<model>`.
@@ -159,10 +162,11 @@ func (s *Service) register(cfg Config, deps Deps) error {
 	if err != nil {
 		return err
 	}
+	claude, closeClaude := anthropic.Kind(cfg.Anthropic)
 	vendor, closeVendor := openai.Kind(cfg.OpenAI)
 	others, closeOthers := openaicompat.Kind(cfg.OpenAIAPI)
-	s.closers = append(s.closers, closeMock, closeVendor, closeOthers)
-	for _, kind := range []provider.Kind{mock, vendor, others} {
+	s.closers = append(s.closers, closeMock, closeClaude, closeVendor, closeOthers)
+	for _, kind := range []provider.Kind{mock, claude, vendor, others} {
 		if err := s.registry.Register(kind); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
@@ -14,22 +15,25 @@ import (
 type ResponseMeta struct {
 	// ID is the answer's id; empty takes the provider's, or makes one.
 	ID string
-	// Model is the name that the client knows the model by; empty takes the one that answered.
+	// Model is named as the one that answered, where the output names none, and at the start of a stream.
 	Model string
 }
 
 // newID makes an id in the form of the vendor's.
 func newID(prefix string) string { return prefix + chat.NewID() }
 
-// EncodeResponse writes an answer for a client. Of several choices the first counts: the format knows but one.
+// ErrNoChoices says that an output holds no answer.
+var ErrNoChoices = errors.New("the model gave no answer")
+
+// EncodeResponse writes an answer for a client. An output without choices fails with ErrNoChoices. Of several choices the first counts: the format knows but one.
 func EncodeResponse(output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
 	message := chat.FirstMessage(output)
 	if message == nil {
-		return nil, ErrNotMessage
+		return nil, ErrNoChoices
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder()
-	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
+	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(output.GetModel(), meta.Model), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())
 	e.w.EndObject()

@@ -8,9 +8,12 @@
 package anthropic
 
 import (
+	"encoding/json"
+
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
 // Name is the dialect's name.
@@ -34,6 +37,8 @@ type Request struct {
 	Thinking *Thinking
 	// Cache says what of the prompt the server is asked to cache.
 	Cache Cache
+	// Paused are the blocks of a turn that the server paused, as it gave them, for it to go on with.
+	Paused []json.RawMessage
 	// Members are further members of the request; one that the request has already is replaced.
 	Members []Member
 }
@@ -245,22 +250,29 @@ func (e *encoder) tools(marked bool) {
 }
 
 func (e *encoder) choice() {
-	e.w.BeginObject()
-	mode := e.Choice.GetMode()
-	switch name := e.Choice.GetFunction(); {
-	case name != "":
-		e.w.TextMember("type", "tool")
-		e.w.TextMember("name", name)
-	case mode == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
-		e.w.TextMember("type", "any")
-	case mode == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
-		e.w.TextMember("type", "none")
-	default:
-		e.w.TextMember("type", "auto")
-	}
+	choice := ChoiceObject(e.Choice)
 	// A choice of none has no such member.
-	if e.Config != nil && e.Config.ParallelToolCalls != nil && mode != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
-		e.w.BoolMember("disable_parallel_tool_use", !e.Config.GetParallelToolCalls())
+	if e.Config != nil && e.Config.ParallelToolCalls != nil && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
+		choice.Set("disable_parallel_tool_use", !e.Config.GetParallelToolCalls())
 	}
-	e.w.EndObject()
+	e.w.Raw(string(orderedjson.Append(nil, choice)))
+}
+
+// ChoiceObject returns a choice among tools as the format says it.
+func ChoiceObject(choice *toolv1.ToolChoice) *orderedjson.Object {
+	o := &orderedjson.Object{}
+	if name := choice.GetFunction(); name != "" {
+		o.Set("type", "tool")
+		o.Set("name", name)
+		return o
+	}
+	switch choice.GetMode() {
+	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
+		o.Set("type", "any")
+	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
+		o.Set("type", "none")
+	default:
+		o.Set("type", "auto")
+	}
+	return o
 }

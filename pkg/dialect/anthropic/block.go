@@ -11,7 +11,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// turns writes the turns of a conversation.
+// turns writes the turns of a conversation, and the one that the server paused.
 func (e *encoder) turns(turns []turn) {
 	e.w.BeginList()
 	for i := range turns {
@@ -23,6 +23,12 @@ func (e *encoder) turns(turns []turn) {
 		} else {
 			e.blocks(turns[i].blocks)
 		}
+		e.w.EndObject()
+	}
+	if len(e.Paused) > 0 {
+		e.w.BeginObject()
+		e.w.TextMember("role", roleAssistant)
+		e.w.RawMember("content", string(list(e.Paused)))
 		e.w.EndObject()
 	}
 	e.w.EndList()

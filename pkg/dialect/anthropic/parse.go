@@ -63,16 +63,24 @@ type wireFormat struct {
 // schemaName is the name of the schema of an answer, which has none in this format.
 const schemaName = "response"
 
-// RequestError says what is wrong with a request, for the client.
+// RequestError says what is wrong with a client's request.
 type RequestError struct {
+	// Param is the member at fault, such as `messages.2.content`; empty for the request as a whole.
+	Param string
+	// Message says what is wrong with it.
 	Message string
 }
 
 // Error implements error.
-func (e *RequestError) Error() string { return e.Message }
+func (e *RequestError) Error() string {
+	if e.Param == "" {
+		return e.Message
+	}
+	return e.Param + ": " + e.Message
+}
 
-func invalid(format string, arguments ...any) error {
-	return &RequestError{Message: fmt.Sprintf(format, arguments...)}
+func invalid(param, format string, arguments ...any) error {
+	return &RequestError{Param: param, Message: fmt.Sprintf(format, arguments...)}
 }
 
 // ParseRequest reads the body of a client's request. It fails with *RequestError on what is no request, and with *UnsupportedError on what only the vendor
@@ -81,13 +89,13 @@ func invalid(format string, arguments ...any) error {
 func ParseRequest(body []byte) (*Request, error) {
 	var wire wireRequest
 	if err := json.Unmarshal(body, &wire); err != nil {
-		return nil, invalid("the body is no request: %s", reason(err))
+		return nil, invalid("", "the body is no request: %s", reason(err))
 	}
 	if wire.Model == "" {
-		return nil, invalid("model: is required")
+		return nil, invalid("model", "is required")
 	}
 	if wire.Messages == nil {
-		return nil, invalid("messages: is required")
+		return nil, invalid("messages", "is required")
 	}
 	r := &Request{Model: wire.Model, Stream: wire.Stream, Config: wire.config()}
 	if err := r.parseSystem(wire.System); err != nil {
@@ -114,7 +122,7 @@ func ParseRequest(body []byte) (*Request, error) {
 // at says where in a request an error is.
 func at(place string, err error) error {
 	if failure, ok := errors.AsType[*RequestError](err); ok {
-		return invalid("%s.%s", place, failure.Message)
+		return invalid(place+"."+failure.Param, "%s", failure.Message)
 	}
 	return fmt.Errorf("%s: %w", place, err)
 }
@@ -158,14 +166,14 @@ func (w *wireRequest) config() *modelv1.GenerateConfig {
 func (r *Request) parseSystem(raw json.RawMessage) error {
 	text, blocks, isText, err := readBlocks(raw)
 	if err != nil {
-		return at("system", invalid("%s", reason(err)))
+		return invalid("system", "%s", reason(err))
 	}
 	if isText && text != "" {
 		r.Messages = append(r.Messages, chat.System(text))
 	}
 	for i := range blocks {
 		if blocks[i].Type != "text" {
-			return invalid("system.%d: must be a text", i)
+			return invalid(fmt.Sprintf("system.%d", i), "must be a text")
 		}
 		r.Messages = append(r.Messages, chat.System(blocks[i].Text))
 	}
@@ -177,10 +185,10 @@ func parseTool(tool wireTool) (*toolv1.ToolInfo, error) {
 		return nil, &UnsupportedError{What: "the tool type " + tool.Type + " here: only the vendor runs it"}
 	}
 	if tool.Name == "" {
-		return nil, invalid("name: is required")
+		return nil, invalid("name", "is required")
 	}
 	if len(tool.Schema) == 0 || tool.Schema[0] != '{' {
-		return nil, invalid("input_schema: must be an object")
+		return nil, invalid("input_schema", "must be an object")
 	}
 	return &toolv1.ToolInfo{Name: tool.Name, Description: tool.Description, ParametersJson: string(tool.Schema)}, nil
 }
@@ -198,11 +206,11 @@ func (r *Request) parseChoice(choice *wireChoice) error {
 		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE)
 	case "tool":
 		if choice.Name == "" {
-			return invalid("tool_choice.name: is required")
+			return invalid("tool_choice.name", "is required")
 		}
 		r.Choice = chat.FunctionChoice(choice.Name)
 	default:
-		return invalid("tool_choice.type: %q is none of auto, any, tool, none", choice.Type)
+		return invalid("tool_choice.type", "%q is none of auto, any, tool, none", choice.Type)
 	}
 	return nil
 }
@@ -212,7 +220,7 @@ func (r *Request) parseChoice(choice *wireChoice) error {
 func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMessage, error) {
 	text, blocks, isText, err := readBlocks(m.Content)
 	if err != nil {
-		return nil, invalid("content: %s", reason(err))
+		return nil, invalid("content", "%s", reason(err))
 	}
 	switch m.Role {
 	case roleSystem:
@@ -237,7 +245,7 @@ func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMe
 		}
 		return parseUser(blocks, functions)
 	default:
-		return nil, invalid("role: %q is none of user, assistant, system", m.Role)
+		return nil, invalid("role", "%q is none of user, assistant, system", m.Role)
 	}
 }
 
@@ -273,12 +281,12 @@ func parseUser(blocks []wireBlock, functions map[string]string) (messages []*mod
 // result reads a tool's result.
 func (b *wireBlock) result(functions map[string]string) (*modelv1.ChatMessage, error) {
 	if b.ToolUseID == "" {
-		return nil, invalid("tool_use_id: is required")
+		return nil, invalid("tool_use_id", "is required")
 	}
 	given := &toolv1.ToolResult{CallId: b.ToolUseID, Function: functions[b.ToolUseID]}
 	text, blocks, isText, err := readBlocks(b.Content)
 	if err != nil {
-		return nil, invalid("content: %s", reason(err))
+		return nil, invalid("content", "%s", reason(err))
 	}
 	given.Content = chat.TextContent(text)
 	if !isText {
@@ -306,7 +314,7 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	case b.Type == "document" && b.Source != nil && b.Source.Type == "content":
 		text, blocks, isText, err := readBlocks(b.Source.Content)
 		if err != nil {
-			return nil, invalid("source.content: %s", reason(err))
+			return nil, invalid("source.content", "%s", reason(err))
 		}
 		if isText {
 			return []*contentv1.Content{chat.TextPart(text)}, nil
@@ -314,7 +322,7 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 		var parts []*contentv1.Content
 		for i := range blocks {
 			if blocks[i].Type == "document" {
-				return nil, invalid("source.content.%d: must be a text or an image", i)
+				return nil, invalid(fmt.Sprintf("source.content.%d", i), "must be a text or an image")
 			}
 			inner, err := blocks[i].userParts()
 			if err != nil {
@@ -327,7 +335,7 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 		part, err := b.mediaPart()
 		return []*contentv1.Content{part}, err
 	case b.Type == "":
-		return nil, invalid("type: is required")
+		return nil, invalid("type", "is required")
 	default:
 		return nil, &UnsupportedError{What: "a block of type " + b.Type + " here"}
 	}
@@ -336,7 +344,7 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 // mediaPart reads an image or a document: its data, or its address.
 func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	if b.Source == nil {
-		return nil, invalid("source: is required")
+		return nil, invalid("source", "is required")
 	}
 	uri := ""
 	switch s := b.Source; s.Type {

@@ -74,6 +74,9 @@ func Decode(body []byte) (*Message, error) {
 	return &m, nil
 }
 
+// TokenUsage returns what the answer took; nil where the server does not say.
+func (m *Message) TokenUsage() *modelv1.ModelUsage { return m.Usage.message() }
+
 // Output returns the answer; tools are those that were on offer.
 func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	blocks, err := parseBlocks(m.Content)

@@ -116,7 +116,7 @@ func answer() *modelv1.ModelOutput {
 	return output
 }
 
-const answerBody = `{"id":"msg_1","type":"message","role":"assistant","model":"alias","content":[` +
+const answerBody = `{"id":"msg_1","type":"message","role":"assistant","model":"served","content":[` +
 	`{"type":"thinking","thinking":"Two and two.","signature":"c2ln"},{"type":"redacted_thinking","data":"b3BhcXVl"},{"type":"text","text":"Four."},` +
 	`{"type":"tool_use","id":"toolu_1","name":"add","input":{"b": 1.0, "a": 2}}],"stop_reason":"tool_use","stop_sequence":null,` +
 	`"usage":{"input_tokens":1,"cache_creation_input_tokens":0,"cache_read_input_tokens":3,"output_tokens":2,"output_tokens_details":{"thinking_tokens":1}}}`
@@ -127,7 +127,7 @@ func TestAnswersForClients(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, answerBody, string(body))
 	_, err = anthropic.EncodeResponse(&modelv1.ModelOutput{}, anthropic.ResponseMeta{})
-	require.Error(t, err)
+	require.ErrorIs(t, err, anthropic.ErrNoChoices)
 	for reason, word := range map[modelv1.StopReason]string{
 		modelv1.StopReason_STOP_REASON_STOP: "end_turn", modelv1.StopReason_STOP_REASON_UNKNOWN: "end_turn", modelv1.StopReason_STOP_REASON_MAX_TOKENS: "max_tokens",
 		modelv1.StopReason_STOP_REASON_MODEL_LENGTH: "max_tokens", modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",

@@ -11,6 +11,8 @@ import (
 	"iter"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
@@ -69,7 +71,7 @@ func (s *Stream) begin(attempt int) {
 func (s *Stream) Delta(d *modelv1.GenerateDelta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size := pieceBytes + len(d.GetText()) + len(d.GetReasoning()) + len(d.GetToolCall().GetArguments())
+	size := pieceBytes + len(d.GetText()) + len(d.GetReasoning()) + len(d.GetToolCall().GetArguments()) + proto.Size(d.GetPart())
 	if s.bytes+size > maxBytes {
 		s.bytes = maxBytes
 		return

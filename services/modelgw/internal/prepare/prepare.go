@@ -28,8 +28,8 @@ type Conversation struct {
 // Prepare readies a conversation for a provider. It fails where media is neither inline nor stored; what is stored is for Load.
 func Prepare(given Conversation, c provider.Capabilities) (Conversation, error) {
 	prepared := Conversation{Messages: given.Messages, Config: chat.Merge(given.Config)}
-	if prepared.Config.MaxTokens == nil && c.MaxTokens > 0 {
-		prepared.Config.MaxTokens = new(c.MaxTokens)
+	if tokens := c.MaxTokensFor(prepared.Config); prepared.Config.MaxTokens == nil && tokens > 0 {
+		prepared.Config.MaxTokens = &tokens
 	}
 	if text := prepared.Config.GetSystemMessage(); text != "" {
 		prepared.Messages = slices.Concat([]*modelv1.ChatMessage{chat.System(text)}, prepared.Messages)

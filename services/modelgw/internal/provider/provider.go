@@ -69,6 +69,8 @@ type Capabilities struct {
 	MaxConnections int
 	// MaxTokens is the default bound of output tokens; zero leaves it to the server.
 	MaxTokens int64
+	// Room is what a configuration adds to MaxTokens; nil is nothing.
+	Room *Room
 	// ToolsRequired keeps tools in the request when none may be called, since the conversation holds calls.
 	ToolsRequired bool
 	// MergeUser, MergeAssistant and MergeSystem ask that neighbouring messages of a role become one.

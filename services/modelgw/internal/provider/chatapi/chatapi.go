@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
-	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -20,13 +18,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-)
-
-const (
-	// maxAnswerBytes bounds an answer that is not streamed.
-	maxAnswerBytes = 64 << 20
-	// maxErrorBytes bounds the body of an error.
-	maxErrorBytes = 64 << 10
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // Client calls one endpoint. It may be used concurrently.
@@ -67,14 +59,14 @@ func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaicha
 	output, raw, err := c.exchange(ctx, r, request, body)
 	if err != nil {
 		if failure, ok := provider.As(err); ok && r.Record {
-			failure.Call = record(body, raw, true, start)
+			failure.Call = transport.Record(body, raw, true, start)
 		}
 		return nil, err
 	}
 	output.Time = provider.Clock(start)
 	response := &provider.Response{Output: output}
 	if r.Record {
-		response.Call = record(body, raw, false, start)
+		response.Call = transport.Record(body, raw, false, start)
 	}
 	return response, nil
 }
@@ -93,12 +85,12 @@ func (c *Client) exchange(ctx context.Context, r *provider.Request, request *ope
 	defer answer.Body.Close()
 	switch {
 	case answer.StatusCode != http.StatusOK:
-		raw, _ = io.ReadAll(io.LimitReader(answer.Body, maxErrorBytes))
+		raw, _ = io.ReadAll(io.LimitReader(answer.Body, transport.MaxErrorBytes))
 		output, err = c.refused(answer, openaichat.DecodeError(raw), request.Model)
-	case request.Stream && !isJSON(answer.Header):
+	case request.Stream && !transport.IsJSON(answer.Header):
 		output, err = c.stream(ctx, answer.Body, r, request)
 	default:
-		raw, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))
+		raw, err = io.ReadAll(io.LimitReader(answer.Body, transport.MaxAnswerBytes))
 		if err != nil {
 			return nil, nil, c.broken(ctx, err)
 		}
@@ -126,12 +118,6 @@ func (c *Client) setHeaders(h http.Header, request *openaichat.Request) {
 	for name, value := range request.Config.GetExtraHeaders().GetValues() {
 		h.Set(name, value)
 	}
-}
-
-// isJSON says that an answer is no stream though one was asked for.
-func isJSON(h http.Header) bool {
-	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
-	return mediaType == "application/json"
 }
 
 // stream reads an answer that comes in pieces.
@@ -228,17 +214,7 @@ func (c *Client) refusedInside(answer *http.Response, said *openaichat.Error, mo
 	}
 }
 
-// broken is the failure of a connection. When the attempt itself was ended, its context's error stands.
+// broken is the failure of a connection.
 func (c *Client) broken(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if errors.Is(err, dialect.ErrEventTooLarge) {
-		return &provider.Error{Provider: c.Provider, Invalid: true, Cause: err}
-	}
-	message := "the connection failed"
-	if opError, ok := errors.AsType[*net.OpError](err); ok {
-		message += " (" + opError.Op + ")"
-	}
-	return &provider.Error{Provider: c.Provider, Class: provider.Transient, Message: message, Cause: err}
+	return transport.Broken(ctx, c.Provider, err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // Name is the provider's name.
@@ -55,7 +56,7 @@ type host struct {
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{accounts: map[string]provider.Account{}, headers: map[string]string{}, http: chatapi.NewHTTPClient()}
+	h := &host{accounts: map[string]provider.Account{}, headers: map[string]string{}, http: transport.NewClient()}
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,

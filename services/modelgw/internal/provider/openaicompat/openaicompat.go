@@ -21,6 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
 // Name is the provider's name.
@@ -40,7 +41,7 @@ type host struct {
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{services: c.Services, http: chatapi.NewHTTPClient()}
+	h := &host{services: c.Services, http: transport.NewClient()}
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "servers that speak OpenAI's chat completions, by configured service",

@@ -40,6 +40,18 @@ const defaultAnswer = `{"id":"chatcmpl-0","object":"chat.completion","created":1
 const defaultStream = `data: {"id":"chatcmpl-0","object":"chat.completion.chunk","model":"served-model","choices":[{"index":0,"delta":{"content":"Done."},"finish_reason":"stop"}]}` +
 	"\n\ndata: [DONE]\n\n"
 
+const (
+	defaultMessage = `{"id":"msg_0","type":"message","role":"assistant","model":"served-model","content":[{"type":"text","text":"Done."}],` +
+		`"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}`
+
+	defaultMessageStream = `data: {"type":"message_start","message":{"id":"msg_0","type":"message","role":"assistant","model":"served-model","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` +
+		"\n\n" + `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}` + "\n\n" + `data: {"type":"message_stop"}` + "\n\n"
+
+	messagesPath = "/v1/messages"
+	countPath    = "/v1/messages/count_tokens"
+	defaultCount = `{"input_tokens":7}`
+)
+
 // recorder is a server that keeps requests and gives recorded answers in order, the last one again and again.
 type recorder struct {
 	server *httptest.Server
@@ -78,7 +90,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	r.requests = append(r.requests, got)
 	var answer *upstreamResponse
-	if len(r.answers) > 0 {
+	if len(r.answers) > 0 && got.Path != countPath {
 		answer = &r.answers[0]
 		if len(r.answers) > 1 {
 			r.answers = r.answers[1:]
@@ -86,17 +98,28 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	r.mu.Unlock()
 	if answer == nil {
-		object, _ := got.Body.(map[string]any)
-		if object["stream"] == true {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, defaultStream)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, defaultAnswer)
+		got.writeDefault(w)
 		return
 	}
 	answer.write(w)
+}
+
+// writeDefault answers in the format of the path.
+func (u *upstreamRequest) writeDefault(w http.ResponseWriter) {
+	whole, stream := defaultAnswer, defaultStream
+	switch u.Path {
+	case messagesPath:
+		whole, stream = defaultMessage, defaultMessageStream
+	case countPath:
+		whole = defaultCount
+	}
+	if object, _ := u.Body.(map[string]any); object["stream"] == true {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, stream)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, whole)
 }
 
 func (a *upstreamResponse) write(w http.ResponseWriter) {

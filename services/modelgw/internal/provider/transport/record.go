@@ -1,15 +1,10 @@
-package chatapi
+package transport
 
 import (
-	"errors"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/chat/encode"
-	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -19,8 +14,8 @@ const longestText = 256
 // mediaLeftOut stands in a record where media was.
 const mediaLeftOut = "[media left out]"
 
-// record keeps what was said, without media.
-func record(request, response []byte, failed bool, start time.Time) *modelv1.ModelCall {
+// Record keeps what was said since start, without media. A response that is nil, such as one that was streamed, is left out.
+func Record(request, response []byte, failed bool, start time.Time) *modelv1.ModelCall {
 	call := &modelv1.ModelCall{RequestJson: withoutMedia(request), Error: failed, Time: provider.Clock(start)}
 	if response != nil {
 		call.ResponseJson = withoutMedia(response)
@@ -66,15 +61,3 @@ func elide(value any) any {
 	}
 	return value
 }
-
-// unsupported says that the format cannot say what the request holds.
-func unsupported(name string, err error) error {
-	what := err.Error()
-	if u, ok := errors.AsType[*openaichat.UnsupportedError](err); ok {
-		what = u.What
-	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "%s: %w", name, err).With("capability", what)
-}
-
-// Text returns a text as JSON, for members of a request.
-func Text(text string) string { return string(encode.AppendText(nil, text)) }

@@ -1,0 +1,318 @@
+package anthropic_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+func assistantSays(parts ...*contentv1.Content) *modelv1.ChatMessage {
+	m := chat.Assistant("")
+	m.Content = chat.ListContent(parts...)
+	return m
+}
+
+func sealedThinking(text, seal string) *contentv1.Content {
+	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: seal, Summary: &text, Redacted: true}}}
+}
+
+// conversation is one of every kind of turn.
+func conversation() *anthropic.Request {
+	asks := assistantSays(sealedThinking("hm", "c2ln"), chat.TextPart("Let me see."))
+	asks.ToolCalls = []*toolv1.ToolCall{call("t1", "weather", `{"city": "Oslo", "n": 1.0}`), call("t2", "weather", "")}
+	failed := chat.ToolMessage(&toolv1.ToolResult{CallId: "t2", Function: "weather", Error: &toolv1.ToolCallError{Message: "late"}})
+	return &anthropic.Request{
+		Model: "claude", Stream: true, Cache: anthropic.Cache{Automatic: true, TTL: "1h"},
+		Messages: []*modelv1.ChatMessage{
+			chat.System("Be brief."), chat.User("Weather?"), asks,
+			chat.ToolMessage(&toolv1.ToolResult{CallId: "t1", Function: "weather", Content: chat.TextContent("rain")}), failed, chat.User("So?"),
+		},
+		Tools:    []*toolv1.ToolInfo{{Name: "weather", Description: "Tells it.", ParametersJson: `{"type": "object", "z": 1e2}`}},
+		Choice:   chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY),
+		Config:   &modelv1.GenerateConfig{MaxTokens: new(int64(9)), ParallelToolCalls: new(false), Effort: new("low"), StopSeqs: &modelv1.StringList{Values: []string{"END"}}},
+		Thinking: &anthropic.Thinking{Type: "enabled", BudgetTokens: 7, Display: "summarized"},
+		Members:  []anthropic.Member{{Name: "metadata", JSON: `{"user_id": "u"}`}},
+	}
+}
+
+const conversationBody = `{"model":"claude","max_tokens":9,"stop_sequences":["END"],"output_config":{"effort":"low"},"stream":true,` +
+	`"cache_control":{"type":"ephemeral","ttl":"1h"},"thinking":{"type":"enabled","budget_tokens":7,"display":"summarized"},"metadata":{"user_id": "u"},` +
+	`"tools":[{"name":"weather","description":"Tells it.","input_schema":{"type": "object", "z": 1e2},"cache_control":{"type":"ephemeral","ttl":"1h"}}],` +
+	`"tool_choice":{"type":"any","disable_parallel_tool_use":true},"system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral","ttl":"1h"}}],` +
+	`"messages":[{"role":"user","content":"Weather?"},` +
+	`{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"c2ln"},{"type":"text","text":"Let me see."},` +
+	`{"type":"tool_use","id":"t1","name":"weather","input":{"city": "Oslo", "n": 1.0}},{"type":"tool_use","id":"t2","name":"weather","input":{}}]},` +
+	`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"rain"}],"is_error":false},` +
+	`{"type":"tool_result","tool_use_id":"t2","content":"late","is_error":true,"cache_control":{"type":"ephemeral","ttl":"1h"}},{"type":"text","text":"So?"}]}]}`
+
+func TestRequestsAreWrittenInOneOrderAndKeepTheJSONOfOthers(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		body, err := conversation().Encode()
+		require.NoError(t, err)
+		require.Equal(t, conversationBody, string(body))
+	}
+	body, err := conversation().EncodeCount()
+	require.NoError(t, err)
+	assert.NotContains(t, string(body), "max_tokens", "a count takes no options")
+	assert.NotContains(t, string(body), `"stream"`)
+	assert.Contains(t, string(body), `"messages":[{"role":"user","content":"Weather?"}`)
+}
+
+func TestALongerConversationBeginsWithTheBytesOfAShorterOne(t *testing.T) {
+	t.Parallel()
+	r := conversation()
+	r.Cache.Off = true
+	shorter, err := r.Encode()
+	require.NoError(t, err)
+	r.Messages = append(r.Messages, chat.Assistant("Wet."), chat.User("Thanks."))
+	longer, err := r.Encode()
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(string(longer), strings.TrimSuffix(string(shorter), "]}")))
+}
+
+func TestWhatARequestSaysAClientCanRead(t *testing.T) {
+	t.Parallel()
+	body, err := conversation().Encode()
+	require.NoError(t, err)
+	read, err := anthropic.ParseRequest(body)
+	require.NoError(t, err)
+	want := conversation()
+	assert.Equal(t, want.Tools[0].GetParametersJson(), read.Tools[0].GetParametersJson())
+	assert.Equal(t, want.Choice.GetMode(), read.Choice.GetMode())
+	assert.Equal(t, int64(7), read.Config.GetReasoningTokens())
+	assert.Len(t, read.Messages, len(want.Messages))
+	assert.Equal(t, `{"city": "Oslo", "n": 1.0}`, read.Messages[2].GetToolCalls()[0].GetArgumentsJson())
+}
+
+func TestMarksOfTheMessagesComeBeforeOurs(t *testing.T) {
+	t.Parallel()
+	marked := func(n int) *anthropic.Request {
+		var parts []*contentv1.Content
+		for range n {
+			part := chat.TextPart("x")
+			part.GetText().CacheBreakpoint = new(true)
+			parts = append(parts, part)
+		}
+		m := chat.User("")
+		m.Content = chat.ListContent(append(parts, chat.TextPart("end"))...)
+		return &anthropic.Request{
+			Model: "m", Messages: []*modelv1.ChatMessage{chat.System("s"), m}, Tools: []*toolv1.ToolInfo{{Name: "t"}}, Cache: anthropic.Cache{Automatic: true},
+		}
+	}
+	for n, want := range map[int]int{1: 3, 2: 4, 3: 4, 4: 4} {
+		body, err := marked(n).Encode()
+		require.NoError(t, err)
+		assert.Equal(t, want, strings.Count(string(body), "cache_control"), "%d marks", n)
+	}
+	_, err := marked(5).Encode()
+	require.ErrorContains(t, err, "cache breakpoints")
+	off := marked(5)
+	off.Cache.Off = true
+	body, err := off.Encode()
+	require.NoError(t, err)
+	assert.NotContains(t, string(body), "cache_control")
+}
+
+func TestWhereSystemMessagesGo(t *testing.T) {
+	t.Parallel()
+	asks := chat.Assistant("", call("t", "f", "{}"))
+	result := chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Content: chat.TextContent("r")})
+	s, u, a := chat.System, chat.User, chat.Assistant
+	roles := func(messages []*modelv1.ChatMessage) string {
+		said := ""
+		for _, m := range messages {
+			said += chat.RoleName(m.GetRole())[:1] + "(" + strings.NewReplacer("<system-reminder>\n", "<", "\n</system-reminder>", ">", "\n", "/").Replace(chat.Text(m)) + ")"
+		}
+		return said
+	}
+	for name, test := range map[string]struct {
+		messages         []*modelv1.ChatMessage
+		inline, reminder string
+	}{
+		"first":                  {[]*modelv1.ChatMessage{s("1"), s("2"), u("q")}, "s(1)s(2)u(q)", "s(1)s(2)u(q)"},
+		"only":                   {[]*modelv1.ChatMessage{s("1")}, "s(1)", "s(1)"},
+		"before the model":       {[]*modelv1.ChatMessage{u("q"), s("1"), s("2"), a("x")}, "u(q)s(1//2)a(x)", "u(q)u(<1>)u(<2>)a(x)"},
+		"at the end":             {[]*modelv1.ChatMessage{u("q"), s("1")}, "u(q)s(1)", "u(q)u(<1>)"},
+		"before the user":        {[]*modelv1.ChatMessage{u("q"), a("x"), s("1"), u("q")}, "s(1)u(q)a(x)u(q)", "u(q)a(x)u(<1>)u(q)"},
+		"behind a tool's result": {[]*modelv1.ChatMessage{u("q"), asks, result, s("1")}, "u(q)a()t(r)s(1)", "s(1)u(q)a()t(r)"},
+		"before a tool's result": {[]*modelv1.ChatMessage{u("q"), asks, s("1"), result}, "s(1)u(q)a()t(r)", "s(1)u(q)a()t(r)"},
+		"a result without call":  {[]*modelv1.ChatMessage{u("q"), result}, "u(q)u([Tool result for f]/r)", "u(q)u([Tool result for f]/r)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arranged, warnings := anthropic.Arrange(test.messages, true)
+			assert.Equal(t, test.inline, roles(arranged))
+			assert.Equal(t, roles(test.messages)[:1] != test.inline[:1], len(warnings) > 0)
+			arranged, _ = anthropic.Arrange(test.messages, false)
+			assert.Equal(t, test.reminder, roles(arranged))
+		})
+	}
+}
+
+func TestWhatTheFormatCannotSay(t *testing.T) {
+	t.Parallel()
+	uri := func(u string) *contentv1.Media { return &contentv1.Media{Source: &contentv1.Media_Uri{Uri: u}} }
+	for says, part := range map[string]*contentv1.Content{
+		"audio":                    {Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: uri("data:audio/wav;base64,AA=="), Format: "wav"}}},
+		"video":                    {Part: &contentv1.Content_Video{Video: &contentv1.Video{Media: uri("data:video/mp4;base64,AA=="), Format: "mp4"}}},
+		"image/svg+xml":            chat.ImagePart("data:image/svg+xml;base64,AA=="),
+		"data of another provider": {Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: `{"x":1}`}}},
+		"an unknown kind":          {},
+	} {
+		m := chat.User("")
+		m.Content = chat.ListContent(part)
+		_, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Encode()
+		failure, ok := errors.AsType[*anthropic.UnsupportedError](err)
+		require.True(t, ok, "%s: %v", says, err)
+		assert.Contains(t, failure.Error(), says)
+	}
+}
+
+func TestMediaByAddress(t *testing.T) {
+	t.Parallel()
+	m := chat.User("")
+	m.Content = chat.ListContent(chat.ImagePart("https://x.example/a.png"), &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{
+		Media: &contentv1.Media{Source: &contentv1.Media_Uri{Uri: "https://x.example/a.pdf"}}, Filename: "a.pdf", Citations: true,
+	}}})
+	body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}, Cache: anthropic.Cache{Off: true}}).Encode()
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `[{"type":"image","source":{"type":"url","url":"https://x.example/a.png"}},`+
+		`{"type":"document","source":{"type":"url","url":"https://x.example/a.pdf"},"title":"a.pdf","citations":{"enabled":true}}]`)
+}
+
+// again sends what a model said back to it, and returns the blocks.
+func again(t *testing.T, content string) string {
+	t.Helper()
+	m, err := anthropic.Decode([]byte(`{"content":` + content + `}`))
+	require.NoError(t, err)
+	output, err := m.Output(nil)
+	require.NoError(t, err)
+	r := &anthropic.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.FirstMessage(output)}, Cache: anthropic.Cache{Off: true}}
+	body, err := r.Encode()
+	require.NoError(t, err)
+	var sent struct {
+		Messages []struct{ Content json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(body, &sent))
+	return string(sent.Messages[1].Content)
+}
+
+func TestWhatAModelSaidGoesBackAsItCame(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"thinking":    `[{"type":"thinking","thinking":"hm","signature":"c2ln"},{"type":"thinking","thinking":"","signature":"b"},{"type":"redacted_thinking","data":"x"},{"type":"text","text":"a"}]`,
+		"a search":    `[{"type":"server_tool_use","id":"s","name":"web_search","input":{"query":"q"}},{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","url":"u","encrypted_content":"e"}]},{"type":"text","text":"a"}]`,
+		"code":        `[{"type":"server_tool_use","id":"s","name":"bash_code_execution","input":{"command":"c"}},{"type":"bash_code_execution_tool_result","tool_use_id":"s","content":{"type":"bash_code_execution_result","stdout":"1","stderr":"","return_code":0,"content":[]}},{"type":"text","text":"a"}]`,
+		"an mcp tool": `[{"type":"mcp_tool_use","id":"s","name":"f","server_name":"srv","input":{"q":1}},{"type":"mcp_tool_result","tool_use_id":"s","is_error":false,"content":[{"type":"text","text":"r"}]},{"type":"text","text":"a"}]`,
+		"citations": `[{"type":"text","text":"a","citations":[{"type":"web_search_result_location","cited_text":"c","title":"t","url":"u","encrypted_index":"E"},` +
+			`{"type":"char_location","cited_text":"d","document_index":0,"document_title":"w","start_char_index":0,"end_char_index":2},` +
+			`{"type":"page_location","cited_text":"d","document_index":1,"document_title":"w","start_page_number":1,"end_page_number":2}]}]`,
+		"a compaction": `[{"type":"compaction","content":"c"},{"type":"text","text":"a"}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.JSONEq(t, content, again(t, content))
+		})
+	}
+}
+
+func TestErrorsThatAreOutputs(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status int
+		text   string
+		stop   modelv1.StopReason
+	}{
+		{400, "prompt is too long: 9 > 8", modelv1.StopReason_STOP_REASON_MODEL_LENGTH},
+		{400, "Input is too long for requested model.", modelv1.StopReason_STOP_REASON_MODEL_LENGTH},
+		{413, "anything", modelv1.StopReason_STOP_REASON_MODEL_LENGTH},
+		{400, "Output blocked by content filtering policy", modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
+	} {
+		output, ok := (&anthropic.Error{Message: test.text}).Stop(test.status, "m")
+		require.True(t, ok, test.text)
+		assert.Equal(t, test.stop, chat.StopReason(output))
+		assert.Equal(t, test.text, output.GetError())
+	}
+	_, ok := (&anthropic.Error{Message: "Bad parameter."}).Stop(400, "m")
+	assert.False(t, ok)
+}
+
+func TestErrorBodiesInAnyForm(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]anthropic.Error{
+		`{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}`: {Type: "rate_limit_error", Message: "slow"},
+		`{"error":"plain"}`:       {Message: "plain"},
+		`<html>bad</html>` + "\n": {Message: "<html>bad</html>"},
+		`{}`:                      {Message: "{}"},
+	} {
+		assert.Equal(t, want, *anthropic.DecodeError([]byte(body)))
+	}
+	for status, kind := range map[int]string{400: "invalid_request_error", 418: "invalid_request_error", 503: "api_error", 529: "overloaded_error", 429: "rate_limit_error"} {
+		assert.Equal(t, kind, anthropic.ErrorType(status))
+	}
+	assert.Equal(t, 529, (&anthropic.Error{Type: "overloaded_error"}).Status())
+	assert.Equal(t, 0, (&anthropic.Error{Type: "new_error"}).Status())
+	assert.JSONEq(t, `{"type":"error","error":{"type":"not_found_error","message":"no \"x\""}}`, string(anthropic.EncodeError(404, "", `no "x"`)))
+	n, err := anthropic.DecodeCount(anthropic.EncodeCount(12))
+	require.NoError(t, err)
+	assert.Equal(t, int64(12), n)
+}
+
+func TestAnAnswerWithAnotherModelInItsPlaceSaysSo(t *testing.T) {
+	t.Parallel()
+	m, err := anthropic.Decode([]byte(`{"model":"a","content":[{"type":"fallback","from":{"model":"a"},"to":{"model":"b"}},{"type":"text","text":"x"}],
+		"usage":{"input_tokens":1,"output_tokens":2,"iterations":[{"model":"a"}]}}`))
+	require.NoError(t, err)
+	output, err := m.Output(nil)
+	require.NoError(t, err)
+	assert.Equal(t, "b", output.GetModel())
+	assert.Equal(t, "a", output.GetFallback().GetModel())
+	assert.Equal(t, "b", output.GetFallback().GetFallbackModel())
+	assert.JSONEq(t, `{"handoffs":[{"from":"a","to":"b"}],"iterations":[{"model":"a"}]}`, output.GetFallback().GetMetadataJson())
+}
+
+func context400KB() *anthropic.Request {
+	messages := []*modelv1.ChatMessage{chat.System(strings.Repeat("Follow the rules of the house. ", 100)), chat.User("Fix the build.")}
+	for i := range 50 {
+		id := "toolu_" + strings.Repeat("x", i%3+1)
+		messages = append(messages,
+			chat.Assistant("Let me look at the next file.", chat.Call(id, "bash", `{"cmd": "sed -n 1,200p internal/server/server.go"}`)),
+			chat.ToolMessage(&toolv1.ToolResult{CallId: id, Function: "bash", Content: chat.TextContent(strings.Repeat("\tif err != nil {\n\t\treturn err\n\t}\n", 240))}))
+	}
+	return &anthropic.Request{Model: "claude", Messages: messages, Config: &modelv1.GenerateConfig{}}
+}
+
+func BenchmarkEncode400KB(b *testing.B) {
+	r := context400KB()
+	body, err := r.Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := r.Encode(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("copy", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			dst := make([]byte, len(body))
+			copy(dst, body)
+		}
+	})
+}

@@ -1,0 +1,219 @@
+// Package anthropic is Anthropic's Messages API, or a server that behaves like it at another address: account, names of models and their quirks. The
+// format is pkg/dialect/anthropic. Anthropic's models on other clouds are not built.
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	dialect "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+)
+
+// Name is the provider's name.
+const Name = "anthropic"
+
+// vendor is Anthropic's own address.
+const vendor = "https://api.anthropic.com"
+
+// apiVersion is the version of the API that is asked for where nothing else is configured:
+// https://platform.claude.com/docs/en/api/versioning.
+const apiVersion = "2026-10-21"
+
+const keyHint = "set ANTHROPIC_API_KEY, or api_key in the configuration of modelgw"
+
+// Config sets the provider up.
+type Config struct {
+	// APIKey is the key of the account `default`.
+	APIKey config.Secret `yaml:"api_key" env:"ANTHROPIC_API_KEY"`
+	// AuthToken is a token of OAuth for the account `default`; it goes before the key.
+	AuthToken config.Secret `yaml:"auth_token" env:"ANTHROPIC_AUTH_TOKEN"`
+	// BaseURL is the address of the account `default`; default is Anthropic's own.
+	BaseURL string `yaml:"base_url" env:"ANTHROPIC_BASE_URL"`
+	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below them.
+	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_ALLOWED_BASE_URLS"`
+	// KeyOptional allows requests without a key, for servers that want none.
+	KeyOptional bool `yaml:"key_optional"`
+	// Version is the version of the API. Default 2026-10-21.
+	Version string `yaml:"version" env:"EVALFLEET_MODELGW_ANTHROPIC_VERSION"`
+	// Betas are features in preview that are asked for with each request.
+	Betas []string `yaml:"betas" env:"EVALFLEET_MODELGW_ANTHROPIC_BETAS"`
+	// Accounts are further accounts by name.
+	Accounts map[string]provider.Account `yaml:"accounts"`
+}
+
+// models are names that are listed; any other may be asked for too.
+var models = []string{
+	"claude-3-7-sonnet-latest", "claude-haiku-4-5", "claude-opus-4-1", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8",
+	"claude-opus-5", "claude-sonnet-4-0", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-sonnet-5",
+}
+
+// host is what instances share.
+type host struct {
+	Config
+	accounts map[string]provider.Account
+	http     *http.Client
+}
+
+// Kind returns the provider. The function that is returned with it closes idle connections.
+func Kind(c Config) (provider.Kind, func() error) {
+	h := &host{Config: c, accounts: map[string]provider.Account{}, http: transport.NewClient()}
+	if h.Version == "" {
+		h.Version = apiVersion
+	}
+	maps.Copy(h.accounts, c.Accounts)
+	h.accounts[provider.DefaultAccount] = provider.Account{
+		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional || !c.AuthToken.IsZero(),
+	}
+	kind := provider.Kind{
+		Name:        Name,
+		Description: "Anthropic, and servers that behave like it",
+		Dialect:     dialect.Name,
+		Models:      models,
+		Open:        h.open,
+	}
+	for _, account := range slices.Sorted(maps.Keys(h.accounts)) {
+		endpoint, _ := h.accounts[account].Endpoint("", vendor)
+		kind.Accounts = append(kind.Accounts, h.accounts[account].Usable(account, endpoint, keyHint))
+	}
+	return kind, func() error {
+		h.http.CloseIdleConnections()
+		return nil
+	}
+}
+
+// arguments are the model arguments.
+type arguments struct {
+	// Streaming says whether requests are streamed: true, false, or "auto", the default: when the model thinks, much is asked for, or somebody watches.
+	Streaming streaming `json:"streaming"`
+	// Betas are features in preview, beside those that are configured: a list, or a text with commas.
+	Betas texts `json:"betas"`
+	// CacheTTL is how long the server's prompt cache keeps what is marked: `5m` or `1h`; `auto`, the default, leaves it to the server.
+	CacheTTL string `json:"cache_ttl"`
+	// ExtraBody are members of the request's body, which replace those that it has.
+	ExtraBody json.RawMessage `json:"extra_body"`
+}
+
+// streaming is true, false, or nil for "auto".
+type streaming struct{ always *bool }
+
+// UnmarshalJSON reads a truth value, or the text `auto`.
+func (s *streaming) UnmarshalJSON(raw []byte) error {
+	if string(raw) == `"auto"` {
+		return nil
+	}
+	if json.Unmarshal(raw, &s.always) != nil {
+		return fmt.Errorf(`streaming must be true, false or "auto", not %s`, raw)
+	}
+	return nil
+}
+
+// texts are a list of texts, or one text with commas.
+type texts []string
+
+// UnmarshalJSON reads either form.
+func (t *texts) UnmarshalJSON(raw []byte) error {
+	var joined string
+	if json.Unmarshal(raw, &joined) == nil {
+		*t = strings.Split(joined, ",")
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(t))
+}
+
+// model is one opened model.
+type model struct {
+	name       name
+	generation generation
+	args       arguments
+	members    []dialect.Member // of extra_body
+	endpoint   string
+	headers    http.Header // account and version
+	betas      []string
+	http       *http.Client
+}
+
+func (h *host) open(spec provider.Spec) (provider.Provider, error) {
+	account, known := h.accounts[spec.Account]
+	if !known {
+		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
+	}
+	for _, service := range []string{"azure/", "bedrock/", "vertex/"} {
+		if strings.HasPrefix(spec.Model, service) {
+			return nil, rpcerr.NotBuiltYet("Anthropic's models on " + strings.TrimSuffix(service, "/"))
+		}
+	}
+	m := &model{name: name(spec.Model), generation: name(spec.Model).generation(), http: h.http, betas: slices.Clone(h.Betas)}
+	if err := m.read(spec.Args); err != nil {
+		return nil, rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	var err error
+	if m.endpoint, err = account.Endpoint(spec.BaseURL, vendor); err != nil {
+		return nil, err
+	}
+	if account.APIKey.IsZero() && !account.KeyOptional {
+		return nil, provider.NoKey(Name, spec.Account, keyHint)
+	}
+	m.headers = http.Header{"Anthropic-Version": {h.Version}}
+	switch {
+	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
+		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
+		m.betas = append(m.betas, betaOAuth)
+	case !account.APIKey.IsZero():
+		m.headers.Set("X-Api-Key", account.APIKey.Reveal())
+	}
+	return m, nil
+}
+
+// read reads the model arguments.
+func (m *model) read(document string) error {
+	if document == "" {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(document)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&m.args); err != nil {
+		return err
+	}
+	switch m.args.CacheTTL {
+	case "auto":
+		m.args.CacheTTL = ""
+	case "", "5m", "1h":
+	default:
+		return fmt.Errorf("cache_ttl must be 5m, 1h or auto, not %q", m.args.CacheTTL)
+	}
+	m.betas = append(m.betas, m.args.Betas...)
+	var err error
+	m.members, err = members(string(m.args.ExtraBody), nil)
+	return err
+}
+
+// Capabilities implements provider.Provider.
+func (m *model) Capabilities() provider.Capabilities {
+	g := m.generation
+	return provider.Capabilities{
+		ConnectionKey: string(m.name),
+		MaxTokens:     g.base(),
+		Room:          g.room(),
+		ToolsRequired: true,
+		MergeUser:     true, MergeAssistant: true,
+		ForceReasoning: "all",
+		LongCache:      m.args.CacheTTL == "1h",
+		Features: &modelv1.Capabilities{
+			Tools: true, Images: true, Streaming: true, ResponseSchema: true, Reasoning: g.control() != noThinking,
+			ToolResultImages: true, ToolResultDocuments: true,
+		},
+	}
+}
+
+// Close implements provider.Provider.
+func (m *model) Close() error { return nil }

@@ -1,0 +1,50 @@
+package anthropic_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
+	t.Helper()
+	var c anthropic.Config
+	require.NoError(t, config.Load(&c, "", setup.LookUp))
+	if setup.APIKey != "" {
+		c.APIKey = config.NewSecret(setup.APIKey)
+	}
+	if setup.BaseURL != "" {
+		c.BaseURL = setup.BaseURL
+	}
+	kind, closeIdle := anthropic.Kind(c)
+	t.Cleanup(func() { _ = closeIdle() })
+	return kind
+}
+
+func TestGoldenRequests(t *testing.T) {
+	t.Parallel()
+	providertest.Golden(t, "request", []string{"providers/request/anthropic/*.json"}, open)
+}
+
+func TestGoldenResponses(t *testing.T) {
+	t.Parallel()
+	providertest.Golden(t, "response", []string{"providers/response/anthropic/*.json"}, open)
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	providertest.Run(t, providertest.Harness{New: func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+		kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, answers...)})
+		p, err := kind.Open(provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
+		require.NoError(t, err)
+		return p
+	}})
+}

@@ -1,0 +1,185 @@
+package anthropic
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// name is what a model is called. Anthropic's models differ in what they take, and only their names tell which is which.
+type name string
+
+var (
+	// newNames are those since Claude 4: family, then version. A date is no minor version.
+	newNames = regexp.MustCompile(`claude-(opus|sonnet|haiku|fable|mythos)-(\d)(?:-(\d))?(?:\D|$)`)
+	// oldNames are those of Claude 3: version, then family.
+	oldNames = regexp.MustCompile(`claude-(3)(?:-(\d))?-(opus|sonnet|haiku)`)
+)
+
+// Families.
+const (
+	opus   = "opus"
+	sonnet = "sonnet"
+	haiku  = "haiku"
+	fable  = "fable"
+	mythos = "mythos"
+)
+
+// generation is what a name says: a family, and a version as ten times the major number and the minor one.
+type generation struct {
+	family  string
+	version int
+}
+
+// frontier is the version of names that are not known: they are taken for models to come.
+const frontier = 1000
+
+func (n name) generation() generation {
+	if m := oldNames.FindStringSubmatch(string(n)); m != nil {
+		return generation{family: m[3], version: version(m[1], m[2])}
+	}
+	if m := newNames.FindStringSubmatch(string(n)); m != nil {
+		return generation{family: m[1], version: version(m[2], m[3])}
+	}
+	return generation{version: frontier}
+}
+
+func version(major, minor string) int {
+	a, _ := strconv.Atoi(major)
+	b, _ := strconv.Atoi(minor)
+	return 10*a + b
+}
+
+// is says whether the model is one of a family from a version on and before another.
+func (g generation) is(family string, from, before int) bool {
+	return g.family == family && g.version >= from && g.version < before
+}
+
+// control is how a model can be told to think.
+type control int
+
+const (
+	// noThinking models cannot think.
+	noThinking control = iota
+	// byBudget models think within a number of tokens.
+	byBudget
+	// byEither models think by effort, or within a number of tokens.
+	byEither
+	// byEffort models think as much as an effort asks for.
+	byEffort
+)
+
+func (g generation) control() control {
+	switch {
+	case g.version < 37:
+		return noThinking
+	case g.version < 46:
+		return byBudget
+	case g.version < 47:
+		return byEither
+	default:
+		return byEffort
+	}
+}
+
+// binds says whether the model thinks by default, with thinking that belongs to what stands before it.
+func (g generation) binds() bool {
+	return g.is(opus, 55, 60) || g.is(sonnet, 55, 60) || g.is(haiku, 55, 60) || g.is(fable, 51, 60)
+}
+
+// refusesForce says whether the model cannot be made to call a tool.
+func (g generation) refusesForce() bool {
+	return g.is(opus, 55, 60) || g.is(sonnet, 55, 60) || g.is(mythos, 55, 60) || g.is(fable, 51, 60)
+}
+
+// off is how the model is told not to think; empty where it cannot be told, or does not think unless it is told to.
+func (g generation) off() string {
+	switch {
+	case g.version < 47, g.is(opus, 55, 60), g.is(haiku, 50, 55), g.is(fable, 50, 60), g.is(mythos, 50, 60):
+		return ""
+	case g.is(sonnet, 55, 60):
+		return "between_tools"
+	default:
+		return "disabled"
+	}
+}
+
+// calmWhenOff says whether the model takes no more than high effort while it does not think.
+func (g generation) calmWhenOff() bool {
+	return g.is(opus, 50, 55) || g.is(sonnet, 55, 60) || g.is(haiku, 55, 60)
+}
+
+// effort is the nearest effort that the model knows.
+func (g generation) effort(asked string) string {
+	switch {
+	case asked == "minimal":
+		return "low"
+	case asked == "max" && g.version < 46, asked == "xhigh" && g.version < 47:
+		return "high"
+	default:
+		return asked
+	}
+}
+
+// takesSystemTurns says whether system messages may stand within the conversation.
+func (g generation) takesSystemTurns() bool { return g.version >= 48 }
+
+// caches says whether the model's prompts are cached.
+func (n name) caches() bool {
+	for _, old := range []string{"claude-3-sonnet", "claude-2", "claude-instant"} {
+		if strings.Contains(string(n), old) {
+			return false
+		}
+	}
+	return true
+}
+
+// Bounds of output tokens.
+const (
+	baseTokensOld = 4096
+	baseTokens    = 32000
+	// hardTokens is the least bound for output with great effort.
+	hardTokens = 64000
+)
+
+// base is the bound of output tokens where nothing is asked for.
+func (g generation) base() int64 {
+	if g.version < 37 {
+		return baseTokensOld
+	}
+	return baseTokens
+}
+
+// budgets are the tokens that each effort of reasoning is worth.
+var budgets = map[string]int64{"minimal": 2048, "low": 4096, "medium": 10000, "high": 16000, "xhigh": 32000, "max": 32000}
+
+// room is what reasoning adds to base.
+func (g generation) room() *provider.Room {
+	room := &provider.Room{Most: g.most(), Least: map[string]int64{"xhigh": hardTokens, "max": hardTokens}}
+	switch g.control() {
+	case noThinking:
+	case byBudget:
+		room.Efforts, room.Budget = budgets, true
+	default:
+		room.Budget, room.EffortFirst = true, true
+		room.Efforts = map[string]int64{}
+		for effort := range budgets {
+			room.Efforts[effort] = budgets[g.effort(effort)]
+		}
+	}
+	return room
+}
+
+// most is the greatest bound that is chosen for the model.
+func (g generation) most() int64 {
+	switch {
+	case g.family == opus && g.version >= 46, g.version >= 50 && g.version < frontier, g.version == 37:
+		return 128000
+	case g.is(opus, 40, 45):
+		return 32000
+	default:
+		return 64000
+	}
+}

@@ -1,0 +1,235 @@
+package anthropic
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	dialect "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Features in preview, by the names of their headers: https://platform.claude.com/docs/en/api/beta-headers.
+const (
+	betaOAuth        = "oauth-2025-04-20"
+	betaInterleaved  = "interleaved-thinking-2025-05-14"
+	betaLongOutput   = "output-128k-2025-02-19"
+	betaEffort       = "effort-2025-11-24"
+	betaSchema       = "structured-outputs-2025-11-13"
+	betaFallback     = "server-side-fallback-2026-06-01"
+	betaBinding      = "thinking-binding-controls-2026-08-01"
+	betaFullThinking = "full-thinking"
+
+	betaHeader = "anthropic-beta"
+)
+
+// degradedMember is the member of an output's metadata that tells of a choice which the model does not take.
+const degradedMember = "tool_choice_degraded"
+
+const (
+	// longOutput is the bound from which output with thinking counts as long.
+	longOutput = 8192
+	// streamFrom is the bound of output tokens from which requests are streamed, since connections do not live for ever.
+	streamFrom = 8192
+)
+
+// plan is a request in the making.
+type plan struct {
+	*dialect.Request
+	betas    []string
+	headers  map[string]string
+	warnings []string
+	// degraded says which choice among the tools was asked for and which is used, where they differ.
+	degraded *orderedjson.Object
+	// thinks says that the model was told to think.
+	thinks bool
+}
+
+// plan makes the upstream request, and says what it leaves out.
+func (m *model) plan(r *provider.Request) (*plan, error) {
+	c := chat.Merge(r.Config)
+	p := &plan{betas: slices.Clone(m.betas), headers: map[string]string{}}
+	p.Request = &dialect.Request{Model: string(m.name), Tools: r.Tools, Choice: r.ToolChoice, Config: c}
+	p.Messages, p.warnings = dialect.Arrange(r.Messages, m.generation.takesSystemTurns())
+	p.Cache = dialect.Cache{
+		Off: !m.name.caches() || c.GetCachePrompt() == modelv1.CachePrompt_CACHE_PROMPT_OFF, TTL: m.args.CacheTTL, Automatic: true,
+	}
+	p.leaveOut(m.name)
+	p.readHeaders(c)
+	if err := m.think(p); err != nil {
+		return nil, err
+	}
+	m.choose(p)
+	if c.ResponseSchema != nil {
+		p.betas = append(p.betas, betaSchema)
+	}
+	if c.FallbackModels != nil {
+		p.betas = append(p.betas, betaFallback)
+	}
+	given, err := members(c.GetExtraBodyJson(), passedOn)
+	if err != nil {
+		return nil, rpcerr.InvalidField("config.extra_body_json", "%v", err)
+	}
+	p.Members = slices.Concat(withoutReplaced(given, m.members), m.members)
+	p.Stream = p.thinks || c.GetMaxTokens() >= streamFrom || r.Stream != nil || r.Progress != nil
+	if m.args.Streaming.always != nil {
+		p.Stream = *m.args.Streaming.always
+	}
+	return p, nil
+}
+
+// leaveOut takes out the options that the API does not know any more: https://platform.claude.com/docs/en/api/migration-2026-10-21.
+func (p *plan) leaveOut(model name) {
+	c := p.Config
+	for _, option := range []struct {
+		name string
+		set  bool
+	}{{"temperature", c.Temperature != nil}, {"top_p", c.TopP != nil}, {"top_k", c.TopK != nil}} {
+		if option.set {
+			p.warnings = append(p.warnings, fmt.Sprintf("%s is not taken by %s and was left out", option.name, model))
+		}
+	}
+	c.Temperature, c.TopP, c.TopK = nil, nil, nil
+}
+
+// readHeaders takes features in preview out of the headers of the configuration, where they may stand under two names.
+func (p *plan) readHeaders(c *modelv1.GenerateConfig) {
+	for header, value := range c.GetExtraHeaders().GetValues() {
+		if strings.EqualFold(strings.ReplaceAll(header, "_", "-"), betaHeader) {
+			p.betas = append(p.betas, strings.Split(value, ",")...)
+		} else {
+			p.headers[header] = value
+		}
+	}
+}
+
+// think says how the model thinks: by an effort, within a budget, or not at all, as its generation takes it.
+func (m *model) think(p *plan) error {
+	c, g := p.Config, m.generation
+	asked, tokens := c.GetReasoningEffort(), c.ReasoningTokens
+	none := asked == "none"
+	if none {
+		asked = ""
+	}
+	if c.Effort != nil {
+		p.betas = append(p.betas, betaEffort)
+		c.Effort = new(g.effort(c.GetEffort()))
+	}
+	switch control := g.control(); {
+	case control == noThinking:
+	case control == byEffort && tokens != nil:
+		return rpcerr.InvalidField("config.reasoning_tokens", "%s does not think within a number of tokens; set reasoning_effort", m.name)
+	case control != byEffort && tokens != nil && (control == byBudget || asked == ""):
+		p.Thinking = &dialect.Thinking{Type: "enabled", BudgetTokens: *tokens}
+	case control == byBudget && asked != "":
+		p.Thinking = &dialect.Thinking{Type: "enabled", BudgetTokens: budgets[asked]}
+	case control != byBudget && asked != "":
+		p.Thinking = &dialect.Thinking{Type: "adaptive"}
+		c.Effort = new(g.effort(asked))
+	}
+	if p.Thinking != nil {
+		p.thinks = true
+		m.displayed(p)
+	} else if none && g.off() != "" {
+		p.Thinking = &dialect.Thinking{Type: g.off()}
+		if effort := c.GetEffort(); g.calmWhenOff() && (effort == "max" || effort == "xhigh") {
+			c.Effort = new("high")
+		}
+	}
+	if g.binds() {
+		p.betas = append(p.betas, betaBinding)
+		if p.Thinking == nil {
+			p.Thinking = &dialect.Thinking{Type: "adaptive"}
+		}
+		p.Thinking.DropUnbound = p.Thinking.Type == "adaptive"
+	}
+	return nil
+}
+
+// displayed asks for what goes with thinking: summaries of it, thinking between calls, and room for it.
+func (m *model) displayed(p *plan) {
+	if !slices.ContainsFunc(p.betas, func(beta string) bool { return strings.Contains(beta, betaFullThinking) }) {
+		p.Thinking.Display = "summarized"
+	}
+	if m.generation.version >= 40 {
+		p.betas = append(p.betas, betaInterleaved)
+	}
+	if p.Config.GetMaxTokens() > longOutput {
+		p.betas = append(p.betas, betaLongOutput)
+	}
+}
+
+// choose fits the choice among the tools to the model: with a budget of thinking there is none, and some models cannot be forced.
+func (m *model) choose(p *plan) {
+	if p.Thinking != nil && p.Thinking.Type == "enabled" {
+		p.Choice = nil
+		return
+	}
+	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
+	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
+	if !forced || len(p.Tools) == 0 || !m.generation.refusesForce() {
+		return
+	}
+	p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call a tool; the choice is left to it", m.name))
+	p.degraded = &orderedjson.Object{}
+	p.degraded.Set("requested", dialect.ChoiceObject(p.Choice))
+	p.degraded.Set("used", dialect.ChoiceObject(used))
+	p.Choice = used
+}
+
+// header returns the headers of the request.
+func (m *model) header(p *plan) http.Header {
+	h := m.headers.Clone()
+	h.Set("Content-Type", "application/json")
+	h.Set("Accept", "application/json")
+	if p.Stream {
+		h.Set("Accept", "text/event-stream")
+	}
+	var betas []string
+	for _, beta := range p.betas {
+		if beta = strings.TrimSpace(beta); beta != "" {
+			betas = append(betas, beta)
+		}
+	}
+	if len(betas) > 0 {
+		slices.Sort(betas)
+		h.Set(betaHeader, strings.Join(slices.Compact(betas), ","))
+	}
+	for header, value := range p.headers {
+		h.Set(header, value)
+	}
+	return h
+}
+
+// passedOn are the members of extra_body in a configuration that the API knows.
+var passedOn = []string{"metadata", "service_tier", "context_management"}
+
+// members reads the members of a JSON object; those of these names only, unless names is nil.
+func members(document string, names []string) ([]dialect.Member, error) {
+	if document == "" || document == "null" {
+		return nil, nil
+	}
+	object, err := orderedjson.DecodeObject([]byte(document))
+	if err != nil {
+		return nil, fmt.Errorf("extra_body must be a JSON object: %w", err)
+	}
+	var all []dialect.Member
+	for member, value := range object.All() {
+		if names == nil || slices.Contains(names, member) {
+			all = append(all, dialect.Member{Name: member, JSON: string(orderedjson.Append(nil, value))})
+		}
+	}
+	return all, nil
+}
+
+func withoutReplaced(given, replacing []dialect.Member) []dialect.Member {
+	return slices.DeleteFunc(given, func(g dialect.Member) bool {
+		return slices.ContainsFunc(replacing, func(r dialect.Member) bool { return r.Name == g.Name })
+	})
+}

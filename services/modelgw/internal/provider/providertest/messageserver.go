@@ -1,0 +1,128 @@
+package providertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// MessageServer starts a server that speaks Anthropic's Messages API and gives these answers in order. It returns its base URL. A number of tokens it
+// tells without taking an answer.
+func MessageServer(t testing.TB, answers ...Answer) string {
+	t.Helper()
+	s := &messageServer{answers: answers}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+type messageServer struct {
+	mu      sync.Mutex
+	answers []Answer
+}
+
+// ServeHTTP implements http.Handler.
+func (s *messageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == countPath {
+		_, _ = fmt.Fprint(w, defaultCount)
+		return
+	}
+	var asked struct {
+		Stream bool `json:"stream"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&asked)
+	s.mu.Lock()
+	a := s.answers[0]
+	s.answers = s.answers[1:]
+	s.mu.Unlock()
+	select {
+	case <-time.After(a.Delay):
+	case <-r.Context().Done():
+		return
+	}
+	switch {
+	case a.Status != 0:
+		w.Header().Set("Retry-After", strconv.Itoa(int(a.RetryAfter.Seconds())))
+		w.WriteHeader(a.Status)
+		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"test","message":"failure %d"}}`, a.Status)
+	case asked.Stream:
+		w.Header().Set("Content-Type", "text/event-stream")
+		a.streamMessage(w)
+	default:
+		document, _ := json.Marshal(a.message(a.blocks(), a.stopReason()))
+		_, _ = w.Write(bytes.Replace(document, []byte(`"`+inputHere+`"`), a.input(), 1)) // blanks in the input stay
+	}
+}
+
+func (a Answer) stopReason() string {
+	if a.Function != "" {
+		return "tool_use"
+	}
+	return "end_turn"
+}
+
+func (a Answer) message(content []object, stop any) object {
+	return object{
+		"id": "m1", "type": "message", "role": "assistant", "model": "served", "content": content, "stop_reason": stop, "stop_sequence": nil,
+		"usage": object{"input_tokens": 3, "output_tokens": 2},
+	}
+}
+
+func (a Answer) blocks() []object {
+	blocks := []object{}
+	if a.Text != "" {
+		blocks = append(blocks, object{"type": "text", "text": a.Text})
+	}
+	if a.Function != "" {
+		blocks = append(blocks, object{"type": "tool_use", "id": "toolu_1", "name": a.Function, "input": inputHere})
+	}
+	return blocks
+}
+
+// inputHere stands for the input of the call.
+const inputHere = "input of the call"
+
+// input is the arguments; as a text, where they are no JSON.
+func (a Answer) input() []byte {
+	if json.Valid([]byte(a.Arguments)) {
+		return []byte(a.Arguments)
+	}
+	text, _ := json.Marshal(a.Arguments)
+	return text
+}
+
+// streamMessage cuts the answer into pieces of three bytes.
+func (a Answer) streamMessage(w http.ResponseWriter) {
+	send := func(name string, members object) {
+		members["type"] = name
+		document, _ := json.Marshal(members)
+		_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, document)
+		_ = http.NewResponseController(w).Flush()
+	}
+	place := 0
+	block := func(first object, kind, member string, pieces []string) {
+		send("content_block_start", object{"index": place, "content_block": first})
+		for _, piece := range pieces {
+			send("content_block_delta", object{"index": place, "delta": object{"type": kind, member: piece}})
+		}
+		send("content_block_stop", object{"index": place})
+		place++
+	}
+	send("message_start", object{"message": a.message([]object{}, nil)})
+	send("ping", object{})
+	if a.Text != "" {
+		block(object{"type": "text", "text": ""}, "text_delta", "text", cut(a.Text))
+	}
+	if a.Function != "" {
+		block(object{"type": "tool_use", "id": "toolu_1", "name": a.Function, "input": object{}}, "input_json_delta", "partial_json", cut(a.Arguments))
+	}
+	send("message_delta", object{"delta": object{"stop_reason": a.stopReason(), "stop_sequence": nil}, "usage": object{"output_tokens": 2}})
+	send("message_stop", object{})
+}

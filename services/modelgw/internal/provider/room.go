@@ -1,0 +1,35 @@
+package provider
+
+import modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+
+// Room is what a configuration adds to a provider's default bound of output tokens, where reasoning counts as output.
+type Room struct {
+	// Efforts are the tokens that each reasoning_effort adds.
+	Efforts map[string]int64
+	// Budget adds reasoning_tokens, in the place of what the effort adds.
+	Budget bool
+	// EffortFirst keeps to the effort where both are set.
+	EffortFirst bool
+	// Least are the least bounds by effort.
+	Least map[string]int64
+	// Most bounds the result; zero is no bound.
+	Most int64
+}
+
+// MaxTokensFor is the default bound of output tokens with a configuration; zero leaves it to the server.
+func (c Capabilities) MaxTokensFor(config *modelv1.GenerateConfig) int64 {
+	tokens := c.MaxTokens
+	if tokens == 0 || c.Room == nil {
+		return tokens
+	}
+	added := c.Room.Efforts[config.GetReasoningEffort()]
+	if c.Room.Budget && config.GetReasoningTokens() > 0 && (added == 0 || !c.Room.EffortFirst) {
+		added = config.GetReasoningTokens()
+	}
+	tokens += added
+	tokens = max(tokens, c.Room.Least[config.GetEffort()])
+	if c.Room.Most > 0 {
+		tokens = min(tokens, c.Room.Most)
+	}
+	return tokens
+}

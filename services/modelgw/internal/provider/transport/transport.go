@@ -1,0 +1,65 @@
+// Package transport is what providers share whose APIs speak HTTP: the client, the records of what was said, and the failures of connections.
+package transport
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+const (
+	// MaxAnswerBytes bounds an answer that is not streamed.
+	MaxAnswerBytes = 64 << 20
+	// MaxErrorBytes bounds the body of an error.
+	MaxErrorBytes = 64 << 10
+)
+
+const (
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 90 * time.Second
+	idlePerHost      = 256
+)
+
+// NewClient returns a client for calls of models: connections are kept, an answer may take as long as it takes, and redirects are not
+// followed, since they would carry keys elsewhere.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+			ForceAttemptHTTP2:   true,
+			MaxIdleConns:        4 * idlePerHost,
+			MaxIdleConnsPerHost: idlePerHost,
+			IdleConnTimeout:     idleTimeout,
+			TLSHandshakeTimeout: handshakeTimeout,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// IsJSON says that an answer is a JSON document, where a stream may have been asked for.
+func IsJSON(h http.Header) bool {
+	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return mediaType == "application/json"
+}
+
+// Broken is the failure of a connection to a provider. When the attempt itself was ended, its context's error stands.
+func Broken(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, dialect.ErrEventTooLarge) {
+		return &provider.Error{Provider: name, Invalid: true, Cause: err}
+	}
+	message := "the connection failed"
+	if opError, ok := errors.AsType[*net.OpError](err); ok {
+		message += " (" + opError.Op + ")"
+	}
+	return &provider.Error{Provider: name, Class: provider.Transient, Message: message, Cause: err}
+}
