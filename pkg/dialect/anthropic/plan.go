@@ -48,8 +48,17 @@ const (
 	roleSystem    = "system"
 )
 
-// plan makes turns of the messages: results of tools are the user's, and neighbouring turns of the user are one.
+// plan makes turns of the messages: results of tools are the user's, and neighbouring turns of the user are one. JSON of others, which goes through as it is,
+// must be an object.
 func (r *Request) plan() (*plan, error) {
+	for _, tool := range r.Tools {
+		if schema := tool.GetParametersJson(); schema != "" && !isObject(schema) {
+			return nil, &UnsupportedError{What: "the tool " + tool.GetName() + ", whose schema is no JSON object"}
+		}
+	}
+	if r.Config.GetResponseSchema() != nil && !isObject(r.Config.GetResponseSchema().GetJsonSchema()) {
+		return nil, &UnsupportedError{What: "a schema of answers that is no JSON object"}
+	}
 	p := &plan{turns: make([]turn, 0, len(r.Messages))}
 	for _, m := range r.Messages {
 		if m.GetRole() == modelv1.Role_ROLE_SYSTEM && len(p.turns) == 0 {
@@ -102,6 +111,9 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 		t.blocks = partBlocks(m.GetContent())
 	}
 	for _, call := range m.GetToolCalls() {
+		if arguments := call.GetArgumentsJson(); arguments != "" && !isObject(arguments) {
+			return turn{}, &UnsupportedError{What: "a call whose arguments are no JSON object"}
+		}
 		t.blocks = append(t.blocks, block{call: call})
 	}
 	// A turn must say something, and thinking is not the last of it.

@@ -140,18 +140,20 @@ func ownResult(result string) (block string, ok bool) {
 		Type string `json:"type"`
 		ID   string `json:"tool_use_id"`
 	}
-	if json.Unmarshal([]byte(result), &head) != nil || head.ID == "" || !strings.HasSuffix(head.Type, resultSuffix) {
+	if !isObject(result) || json.Unmarshal([]byte(result), &head) != nil || head.ID == "" || !strings.HasSuffix(head.Type, resultSuffix) {
 		return "", false
 	}
 	return result, true
 }
 
-func isObject(document string) bool {
-	return strings.HasPrefix(document, "{") && json.Valid([]byte(document))
-}
+func isObject(document string) bool { return begins(document, '{') }
 
-func isList(document string) bool {
-	return strings.HasPrefix(document, "[") && json.Valid([]byte(document))
+func isList(document string) bool { return begins(document, '[') }
+
+// begins says whether a document is JSON and begins with this bracket.
+func begins(document string, bracket byte) bool {
+	trimmed := strings.TrimLeft(document, " \t\r\n")
+	return trimmed != "" && trimmed[0] == bracket && json.Valid([]byte(document))
 }
 
 // sorted returns a document with its members by name and without those that are null, which is how results of servers are kept.

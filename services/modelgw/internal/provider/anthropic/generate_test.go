@@ -1,0 +1,245 @@
+package anthropic_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
+)
+
+// asked is a request that reached a vendor's server.
+type asked struct {
+	path   string
+	header http.Header
+	body   map[string]any
+}
+
+// vendor is a server that gives answers by path, in order; those of one path last once they are all given.
+type vendor struct {
+	mu      sync.Mutex
+	asked   []asked
+	answers map[string][]string
+}
+
+func newVendor(t *testing.T, answers map[string][]string) (*vendor, string) {
+	t.Helper()
+	v := &vendor{answers: answers}
+	server := httptest.NewServer(v)
+	t.Cleanup(server.Close)
+	return v, server.URL
+}
+
+// ServeHTTP implements http.Handler.
+func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	got := asked{path: r.URL.Path, header: r.Header}
+	_ = json.NewDecoder(r.Body).Decode(&got.body)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked = append(v.asked, got)
+	answers := v.answers[r.URL.Path]
+	if len(answers) == 0 {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	if len(answers) > 1 {
+		v.answers[r.URL.Path] = answers[1:]
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, answers[0])
+}
+
+const plain = `{"id":"m","model":"served","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2}}`
+
+func openModel(t *testing.T, c anthropic.Config, spec provider.Spec) (provider.Provider, error) {
+	t.Helper()
+	kind, closeIdle := anthropic.Kind(c)
+	t.Cleanup(func() { _ = closeIdle() })
+	if spec.Account == "" {
+		spec.Account = provider.DefaultAccount
+	}
+	return kind.Open(spec)
+}
+
+func generate(t *testing.T, c anthropic.Config, spec provider.Spec, r *provider.Request) *provider.Response {
+	t.Helper()
+	p, err := openModel(t, c, spec)
+	require.NoError(t, err)
+	if r.Messages == nil {
+		r.Messages = []*modelv1.ChatMessage{chat.User("q")}
+	}
+	if r.Config == nil {
+		r.Config = &modelv1.GenerateConfig{MaxTokens: new(int64(100))}
+	}
+	response, err := p.Generate(t.Context(), r)
+	require.NoError(t, err)
+	return response
+}
+
+func TestWhatAnAccountSends(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config           anthropic.Config
+		account, args    string
+		key, bearer      string
+		betas, versioned string
+	}{
+		"a key":           {config: anthropic.Config{APIKey: config.NewSecret("k")}, key: "k", versioned: "2026-10-21"},
+		"a token":         {config: anthropic.Config{APIKey: config.NewSecret("k"), AuthToken: config.NewSecret("t")}, bearer: "Bearer t", betas: "oauth-2025-04-20", versioned: "2026-10-21"},
+		"no key":          {config: anthropic.Config{KeyOptional: true, Version: "2023-06-01"}, versioned: "2023-06-01"},
+		"another account": {config: anthropic.Config{AuthToken: config.NewSecret("t")}, account: "spare", key: "s", versioned: "2026-10-21"},
+		"betas, each once": {
+			config: anthropic.Config{APIKey: config.NewSecret("k"), Betas: []string{"z"}}, args: `{"betas": "b, a,z"}`, key: "k", betas: "a,b,z", versioned: "2026-10-21",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, url := newVendor(t, map[string][]string{"/v1/messages": {plain}})
+			test.config.BaseURL = url
+			test.config.Accounts = map[string]provider.Account{"spare": {APIKey: config.NewSecret("s"), BaseURL: url + "/"}}
+			generate(t, test.config, provider.Spec{Model: "claude-3-5-haiku", Account: test.account, Args: test.args}, &provider.Request{})
+			require.Len(t, v.asked, 1)
+			h := v.asked[0].header
+			assert.Equal(t, test.key, h.Get("X-Api-Key"))
+			assert.Equal(t, test.bearer, h.Get("Authorization"))
+			assert.Equal(t, test.versioned, h.Get("Anthropic-Version"))
+			assert.Equal(t, test.betas, h.Get("Anthropic-Beta"))
+		})
+	}
+}
+
+func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
+	t.Parallel()
+	c := anthropic.Config{APIKey: config.NewSecret("k"), Accounts: map[string]provider.Account{"empty": {}}}
+	const invalid = errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
+	for name, test := range map[string]struct {
+		spec   provider.Spec
+		reason errorsv1.ErrorReason
+		says   string
+	}{
+		"no such account":   {provider.Spec{Model: "m", Account: "spare"}, invalid, "configured: default, empty"},
+		"no key":            {provider.Spec{Model: "m", Account: "empty"}, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "ANTHROPIC_API_KEY"},
+		"a foreign address": {provider.Spec{Model: "m", BaseURL: "http://127.0.0.1:1"}, invalid, "allowed_base_urls"},
+		"unknown argument":  {provider.Spec{Model: "m", Args: `{"cache_tll": "1h"}`}, invalid, "cache_tll"},
+		"a bad lifetime":    {provider.Spec{Model: "m", Args: `{"cache_ttl": "2h"}`}, invalid, "5m, 1h or auto"},
+		"bad streaming":     {provider.Spec{Model: "m", Args: `{"streaming": "yes"}`}, invalid, "streaming"},
+		"bad extra body":    {provider.Spec{Model: "m", Args: `{"extra_body": [1]}`}, invalid, "extra_body"},
+		"another cloud":     {provider.Spec{Model: "bedrock/anthropic.claude"}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "bedrock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := openModel(t, c, test.spec)
+			require.Error(t, err)
+			assert.True(t, rpcerr.Is(err, test.reason), "%v", err)
+			assert.Contains(t, err.Error(), test.says)
+		})
+	}
+	p, err := openModel(t, c, provider.Spec{Model: "claude-opus-4-7"})
+	require.NoError(t, err)
+	_, err = p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{ReasoningTokens: new(int64(9))}})
+	require.ErrorContains(t, err, "reasoning_effort")
+}
+
+func TestAPausedTurnIsGivenBackUntilItEnds(t *testing.T) {
+	t.Parallel()
+	v, url := newVendor(t, map[string][]string{"/v1/messages": {
+		`{"id":"a","model":"served","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{"query": "q"}}],"stop_reason":"pause_turn","usage":{"input_tokens":5,"output_tokens":1}}`,
+		`{"id":"b","model":"served","content":[{"type":"web_search_tool_result","tool_use_id":"s","content":[]},{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":7,"output_tokens":2}}`,
+	}})
+	response := generate(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: url}, provider.Spec{Model: "claude-3-5-haiku"}, &provider.Request{Record: true})
+	require.Len(t, v.asked, 2)
+	turns := v.asked[1].body["messages"].([]any)
+	require.Len(t, turns, 2)
+	assert.Equal(t, map[string]any{"role": "assistant", "content": []any{
+		map[string]any{"type": "server_tool_use", "id": "s", "name": "web_search", "input": map[string]any{"query": "q"}},
+	}}, turns[1])
+	assert.Len(t, chat.FirstMessage(response.Output).GetContent().GetList().GetParts(), 2)
+	assert.Equal(t, int64(12), response.Output.GetUsage().GetInputTokens())
+	assert.Equal(t, int64(5), response.Output.GetInputContextTokens(), "the context is that of the call")
+	assert.Contains(t, response.Call.GetResponseJson(), "pause_turn")
+}
+
+func TestThinkingIsCountedWhereTheServerDoesNotSay(t *testing.T) {
+	t.Parallel()
+	const thought = `{"model":"served","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"thinking","thinking":"so","signature":"t"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":9`
+	for name, test := range map[string]struct {
+		answer, count string
+		want          *int64
+		asked         int
+	}{
+		"counted":         {thought + `}}`, `{"input_tokens":4}`, new(int64(8)), 3},
+		"said":            {thought + `,"output_tokens_details":{"thinking_tokens":3}}}`, ``, new(int64(3)), 1},
+		"cannot be known": {thought + `}}`, `{"error":{"message":"no"}}`, nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, url := newVendor(t, map[string][]string{"/v1/messages": {test.answer}, "/v1/messages/count_tokens": {test.count}})
+			response := generate(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: url}, provider.Spec{Model: "claude-sonnet-4-5"}, &provider.Request{})
+			assert.Equal(t, test.want, response.Output.GetUsage().ReasoningTokens)
+			assert.Len(t, v.asked, test.asked)
+		})
+	}
+}
+
+func TestWhatIsLeftOutOrChangedIsSaid(t *testing.T) {
+	t.Parallel()
+	v, url := newVendor(t, map[string][]string{"/v1/messages": {plain}})
+	response := generate(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: url}, provider.Spec{Model: "claude-sonnet-5-5"}, &provider.Request{
+		Messages:   []*modelv1.ChatMessage{chat.User("q"), chat.Assistant("a"), chat.System("late"), chat.User("q")},
+		Tools:      []*toolv1.ToolInfo{{Name: "f"}},
+		ToolChoice: chat.FunctionChoice("f"),
+		Config:     &modelv1.GenerateConfig{Temperature: new(0.5), TopP: new(0.9), TopK: new(int32(3)), MaxTokens: new(int64(9))},
+	})
+	assert.Len(t, response.Warnings, 5)
+	assert.JSONEq(t, `{"tool_choice_degraded":{"requested":{"type":"tool","name":"f"},"used":{"type":"auto"}}}`, response.Output.GetMetadataJson())
+	for _, name := range []string{"temperature", "top_p", "top_k"} {
+		assert.NotContains(t, v.asked[0].body, name)
+	}
+}
+
+func TestAStreamThatNeverBeganIsAFailureAndOneThatIsCutIsNot(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"": "before anything came",
+		"data: {\"type\":\"message_start\",\"message\":{\"model\":\"s\"}}\n\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"hal\"}}\n\n": "",
+		"data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n":                                                                                       "answered 529: busy",
+		"data: nonsense\n\n": "no message",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, body)
+		}))
+		p, err := openModel(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: server.URL}, provider.Spec{Model: "claude-sonnet-4-5", Args: `{"streaming": true}`})
+		require.NoError(t, err)
+		response, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+		if want == "" {
+			require.NoError(t, err)
+			assert.Equal(t, "hal", chat.Completion(response.Output))
+			assert.Equal(t, modelv1.StopReason_STOP_REASON_UNKNOWN, chat.StopReason(response.Output))
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+		server.Close()
+	}
+}
+
+func TestARecordHoldsNoKey(t *testing.T) {
+	t.Parallel()
+	response := generate(t, anthropic.Config{APIKey: config.NewSecret("sk-secret"), BaseURL: providertest.MessageServer(t, providertest.Answer{Text: "x"})},
+		provider.Spec{Model: "claude-3-5-haiku"}, &provider.Request{Record: true})
+	assert.NotContains(t, response.Call.GetRequestJson()+response.Call.GetResponseJson(), "sk-secret")
+}
