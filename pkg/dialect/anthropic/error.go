@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -53,26 +52,30 @@ func DecodeError(body []byte) *Error {
 	return whole.Error.toError(body)
 }
 
+// Statuses of HTTP that have a type of error.
 const (
-	// statusOverloaded is the status of a server that has too much to do.
+	statusBadRequest = 400
+	statusTooLarge   = 413
 	statusOverloaded = 529
+)
 
+const (
 	typeAPI     = "api_error"
 	typeInvalid = "invalid_request_error"
 )
 
 // errorTypes are the types of errors by status.
 var errorTypes = map[int]string{
-	http.StatusBadRequest:            typeInvalid,
-	http.StatusUnauthorized:          "authentication_error",
-	http.StatusPaymentRequired:       "billing_error",
-	http.StatusForbidden:             "permission_error",
-	http.StatusNotFound:              "not_found_error",
-	http.StatusRequestEntityTooLarge: "request_too_large",
-	http.StatusTooManyRequests:       "rate_limit_error",
-	http.StatusInternalServerError:   typeAPI,
-	http.StatusGatewayTimeout:        "timeout_error",
-	statusOverloaded:                 "overloaded_error",
+	statusBadRequest: typeInvalid,
+	401:              "authentication_error",
+	402:              "billing_error",
+	403:              "permission_error",
+	404:              "not_found_error",
+	statusTooLarge:   "request_too_large",
+	429:              "rate_limit_error",
+	500:              typeAPI,
+	504:              "timeout_error",
+	statusOverloaded: "overloaded_error",
 }
 
 // ErrorType returns the type of errors of a status.
@@ -80,7 +83,7 @@ func ErrorType(status int) string {
 	if name, ok := errorTypes[status]; ok {
 		return name
 	}
-	if status >= 400 && status < 500 {
+	if status >= statusBadRequest && status < 500 {
 		return typeInvalid
 	}
 	return typeAPI
@@ -106,7 +109,7 @@ const declined = "I am sorry, but I cannot help with that."
 // error and no more.
 func (e *Error) Stop(status int, model string) (output *modelv1.ModelOutput, ok bool) {
 	message := strings.ToLower(e.Message)
-	full := status == http.StatusRequestEntityTooLarge
+	full := status == statusTooLarge
 	for _, words := range tooLong {
 		full = full || strings.Contains(message, words)
 	}

@@ -46,13 +46,6 @@ type outputDetails struct {
 	Thinking *int64 `json:"thinking_tokens"`
 }
 
-// iteration is one of the calls that the server made for an answer.
-type iteration struct {
-	Type  string `json:"type"`
-	Model string `json:"model"`
-	usage
-}
-
 // ErrNotMessage says that a body is not an answer in this format.
 var ErrNotMessage = errors.New("the answer is no message")
 

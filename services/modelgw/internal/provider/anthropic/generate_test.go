@@ -211,6 +211,28 @@ func TestWhatIsLeftOutOrChangedIsSaid(t *testing.T) {
 	}
 }
 
+func TestThePromptIsMarkedUnlessCachingIsOff(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		setting modelv1.CachePrompt
+		want    any
+	}{
+		{modelv1.CachePrompt_CACHE_PROMPT_UNSPECIFIED, map[string]any{"type": "ephemeral", "ttl": "1h"}},
+		{modelv1.CachePrompt_CACHE_PROMPT_AUTO, map[string]any{"type": "ephemeral", "ttl": "1h"}},
+		{modelv1.CachePrompt_CACHE_PROMPT_ON, map[string]any{"type": "ephemeral", "ttl": "1h"}},
+		{modelv1.CachePrompt_CACHE_PROMPT_OFF, nil},
+	} {
+		v, url := newVendor(t, map[string][]string{"/v1/messages": {plain}})
+		spec := provider.Spec{Model: "claude-sonnet-4-5", Args: `{"cache_ttl": "1h"}`}
+		generate(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: url}, spec, &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.System("s"), chat.User("q")}, Config: &modelv1.GenerateConfig{CachePrompt: test.setting},
+		})
+		body := v.asked[0].body
+		assert.Equal(t, test.want, body["cache_control"], test.setting)
+		assert.Equal(t, test.want, body["system"].([]any)[0].(map[string]any)["cache_control"], test.setting)
+	}
+}
+
 func TestAStreamThatNeverBeganIsAFailureAndOneThatIsCutIsNot(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
