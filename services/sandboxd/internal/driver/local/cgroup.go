@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -132,13 +133,14 @@ func useV1(h hierarchies, controller string) (base string, err error) {
 }
 
 // useV2 makes a folder whose children have the controllers. A group of v2 may hold processes, or groups with controllers, but not
-// both, so this process steps aside into a group of its own where that helps.
+// both, so this process steps aside into a group of its own where that helps. The machine's root knows no such rule: where the root
+// is under it, it is that of a container, whose other processes step aside too.
 func useV2(tree hierarchy) (base string, err error) {
 	return tree.firstUsable(func(own string) error {
 		parent := filepath.Join(tree.mount, own)
 		err := enable(parent)
 		if errors.Is(err, unix.EBUSY) {
-			err = stepAside(parent)
+			err = stepAside(parent, own == "/", enable)
 		}
 		if err != nil {
 			return err
@@ -151,21 +153,44 @@ func useV2(tree hierarchy) (base string, err error) {
 	})
 }
 
-// stepAside moves this process into a group of its own below parent and enables the controllers there. Where other processes stay
-// behind that does not help, and this one comes back.
-func stepAside(parent string) error {
-	self, aside := strconv.Itoa(os.Getpid()), filepath.Join(parent, groupFolder+"-host")
+// stepAside moves this process, or all of the group, into a group below it and then enables the controllers. Where that does not
+// help, since processes stay behind, they come back.
+func stepAside(parent string, all bool, enable func(folder string) error) error {
+	aside := filepath.Join(parent, groupFolder+"-host")
 	if err := os.MkdirAll(aside, 0o755); err != nil {
 		return err
 	}
-	err := put(filepath.Join(aside, "cgroup.procs"), self)
-	if err == nil {
-		err = enable(parent)
+	var err error
+	for range 10 { // while they go, they may start others
+		if err = move(parent, aside, all); err != nil {
+			break
+		}
+		if err = enable(parent); !all || !errors.Is(err, unix.EBUSY) {
+			break
+		}
 	}
 	if err != nil {
-		err = errors.Join(err, put(filepath.Join(parent, "cgroup.procs"), self), os.Remove(aside))
+		err = errors.Join(err, move(aside, parent, all), os.Remove(aside))
 	}
 	return err
+}
+
+// move moves this process, or all of a group, to another group. What has ended meanwhile is no error.
+func move(from, to string, all bool) error {
+	processes := []string{strconv.Itoa(os.Getpid())}
+	if all {
+		data, err := os.ReadFile(filepath.Join(from, "cgroup.procs"))
+		if err != nil {
+			return err
+		}
+		processes = strings.Fields(string(data))
+	}
+	for _, pid := range processes {
+		if err := put(filepath.Join(to, "cgroup.procs"), pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
 }
 
 // enable lets the children of a v2 group have memory and pids, and cpu where that works.

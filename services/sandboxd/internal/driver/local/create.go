@@ -117,7 +117,7 @@ var nextSteps = map[string]string{
 func unavailable(part *box.PartError) error {
 	next := nextSteps[part.Part]
 	if next == "" {
-		next = "run as root outside a container, or in a container with CAP_SYS_ADMIN and seccomp=unconfined"
+		next = "run as root, in a container with CAP_SYS_ADMIN, seccomp=unconfined and apparmor=unconfined"
 	}
 	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
 		"this machine cannot isolate a sandbox: %s; %s, use another driver, or allow it with --allow-unisolated", part, next).
