@@ -93,7 +93,7 @@ golden: ## Replay the recorded cases and print a table by theme
 	@rm -rf $(GOLDEN_REPORT) && mkdir -p $(GOLDEN_REPORT)
 	@status=0; \
 	EVALFLEET_GOLDEN_REPORT=$(GOLDEN_REPORT) $(GOTEST) -- -timeout $(TIMEOUT) -run Golden ./... || status=$$?; \
-	go run ./pkg/goldentest/cmd/goldentable -cases '$(or $(EVALFLEET_GOLDEN),testdata/golden)' $(GOLDEN_REPORT) || status=$$?; \
+	go run ./pkg/goldentest/cmd/goldentable -cases '$(or $(EVALFLEET_GOLDEN),testdata/golden)' $(if $(EVALFLEET_GOLDEN),,-known testdata/known-differences) $(GOLDEN_REPORT) || status=$$?; \
 	exit $$status
 
 .PHONY: parity

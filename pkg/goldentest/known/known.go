@@ -71,7 +71,7 @@ func (e *Entry) Covers(c corpus.Case) bool {
 
 // covers asks for the case as a value of the rule language only when a rule needs it.
 func (e *Entry) covers(c corpus.Case, value func() any) bool {
-	if !slices.ContainsFunc(e.Theme, func(pattern string) bool { return themeMatches(pattern, c.Theme) }) {
+	if !slices.ContainsFunc(e.Theme, func(pattern string) bool { return Matches(pattern, c.Theme) }) {
 		return false
 	}
 	if e.Exact() {
@@ -80,7 +80,8 @@ func (e *Entry) covers(c corpus.Case, value func() any) bool {
 	return e.program == nil || holds(e.program, value())
 }
 
-func themeMatches(pattern, theme string) bool {
+// Matches says whether an entry's pattern names the theme.
+func Matches(pattern, theme string) bool {
 	if below, ok := strings.CutSuffix(pattern, "/**"); ok {
 		return strings.HasPrefix(theme, below+"/")
 	}

@@ -43,17 +43,10 @@ func (r *row) add(record Record) {
 // NewTable counts the cases by what the records say of them. A case that no record names has no driver; of several
 // records of one case the gravest counts. Records of cases that are not in the folder are left out, save failed ones.
 func NewTable(cases []corpus.Case, records []Record) *Table {
-	type key struct{ file, id string }
-	gravest := map[key]Record{}
-	for _, record := range records {
-		k := key{record.File, record.ID}
-		if before, ok := gravest[k]; !ok || weight(record.Result) > weight(before.Result) {
-			gravest[k] = record
-		}
-	}
+	gravest := gravest(records)
 	table := &Table{rows: map[string]*row{}}
 	for _, c := range cases {
-		k := key{c.File, c.ID}
+		k := caseKey{c.File, c.ID}
 		record, ok := gravest[k]
 		if !ok {
 			record = Record{File: c.File, ID: c.ID, Result: NoDriver}
@@ -71,6 +64,21 @@ func NewTable(cases []corpus.Case, records []Record) *Table {
 		return cmp.Or(strings.Compare(a.Theme, b.Theme), strings.Compare(a.ID, b.ID))
 	})
 	return table
+}
+
+// caseKey names a case.
+type caseKey struct{ file, id string }
+
+// gravest is the gravest record of each case.
+func gravest(records []Record) map[caseKey]Record {
+	of := map[caseKey]Record{}
+	for _, record := range records {
+		k := caseKey{record.File, record.ID}
+		if before, ok := of[k]; !ok || weight(record.Result) > weight(before.Result) {
+			of[k] = record
+		}
+	}
+	return of
 }
 
 func weight(result Result) int {

@@ -1,9 +1,9 @@
 // Command goldentable prints what became of the recorded cases, by theme: passed, known difference (later or by
 // design), failed, or without a driver. It reads the folder of reports that the tests wrote and the folder of cases.
 //
-//	goldentable -cases testdata/golden REPORTS
+//	goldentable -cases testdata/golden -known testdata/known-differences REPORTS
 //
-// It exits with 1 when a case failed, and with 2 when it cannot make the table.
+// With -known it also names the known differences that explain nothing any more. It exits with 1 when a case failed or such an entry was found, and with 2 when it cannot make the table.
 package main
 
 import (
@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
+	"github.com/evalfleet/evalfleet/pkg/goldentest/known"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/outcome"
 )
 
@@ -22,10 +24,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("goldentable", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: goldentable [-cases FOLDER] REPORTS")
+		fmt.Fprintln(stderr, "usage: goldentable [-cases FOLDER] [-known FOLDER] REPORTS")
 		flags.PrintDefaults()
 	}
 	root := flags.String("cases", "testdata/golden", "folder of recorded cases")
+	differences := flags.String("known", "", "folder of known differences that must each explain something; not for a folder of few cases")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -51,7 +54,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if faults != nil {
 		fmt.Fprintf(stdout, "\nnot read as cases:\n%v\n", faults)
 	}
-	if len(table.Failed()) > 0 {
+	var stale []string
+	if *differences != "" {
+		list, err := known.Load(*differences)
+		if err != nil {
+			fmt.Fprintln(stderr, "goldentable:", err)
+			return 2
+		}
+		stale = outcome.Stale(list, cases, records)
+	}
+	if len(stale) > 0 {
+		fmt.Fprintf(stdout, "\nknown differences that are none any more; remove or narrow them:\n  %s\n", strings.Join(stale, "\n  "))
+	}
+	if len(table.Failed()) > 0 || len(stale) > 0 {
 		return 1
 	}
 	return 0
