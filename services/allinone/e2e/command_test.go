@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,8 +35,28 @@ func (h *home) run(args ...string) said {
 type running struct {
 	t        *testing.T
 	cmd      *exec.Cmd
-	out, err bytes.Buffer
+	out, err stream
 	ended    chan struct{}
+}
+
+// stream is what a command writes, which may be read while it goes on.
+type stream struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// String is what was written so far.
+func (s *stream) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // begin starts a command on this home's data directory, or as a client of its five processes. The test's end kills it.

@@ -67,7 +67,8 @@ func newHome(t *testing.T, b *build, f form, env ...string) *home {
 func (h *home) command(args ...string) *exec.Cmd {
 	c := exec.Command(h.build.program(h.t), args...)
 	c.Dir = repository
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(h.dir)}, h.env...)
+	// Commands that serve by themselves take any port, too.
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(h.dir), "EVALFLEET_LISTEN=127.0.0.1:0"}, h.env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // A test run that is killed leaves no servers.
 	return c
 }

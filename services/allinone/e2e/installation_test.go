@@ -165,6 +165,7 @@ func (h *home) awaitServing(name string) {
 			said, err := os.ReadFile(p.log)
 			require.NoError(h.t, err)
 			require.Contains(h.t, string(said), " is in use; ", "%s ended while it started: %v", name, p.err)
+			<-time.After(100 * time.Millisecond)
 			h.begun(name)
 		case <-deadline:
 			require.Failf(h.t, "no address", "%s has not said where it takes calls", name)

@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // delayed is a task whose second sample takes so many seconds.
@@ -46,4 +48,39 @@ func TestAnInterruptLeavesOthersAlone(t *testing.T) {
 	own := first.end()
 	assert.Equal(t, 130, own.code, own.err)
 	assert.Contains(t, own.out, "evalfleet eval resume ")
+}
+
+// The first interrupt of a command that serves ends its own evaluation alone, and says how to go on with it and that it serves on. The second one ends the server; what others have at work is taken up by
+// the next server.
+func TestTheSecondInterruptEndsTheServer(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, &shipped, single)
+	first, second, c := h.two(h.delayed("first", "600"), h.delayed("second", "600"))
+	held, ok := holderOf(h.dir)
+	require.True(t, ok)
+
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))
+	eventually(t, func() bool {
+		return first.over() || strings.Contains(first.err.String(), "serving on at "+held.Address+": 1 of others at work")
+	}, "the server serves on")
+	require.False(t, first.over(), "the command ended: %v", &first.err)
+	assert.Contains(t, first.out.String(), "evalfleet eval resume ", "its own evaluation has ended, and how to go on with it is told")
+	running, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project, States: []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_RUNNING}})
+	require.NoError(t, err)
+	require.Len(t, running.GetEvals(), 1, "that of the other goes on")
+	theirs := running.GetEvals()[0]
+	assert.Equal(t, "second", theirs.GetSpec().GetTask())
+	assert.False(t, second.over(), "and so does the command that follows it")
+
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))
+	assert.Equal(t, 130, first.end().code, first.err.String())
+	_, err = c.evals.GetEval(within(t), &agentv1.GetEvalRequest{Name: theirs.GetName()})
+	assert.Equal(t, codes.Unavailable, rpcerr.Code(err), "the server is gone: %v", err)
+
+	h.addresses[h.form.front()] = held.Address
+	c = h.serve()
+	_, err = c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: theirs.GetName()})
+	require.NoError(t, err, "the next server has it")
+	assert.Equal(t, 1, second.end().code, second.err.String())
+	assert.Contains(t, second.out.String(), "cancelled", "the command has followed it to its end")
 }
