@@ -136,7 +136,7 @@ func (w *writer) model(e *transcript.Event) {
 	w.EndList()
 	w.RawMember("tools", orElse(w.condenser.Tools(e.Tools), "[]"))
 	w.RawMember("tool_choice", orElse(e.ToolChoice, `"auto"`))
-	w.RawMember("config", orElse(e.Config, "{}"))
+	w.RawMember("config", orElse(readable(e.Config), "{}"))
 	output := e.Output
 	if output == nil {
 		output = w.output(nil, e.Model)

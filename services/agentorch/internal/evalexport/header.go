@@ -15,6 +15,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/version"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
@@ -72,7 +73,7 @@ func (l *Log) makeEval(model int) evallog.Eval {
 		Tags: spec.GetTags(), Metadata: raw(spec.GetMetadataJson()),
 		Dataset: evallog.Dataset{Name: spec.GetDataset().GetName(), Location: spec.GetDataset().GetLocation(), Shuffled: spec.ShuffleSeed != nil},
 		Sandbox: sandboxOf(spec.GetSandboxes()[defaultEnvironment]),
-		Model:   ref.GetModel(), ModelConfig: chat.ConfigJSON(ref.GetConfig()), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
+		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(ref.GetConfig())), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
 		Config:   configOf(spec),
 		Packages: []evallog.Package{{Name: "evalfleet", Version: version.String()}},
 	}
@@ -99,7 +100,7 @@ func roleOf(ref *agentv1.ModelRef) json.RawMessage {
 		Config  json.RawMessage `json:"config"`
 		BaseURL string          `json:"base_url,omitempty"`
 		Args    json.RawMessage `json:"args,omitempty"`
-	}{ref.GetModel(), chat.ConfigJSON(ref.GetConfig()), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
+	}{ref.GetModel(), readable(chat.ConfigJSON(ref.GetConfig())), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
 	return jsonOf(role)
 }
 
@@ -157,7 +158,7 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 }
 
 func planOf(spec *agentv1.EvalSpec) evallog.Plan {
-	plan := evallog.Plan{Config: chat.ConfigJSON(spec.GetConfig())}
+	plan := evallog.Plan{Config: readable(chat.ConfigJSON(spec.GetConfig()))}
 	for _, step := range spec.GetSteps() {
 		plan.Steps = append(plan.Steps, evallog.Step{Solver: step.GetName(), Params: raw(step.GetParamsJson())})
 	}
@@ -200,6 +201,26 @@ func errorOf(e *agentv1.RunError, otherwise string) *evallog.Error {
 		}
 	}
 	return &evallog.Error{Message: "no reason was given"}
+}
+
+// readable leaves out of a configuration what the JSON form does not allow, such as a word that is none of a few: it would make the whole log unreadable.
+func readable(config json.RawMessage) json.RawMessage {
+	if _, err := chat.ParseConfig(config); err == nil {
+		return config
+	}
+	given, err := orderedjson.DecodeObject(config)
+	if err != nil {
+		return nil
+	}
+	kept := &orderedjson.Object{}
+	for name, value := range given.All() {
+		one := &orderedjson.Object{}
+		one.Set(name, value)
+		if _, err := chat.ParseConfig(orderedjson.Append(nil, one)); err == nil {
+			kept.Set(name, value)
+		}
+	}
+	return orderedjson.Append(nil, kept)
 }
 
 // usages are usages by name.

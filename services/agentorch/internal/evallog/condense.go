@@ -21,10 +21,10 @@ const (
 //
 // Readers put back only what stands in certain members of certain events; the methods replace no more than that.
 type Condenser struct {
-	attachments map[string]int // place in texts
-	texts       []Member
-	pool        []json.RawMessage
-	pooled      map[string]int // place in pool
+	texts  map[string]string // by key
+	keys   []string          // in the order in which they came
+	pool   []json.RawMessage
+	pooled map[string]int // place in pool
 }
 
 // Any replaces all long texts in a JSON value.
@@ -99,14 +99,17 @@ func (c *Condenser) Pool(messages []json.RawMessage) [][2]int {
 	return ranges
 }
 
+// Attachments returns the texts that were replaced, by their keys.
+func (c *Condenser) Attachments() map[string]string { return c.texts }
+
 func (c *Condenser) attach(text string) string {
 	key := AttachmentKey(text)
-	if _, known := c.attachments[key]; !known {
-		if c.attachments == nil {
-			c.attachments = map[string]int{}
+	if _, known := c.texts[key]; !known {
+		if c.texts == nil {
+			c.texts = map[string]string{}
 		}
-		c.attachments[key] = len(c.texts)
-		c.texts = append(c.texts, Member{Name: key, Value: encode.AppendText(nil, text)})
+		c.texts[key] = text
+		c.keys = append(c.keys, key)
 	}
 	return AttachmentScheme + key
 }
@@ -116,7 +119,12 @@ func (c *Condenser) write(w *encode.Writer) {
 	if c == nil {
 		c = &Condenser{}
 	}
-	members(w, "attachments", c.texts)
+	w.Key("attachments")
+	w.BeginObject()
+	for _, key := range c.keys {
+		w.TextMember(key, c.texts[key])
+	}
+	w.EndObject()
 	w.Key("events_data")
 	w.BeginObject()
 	list(w, "messages", c.pool, func(m json.RawMessage) { w.Raw(string(m)) })
