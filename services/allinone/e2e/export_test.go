@@ -284,9 +284,9 @@ func sameUsage(t *testing.T, want map[string]*modelv1.ModelUsage, got map[string
 	t.Helper()
 	assert.Len(t, got, len(want))
 	for model, u := range want {
-		assert.EqualValues(t, u.GetInputTokens(), got[model]["input_tokens"])
-		assert.EqualValues(t, u.GetOutputTokens(), got[model]["output_tokens"])
-		assert.EqualValues(t, u.GetTotalTokens(), got[model]["total_tokens"])
+		assert.InDelta(t, u.GetInputTokens(), got[model]["input_tokens"], 0)
+		assert.InDelta(t, u.GetOutputTokens(), got[model]["output_tokens"], 0)
+		assert.InDelta(t, u.GetTotalTokens(), got[model]["total_tokens"], 0)
 	}
 }
 
@@ -419,6 +419,22 @@ func TestExportOverRESTAndItsFaults(t *testing.T) {
 	assert.Equal(t, "asked", at(parsed(t, s.out), "eval", "task"))
 	s = h.run("logs", "export", eval.GetName(), "-o", folder, "--force", "--json")
 	assert.InDelta(t, 1, parsed(t, s.out)["samples"], 0)
+
+	two := asked(1, scripted(t, "yes"))
+	two.Models = append(two.Models, &agentv1.ModelRef{Model: "mockllm/other"})
+	several := c.await(t, c.create(t, two)).GetName()
+	both := t.TempDir()
+	require.Zero(t, h.run("logs", "export", several, "-o", both).code)
+	files, err := filepath.Glob(filepath.Join(both, "*_asked_*m[12].eval"))
+	require.NoError(t, err)
+	assert.Len(t, files, 2, "a log is about one model")
+	s = h.run("logs", "export", several, "-o", filepath.Join(both, "log.eval"))
+	assert.Equal(t, 2, s.code)
+	assert.Contains(t, s.err, "there is a log for each of 2 models")
+	assert.Zero(t, h.run("logs", "export", several, "-o", filepath.Join(both, "log.eval"), "--model", "mockllm/other").code)
+	status, answer = h.rest().do(t, "GET", "/api/v1/"+several+":export", nil)
+	assert.Equal(t, 400, status)
+	assert.Contains(t, answer, "2 mockllm/other")
 
 	status, answer = h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export?format=xml", nil)
 	assert.Equal(t, 400, status)
