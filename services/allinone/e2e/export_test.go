@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -123,7 +124,9 @@ func inspect(t *testing.T, program string, args ...string) []byte {
 	if !exists(filepath.Join(venv, "requirements.stamp")) {
 		t.Skip("inspect_ai is not there; make setup fetches it")
 	}
-	c := exec.CommandContext(within(t), filepath.Join(venv, "bin", program), args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // Its imports alone take seconds of processor time.
+	defer cancel()
+	c := exec.CommandContext(ctx, filepath.Join(venv, "bin", program), args...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "INSPECT_DISPLAY=none"}
 	var complaints strings.Builder
 	c.Stderr = &complaints
@@ -148,7 +151,7 @@ func logged(t *testing.T) *agentv1.EvalSpec {
 			{Id: "broken", InputText: true, Input: []*modelv1.ChatMessage{chat.User("Break.")}, Target: &agentv1.Target{Values: []string{"x"}}},
 		}}}},
 		Steps: react("bash"), Scorers: []*agentv1.ScorerRef{{Name: "match"}, {Name: "includes"}}, Epochs: &agentv1.Epochs{Count: 2},
-		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local", AllowUnisolated: true}},
+		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
 		Limits:    &agentv1.RunLimits{Turns: new(int32(3))}, RetryOnError: 1,
 		FailOnError: &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{Enabled: false}},
 		Models: []*agentv1.ModelRef{scripted(t,
@@ -377,66 +380,68 @@ func (c *client) compareTalk(t *testing.T, log readLog) {
 
 func TestExportOverRESTAndItsFaults(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped, single)
-	c := h.serve()
-	eval := c.await(t, c.create(t, asked(1, scripted(t, "yes"))))
-	folder := t.TempDir()
-	file := filepath.Join(folder, h.export(t, eval.GetName(), folder))
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		c := h.serve()
+		eval := c.await(t, c.create(t, asked(1, scripted(t, "yes"))))
+		folder := t.TempDir()
+		file := filepath.Join(folder, h.export(t, eval.GetName(), folder))
 
-	status, answer := h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export", nil)
-	require.Equal(t, 200, status)
-	var content []byte
-	for line := range strings.Lines(answer) {
-		chunk, err := base64.StdEncoding.DecodeString(fmt.Sprint(at(parsed(t, line), "result", "chunk")))
+		status, answer := h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export", nil)
+		require.Equal(t, 200, status)
+		var content []byte
+		for line := range strings.Lines(answer) {
+			chunk, err := base64.StdEncoding.DecodeString(fmt.Sprint(at(parsed(t, line), "result", "chunk")))
+			require.NoError(t, err)
+			content = append(content, chunk...)
+		}
+		same, err := os.ReadFile(file)
 		require.NoError(t, err)
-		content = append(content, chunk...)
-	}
-	same, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, same, content, "an evaluation that has ended has one log")
+		assert.Equal(t, same, content, "an evaluation that has ended has one log")
 
-	for name, c := range map[string]struct {
-		args []string
-		code int
-		says string
-	}{
-		"no such evaluation": {[]string{"logs", "export", "nothing", "-o", folder}, 1, "no projects/default/evals/nothing"},
-		"the file exists":    {[]string{"logs", "export", eval.GetName(), "-o", folder}, 1, "exists; --force replaces it"},
-		"an unknown format":  {[]string{"logs", "export", eval.GetName(), "--format", "xml"}, 2, "--format xml: write eval or json"},
-		"an unknown model":   {[]string{"logs", "export", eval.GetName(), "--model", "x/y"}, 2, "--model x/y"},
-		"no such folder":     {[]string{"logs", "export", eval.GetName(), "-o", filepath.Join(folder, "no", "log.eval")}, 1, "no such file or directory"},
-	} {
-		s := h.run(c.args...)
-		assert.Equal(t, c.code, s.code, name)
-		assert.Contains(t, s.err, c.says, name)
-	}
-	assert.Zero(t, h.run("logs", "export", eval.GetName(), "-o", folder, "--force").code)
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	assert.Len(t, entries, 1, "nothing half-written is left")
+		for name, c := range map[string]struct {
+			args []string
+			code int
+			says string
+		}{
+			"no such evaluation": {[]string{"logs", "export", "nothing", "-o", folder}, 1, "no projects/default/evals/nothing"},
+			"the file exists":    {[]string{"logs", "export", eval.GetName(), "-o", folder}, 1, "exists; --force replaces it"},
+			"an unknown format":  {[]string{"logs", "export", eval.GetName(), "--format", "xml"}, 2, "--format xml: write eval or json"},
+			"an unknown model":   {[]string{"logs", "export", eval.GetName(), "--model", "x/y"}, 2, "--model x/y"},
+			"no such folder":     {[]string{"logs", "export", eval.GetName(), "-o", filepath.Join(folder, "no", "log.eval")}, 1, "no such file or directory"},
+		} {
+			s := h.run(c.args...)
+			assert.Equal(t, c.code, s.code, name)
+			assert.Contains(t, s.err, c.says, name)
+		}
+		assert.Zero(t, h.run("logs", "export", eval.GetName(), "-o", folder, "--force").code)
+		entries, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		assert.Len(t, entries, 1, "nothing half-written is left")
 
-	s := h.run("logs", "export", eval.GetName(), "--format", "json", "-o", "-")
-	assert.Equal(t, "asked", at(parsed(t, s.out), "eval", "task"))
-	s = h.run("logs", "export", eval.GetName(), "-o", folder, "--force", "--json")
-	assert.InDelta(t, 1, parsed(t, s.out)["samples"], 0)
+		s := h.run("logs", "export", eval.GetName(), "--format", "json", "-o", "-")
+		assert.Equal(t, "asked", at(parsed(t, s.out), "eval", "task"))
+		s = h.run("logs", "export", eval.GetName(), "-o", folder, "--force", "--json")
+		assert.InDelta(t, 1, parsed(t, s.out)["samples"], 0)
 
-	two := asked(1, scripted(t, "yes"))
-	two.Models = append(two.Models, &agentv1.ModelRef{Model: "mockllm/other"})
-	several := c.await(t, c.create(t, two)).GetName()
-	both := t.TempDir()
-	require.Zero(t, h.run("logs", "export", several, "-o", both).code)
-	files, err := filepath.Glob(filepath.Join(both, "*_asked_*m[12].eval"))
-	require.NoError(t, err)
-	assert.Len(t, files, 2, "a log is about one model")
-	s = h.run("logs", "export", several, "-o", filepath.Join(both, "log.eval"))
-	assert.Equal(t, 2, s.code)
-	assert.Contains(t, s.err, "there is a log for each of 2 models")
-	assert.Zero(t, h.run("logs", "export", several, "-o", filepath.Join(both, "log.eval"), "--model", "mockllm/other").code)
-	status, answer = h.rest().do(t, "GET", "/api/v1/"+several+":export", nil)
-	assert.Equal(t, 400, status)
-	assert.Contains(t, answer, "2 mockllm/other")
+		two := asked(1, scripted(t, "yes"))
+		two.Models = append(two.Models, &agentv1.ModelRef{Model: "mockllm/other"})
+		several := c.await(t, c.create(t, two)).GetName()
+		both := t.TempDir()
+		require.Zero(t, h.run("logs", "export", several, "-o", both).code)
+		files, err := filepath.Glob(filepath.Join(both, "*_asked_*m[12].eval"))
+		require.NoError(t, err)
+		assert.Len(t, files, 2, "a log is about one model")
+		s = h.run("logs", "export", several, "-o", filepath.Join(both, "log.eval"))
+		assert.Equal(t, 2, s.code)
+		assert.Contains(t, s.err, "there is a log for each of 2 models")
+		assert.Zero(t, h.run("logs", "export", several, "-o", filepath.Join(both, "log.eval"), "--model", "mockllm/other").code)
+		status, answer = h.rest().do(t, "GET", "/api/v1/"+several+":export", nil)
+		assert.Equal(t, 400, status)
+		assert.Contains(t, answer, "2 mockllm/other")
 
-	status, answer = h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export?format=xml", nil)
-	assert.Equal(t, 400, status)
-	assert.Contains(t, answer, "is no form of logs")
+		status, answer = h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export?format=xml", nil)
+		assert.Equal(t, 400, status)
+		assert.Contains(t, answer, "is no form of logs")
+	})
 }
