@@ -89,12 +89,22 @@ func PageToken(position string, request proto.Message) string {
 
 // Position reads a token made by PageToken for the same request. The empty token is the empty position.
 func Position(token string, request proto.Message) (string, error) {
+	return position("page_token", token, request)
+}
+
+// Cursor is Position for the cursor of a watch.
+func Cursor(cursor string, request proto.Message) (string, error) {
+	return position("cursor", cursor, request)
+}
+
+func position(field, token string, request proto.Message) (string, error) {
 	if token == "" {
 		return "", nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) < 4 || binary.BigEndian.Uint32(b) != digest(request) {
-		return "", rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "page_token belongs to another request; begin again without it")
+		return "", rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "%s belongs to another request; begin again without it", field).
+			WithField(field, "it belongs to another request")
 	}
 	return string(b[4:]), nil
 }

@@ -26,7 +26,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		return err
 	}
 	bound := &agentv1.WatchEvalRequest{Name: req.GetName()}
-	position, err := resource.Position(req.GetCursor(), bound)
+	position, err := resource.Cursor(req.GetCursor(), bound)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,339 @@
+package evalserver_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+const (
+	invalid  = errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST
+	cursor   = errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR
+	notFound = errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND
+)
+
+// What is wrong with a request is told by its reason, and by the field or the name that is meant.
+func TestErrorsAndTheirDetails(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	done := r.done("a")
+	changed := func(change func(*agentv1.EvalSpec)) *agentv1.EvalSpec {
+		s := spec("a")
+		change(s)
+		return s
+	}
+	create := func(s *agentv1.EvalSpec) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := r.CreateEval(ctx, &agentv1.CreateEvalRequest{Parent: project, Spec: s})
+			return err
+		}
+	}
+	update := func(name string, s *agentv1.EvalSpec, paths ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := r.UpdateEval(ctx, &agentv1.UpdateEvalRequest{Eval: &agentv1.Eval{Name: name, Spec: s}, UpdatePaths: paths})
+			return err
+		}
+	}
+	none := project + "/evals/none"
+	for name, tt := range map[string]struct {
+		call   func(context.Context) error
+		code   codes.Code
+		reason errorsv1.ErrorReason
+		field  string // of the violation
+		says   string
+	}{
+		"create: no parent": {func(ctx context.Context) error {
+			_, err := r.CreateEval(ctx, &agentv1.CreateEvalRequest{Spec: spec("a")})
+			return err
+		}, codes.InvalidArgument, invalid, "parent", ""},
+		"create: no specification": {create(nil), codes.InvalidArgument, invalid, "spec", ""},
+		"create: a strange parent": {func(ctx context.Context) error {
+			_, err := r.CreateEval(ctx, &agentv1.CreateEvalRequest{Parent: "evals", Spec: spec("a")})
+			return err
+		}, codes.InvalidArgument, invalid, "parent", "projects/"},
+		"create: no task":           {create(changed(func(s *agentv1.EvalSpec) { s.Task = "" })), codes.InvalidArgument, invalid, "spec.task", "name"},
+		"create: no model":          {create(changed(func(s *agentv1.EvalSpec) { s.Models = nil })), codes.InvalidArgument, invalid, "spec.models", "mockllm/model"},
+		"create: negative epochs":   {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: -1} })), codes.InvalidArgument, invalid, "", "epochs"},
+		"create: no sample at work": {create(changed(func(s *agentv1.EvalSpec) { s.MaxSamples = new(int32(0)) })), codes.InvalidArgument, invalid, "", "max_samples"},
+		"create: unknown scorer":    {create(changed(func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" })), codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "", "match"},
+		"create: unknown model":     {create(changed(func(s *agentv1.EvalSpec) { s.Models[0].Model = "nosuch/model" })), codes.NotFound, notFound, "", "nosuch/model"},
+		"get: no such": {func(ctx context.Context) error {
+			_, err := r.GetEval(ctx, &agentv1.GetEvalRequest{Name: none})
+			return err
+		}, codes.NotFound, notFound, "", none},
+		"get: no name": {func(ctx context.Context) error {
+			_, err := r.GetEval(ctx, &agentv1.GetEvalRequest{Name: project + "/runs/r"})
+			return err
+		}, codes.InvalidArgument, invalid, "name", "evals"},
+		"list: strange token": {func(ctx context.Context) error {
+			_, err := r.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: project, PageToken: "x"})
+			return err
+		}, codes.InvalidArgument, cursor, "page_token", "begin again"},
+		"list: negative page": {func(ctx context.Context) error {
+			_, err := r.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: project, PageSize: -1})
+			return err
+		}, codes.InvalidArgument, invalid, "page_size", ""},
+		"cancel: no such": {func(ctx context.Context) error {
+			_, err := r.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: none})
+			return err
+		}, codes.NotFound, notFound, "", none},
+		"resume: no such": {func(ctx context.Context) error {
+			_, err := r.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: none})
+			return err
+		}, codes.NotFound, notFound, "", none},
+		"watch: no such": {func(context.Context) error {
+			_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: none}, nil)
+			return err
+		}, codes.NotFound, notFound, "", none},
+		"watch: strange cursor": {func(context.Context) error {
+			_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: done, Cursor: "x"}, nil)
+			return err
+		}, codes.InvalidArgument, cursor, "cursor", "begin again"},
+		"samples: no such eval": {func(ctx context.Context) error {
+			_, err := r.ListSamples(ctx, &agentv1.ListSamplesRequest{Parent: none})
+			return err
+		}, codes.NotFound, notFound, "", none},
+		"sample: no such": {func(ctx context.Context) error {
+			_, err := r.GetSample(ctx, &agentv1.GetSampleRequest{Name: done + "/samples/b-1"})
+			return err
+		}, codes.NotFound, notFound, "", done + "/samples/b-1"},
+		"sample: no name": {func(ctx context.Context) error {
+			_, err := r.GetSample(ctx, &agentv1.GetSampleRequest{Name: done})
+			return err
+		}, codes.InvalidArgument, invalid, "name", "samples"},
+		"update: no path":        {update(done, spec()), codes.InvalidArgument, invalid, "update_paths", "spec.tags"},
+		"update: another path":   {update(done, spec(), "spec.task"), codes.InvalidArgument, invalid, "update_paths", "spec.task"},
+		"update: no JSON":        {update(done, &agentv1.EvalSpec{MetadataJson: "{"}, "spec.metadata_json"), codes.InvalidArgument, invalid, "eval.spec.metadata_json", "JSON"},
+		"update: none at work":   {update(done, &agentv1.EvalSpec{MaxSamples: new(int32(0))}, "spec.max_samples"), codes.InvalidArgument, invalid, "eval.spec.max_samples", "cancel"},
+		"update: one that ended": {update(done, &agentv1.EvalSpec{Tags: []string{"t"}}, "spec.tags"), codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "", done},
+		"scorers: no project": {func(ctx context.Context) error {
+			_, err := r.ListScorers(ctx, &agentv1.ListScorersRequest{Parent: "x"})
+			return err
+		}, codes.InvalidArgument, invalid, "parent", ""},
+		"edit a score": {func(ctx context.Context) error {
+			_, err := r.EditScore(ctx, &agentv1.EditScoreRequest{Name: done + "/samples/a-1", ScoreName: "match"})
+			return err
+		}, codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "", "scores"},
+		"score anew": {func(ctx context.Context) error {
+			_, err := r.ScoreEval(ctx, &agentv1.ScoreEvalRequest{Name: done})
+			return err
+		}, codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "", "scoring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tt.call(r.within())
+			require.Error(t, err)
+			assert.Equal(t, tt.code, rpcerr.Code(err), "%v", err)
+			e, ok := rpcerr.As(err)
+			require.True(t, ok, "%v", err)
+			if tt.field != "" {
+				require.NotEmpty(t, e.Fields, "%v", err)
+				assert.Equal(t, tt.field, e.Fields[0].Path)
+			}
+			assert.Equal(t, tt.reason, rpcerr.Reason(err), "%v", err)
+			assert.ErrorContains(t, err, tt.says)
+		})
+	}
+	list, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: project})
+	require.NoError(t, err)
+	assert.Len(t, list.GetEvals(), 1, "what was refused was not made")
+}
+
+// One key is one evaluation; with other content it is an error that names the key.
+func TestAKeyMakesOneEvaluation(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	ask := func(s *agentv1.EvalSpec, validateOnly bool) (*agentv1.Eval, error) {
+		return r.CreateEval(r.within(), &agentv1.CreateEvalRequest{Parent: project, Spec: s, RequestId: "k", ValidateOnly: validateOnly})
+	}
+	wanted := spec("a")
+	checked, err := ask(wanted, true)
+	require.NoError(t, err)
+	assert.Empty(t, checked.GetName(), "nothing is made")
+	assert.EqualValues(t, 1, checked.GetProgress().GetTotal())
+
+	made, err := ask(wanted, false)
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_RUNNING, made.GetState())
+	again, err := ask(wanted, false)
+	require.NoError(t, err)
+	assert.Equal(t, made.GetName(), again.GetName())
+	_, err = ask(spec("b"), false)
+	assert.Equal(t, codes.AlreadyExists, rpcerr.Code(err))
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, rpcerr.Reason(err))
+	e, _ := rpcerr.As(err)
+	assert.Equal(t, "k", e.Metadata["requestId"])
+
+	other, err := r.CreateEval(r.within(), &agentv1.CreateEvalRequest{Parent: "projects/other", Spec: spec("b"), RequestId: "k"})
+	require.NoError(t, err, "a key belongs to its project")
+	assert.NotEqual(t, made.GetName(), other.GetName())
+}
+
+// Lists go page by page, newest first, by state, and a token belongs to its request.
+func TestListsArePaged(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	first, second := r.done("a"), r.done("b")
+	working := r.create(spec("never"))
+	list := func(req *agentv1.ListEvalsRequest) (*agentv1.ListEvalsResponse, []string) {
+		req.Parent = project
+		page, err := r.ListEvals(r.within(), req)
+		require.NoError(t, err)
+		var names []string
+		for _, e := range page.GetEvals() {
+			names = append(names, e.GetName())
+		}
+		return page, names
+	}
+	page, names := list(&agentv1.ListEvalsRequest{PageSize: 2})
+	assert.Equal(t, []string{working, second}, names)
+	require.NotEmpty(t, page.GetNextPageToken())
+	rest, names := list(&agentv1.ListEvalsRequest{PageSize: 2, PageToken: page.GetNextPageToken()})
+	assert.Equal(t, []string{first}, names)
+	assert.Empty(t, rest.GetNextPageToken())
+	_, names = list(&agentv1.ListEvalsRequest{States: []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_SUCCEEDED}})
+	assert.Equal(t, []string{second, first}, names)
+	_, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: "projects/other", PageToken: page.GetNextPageToken()})
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "another list's token")
+}
+
+func TestSamplesArePagedAndFiltered(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	r.runs.will("bad", agentv1.RunState_RUN_STATE_FAILED)
+	for _, id := range []string{"a", "b"} {
+		r.runs.will(id, agentv1.RunState_RUN_STATE_SUCCEEDED)
+	}
+	s := spec("a", "bad", "b")
+	s.Epochs = &agentv1.Epochs{Count: 2}
+	name := r.create(s)
+	r.watch(&agentv1.WatchEvalRequest{Name: name})
+	list := func(req *agentv1.ListSamplesRequest) (ids []string) {
+		for {
+			req.Parent = name
+			page, err := r.ListSamples(r.within(), req)
+			require.NoError(t, err)
+			for _, sample := range page.GetSamples() {
+				ids = append(ids, sample.GetId())
+				one, err := r.GetSample(r.within(), &agentv1.GetSampleRequest{Name: sample.GetName()})
+				require.NoError(t, err)
+				assert.Equal(t, sample.GetRun(), one.GetRun())
+			}
+			if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+				return ids
+			}
+			assert.Len(t, page.GetSamples(), int(req.GetPageSize()))
+		}
+	}
+	assert.ElementsMatch(t, []string{"a", "bad", "b", "a", "bad", "b"}, list(&agentv1.ListSamplesRequest{PageSize: 4}))
+	assert.Equal(t, []string{"bad", "bad"}, list(&agentv1.ListSamplesRequest{PageSize: 1, States: []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}}))
+}
+
+// A mask names what changes; all else in the request is passed over.
+func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	s := spec("never")
+	s.Tags, s.MetadataJson = []string{"old"}, `{"k": 1}`
+	name := r.create(s)
+	after, err := r.UpdateEval(r.within(), &agentv1.UpdateEvalRequest{
+		Eval:        &agentv1.Eval{Name: name, Spec: &agentv1.EvalSpec{Tags: []string{"new"}, MetadataJson: `{}`, MaxSamples: new(int32(7)), Task: "other"}},
+		UpdatePaths: []string{"spec.tags", "spec.max_samples"}, Reason: "why",
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"new"}, after.GetSpec().GetTags())
+	assert.EqualValues(t, 7, after.GetSpec().GetMaxSamples())
+	assert.JSONEq(t, `{"k": 1}`, after.GetSpec().GetMetadataJson())
+	assert.Equal(t, "t", after.GetSpec().GetTask())
+	got, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"new"}, got.GetSpec().GetTags())
+}
+
+// A cancel ends what is at work, once; a resume runs that again and nothing else.
+func TestCancelAndResume(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	r.runs.will("quick", agentv1.RunState_RUN_STATE_SUCCEEDED)
+	name := r.create(spec("quick", "slow"))
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name}, func(w *agentv1.WatchEvalResponse) bool { return w.GetEvent().GetSampleFinished() != nil })
+	require.NoError(t, err)
+	cancelled, err := r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name, RequestId: "stop", Reason: "enough"})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, cancelled.GetState())
+	assert.EqualValues(t, 1, cancelled.GetProgress().GetSucceeded())
+	assert.EqualValues(t, 1, cancelled.GetProgress().GetCancelled())
+	again, err := r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name, RequestId: "stop", Reason: "enough"})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, again.GetState())
+
+	r.runs.will("slow", agentv1.RunState_RUN_STATE_SUCCEEDED)
+	resumed, err := r.ResumeEval(r.within(), &agentv1.ResumeEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, name, resumed.GetName())
+	r.watch(&agentv1.WatchEvalRequest{Name: name})
+	ended, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, ended.GetState())
+	samples, err := r.ListSamples(r.within(), &agentv1.ListSamplesRequest{Parent: name})
+	require.NoError(t, err)
+	attempts := map[string]int32{}
+	for _, sample := range samples.GetSamples() {
+		attempts[sample.GetId()] = sample.GetAttempts()
+	}
+	assert.Equal(t, map[string]int32{"quick": 1, "slow": 2}, attempts)
+	settled, err := r.ResumeEval(r.within(), &agentv1.ResumeEvalRequest{Name: name})
+	require.NoError(t, err, "with nothing left to do it is given as it is")
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, settled.GetState())
+}
+
+// A watch gives each event once and in order, goes on after a cursor, and leaves content out unless it is asked for.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.done("a", "b")
+	all := r.watch(&agentv1.WatchEvalRequest{Name: name, Content: true, Progress: true})
+	var events []*agentv1.WatchEvalResponse
+	var progress *agentv1.Eval
+	for _, w := range all {
+		if w.GetEvent() != nil {
+			events = append(events, w)
+		} else {
+			progress = w.GetProgress()
+		}
+	}
+	for i, w := range events {
+		assert.EqualValues(t, i+1, w.GetEvent().GetSeq())
+	}
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, events[len(events)-1].GetEvent().GetEvalStateChanged().GetState())
+	assert.EqualValues(t, 2, progress.GetProgress().GetSucceeded(), "the last progress is that of the end")
+
+	rest := r.watch(&agentv1.WatchEvalRequest{Name: name, Cursor: events[1].GetCursor()})
+	require.Len(t, rest, len(events)-2)
+	assert.EqualValues(t, 3, rest[0].GetEvent().GetSeq())
+	assert.Empty(t, r.watch(&agentv1.WatchEvalRequest{Name: name, Cursor: events[len(events)-1].GetCursor()}), "all was sent")
+	other := r.done("c")
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: other, Cursor: events[1].GetCursor()}, nil)
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "a cursor belongs to its evaluation")
+}
+
+func TestScorersMetricsAndReducersAreListed(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	list, err := r.ListScorers(r.within(), &agentv1.ListScorersRequest{Parent: project})
+	require.NoError(t, err)
+	schemas := map[string]string{}
+	for _, s := range list.GetScorers() {
+		assert.NotEmpty(t, s.GetDescription(), s.GetName())
+		schemas[s.GetName()] = s.GetParametersJson()
+	}
+	assert.Contains(t, schemas["match"], `"location"`, "with the parameters that they take")
+	assert.Contains(t, list.GetMetrics(), "accuracy")
+	assert.Contains(t, list.GetReducers(), "mean")
+}

@@ -1,0 +1,244 @@
+package evalserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	project = "projects/default"
+	// patience bounds every wait; nothing here takes long.
+	patience = time.Minute
+)
+
+// bodies keeps blobs in memory, under numbers.
+type bodies struct {
+	mu  sync.Mutex
+	all [][]byte
+}
+
+func (b *bodies) Put(_ context.Context, _ string, r io.Reader, mediaType string) (*contentv1.BlobRef, error) {
+	body, err := io.ReadAll(r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, body)
+	return &contentv1.BlobRef{Hash: strconv.Itoa(len(b.all) - 1), Size: int64(len(body)), MediaType: mediaType}, err
+}
+
+func (b *bodies) Open(_ context.Context, _, hash string) (io.ReadCloser, error) {
+	i, err := strconv.Atoi(hash)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil || i >= len(b.all) {
+		return nil, rpcerr.ResourceNotFound("blob " + hash)
+	}
+	return io.NopCloser(bytes.NewReader(b.all[i])), nil
+}
+
+// runs makes runs that end at once with the state that a sample has; one without a state is at work until it is cancelled.
+type runs struct {
+	journals journal.Store
+
+	mu     sync.Mutex
+	states map[string]agentv1.RunState
+	made   map[string]*agentv1.Run
+}
+
+func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) error {
+	if spec.GetModel().GetModel() == "nosuch/model" {
+		return rpcerr.ResourceNotFound("nosuch/model")
+	}
+	return nil
+}
+
+// will sets how the runs of a sample end that are made from now on.
+func (r *runs) will(sample string, state agentv1.RunState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.states[sample] = state
+}
+
+func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := req.GetSpec().GetAttribution()
+	run := &agentv1.Run{Name: fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.made)+1), State: r.states[at.GetSample()]}
+	if run.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
+		run.Scores = []*agentv1.NamedScore{{Name: "match", Score: &agentv1.Score{Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: "C"}}}}}
+	}
+	r.made[run.GetName()] = run
+	row := journal.Row{Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_RUNNING), Parent: at.GetEval()}
+	_, _, err := r.journals.Create(ctx, journal.Creation{Name: run.GetName(), Owner: "test", Row: row, Entries: []journal.Entry{{
+		Event: &agentv1.Event{Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "made"}}},
+	}}})
+	if err == nil && run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
+		err = r.end(ctx, run)
+	}
+	return run, err
+}
+
+func (r *runs) end(ctx context.Context, run *agentv1.Run) error {
+	head, err := r.journals.Open(ctx, run.GetName())
+	if err != nil {
+		return err
+	}
+	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Done: true}
+	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Entries: []journal.Entry{{
+		Event: &agentv1.Event{Seq: head.Seq + 1, Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: run.GetState()}}},
+	}}})
+}
+
+func (r *runs) CancelRun(ctx context.Context, req *agentv1.CancelRunRequest) (*agentv1.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run := r.made[req.GetName()]
+	if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
+		return run, nil
+	}
+	run.State = agentv1.RunState_RUN_STATE_CANCELLED
+	return run, r.end(ctx, run)
+}
+
+func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return proto.CloneOf(r.made[req.GetName()]), nil
+}
+
+// rig is the service over a real store, called through gRPC.
+type rig struct {
+	agentv1.EvalServiceClient
+	t    *testing.T
+	runs *runs
+}
+
+func serve(t *testing.T) *rig {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "e.db"), sqlite.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	store, err := journalsqlite.Open(t.Context(), db, nil)
+	require.NoError(t, err)
+	made := &runs{journals: store, states: map[string]agentv1.RunState{}, made: map[string]*agentv1.Run{}}
+	judges := eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()}
+	log := slog.New(slog.DiscardHandler)
+	engine := eval.New(eval.Config{MaxSamples: 10}, eval.Deps{Journals: store, Blobs: &bodies{}, Runs: made, Judges: judges, Replica: "test", Logger: log})
+	t.Cleanup(engine.Close)
+	s, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "user:ada"}})
+	require.NoError(t, err)
+	agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, func(e *agentv1.Event) *agentv1.Event {
+		bare := proto.CloneOf(e)
+		content.Strip(bare)
+		return bare
+	}))
+	listener := grpcserver.ListenMemory()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	conn, err := grpcclient.New("agentorch", grpcclient.Options{Dial: listener.Dial})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, conn.Close())
+		s.Stop()
+		require.NoError(t, <-served)
+	})
+	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made}
+}
+
+// spec is an evaluation of samples with these ids.
+func spec(ids ...string) *agentv1.EvalSpec {
+	list := &agentv1.SampleList{}
+	for _, id := range ids {
+		list.Samples = append(list.Samples, &agentv1.Sample{Id: id, Input: []*modelv1.ChatMessage{chat.User("the question")}, Target: &agentv1.Target{Values: []string{"A"}}})
+	}
+	return &agentv1.EvalSpec{
+		Task: "t", Dataset: &agentv1.Dataset{Name: "d", Source: &agentv1.Dataset_Inline{Inline: list}},
+		Models: []*agentv1.ModelRef{{Model: "mockllm/model"}}, Scorers: []*agentv1.ScorerRef{{Name: "match"}},
+	}
+}
+
+// create makes an evaluation and returns its name.
+func (r *rig) create(s *agentv1.EvalSpec) string {
+	r.t.Helper()
+	made, err := r.CreateEval(r.within(), &agentv1.CreateEvalRequest{Parent: project, Spec: s})
+	require.NoError(r.t, err)
+	return made.GetName()
+}
+
+// done makes an evaluation whose samples all succeed, and waits for its end.
+func (r *rig) done(ids ...string) string {
+	r.t.Helper()
+	for _, id := range ids {
+		r.runs.will(id, agentv1.RunState_RUN_STATE_SUCCEEDED)
+	}
+	name := r.create(spec(ids...))
+	r.watch(&agentv1.WatchEvalRequest{Name: name})
+	return name
+}
+
+func (r *rig) within() context.Context {
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+// watch reads a watch to its end.
+func (r *rig) watch(req *agentv1.WatchEvalRequest) []*agentv1.WatchEvalResponse {
+	r.t.Helper()
+	all, err := r.watchUntil(req, func(*agentv1.WatchEvalResponse) bool { return false })
+	require.NoError(r.t, err)
+	return all
+}
+
+// watchUntil reads a watch to its end, or until enough says so.
+func (r *rig) watchUntil(req *agentv1.WatchEvalRequest, enough func(*agentv1.WatchEvalResponse) bool) (all []*agentv1.WatchEvalResponse, err error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	stream, err := r.WatchEval(ctx, req)
+	require.NoError(r.t, err)
+	for {
+		one, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		if all = append(all, one); enough(one) {
+			return all, nil
+		}
+	}
+}
