@@ -23,6 +23,8 @@ const (
 	guestDials = 10 * time.Second
 	// answerBytes is how much of each stream an answer may hold, as sandboxd asks for it.
 	answerBytes = 3 << 19
+	// window is what may be under way unread, as sandboxd has it on its connections to guests.
+	window = 1 << 20
 )
 
 // guestExec is a command in a sandbox, asked of its guest without sandboxd. A guest serves whoever listens in its control folder; so sandboxd makes the sandbox and leaves, this
@@ -49,7 +51,8 @@ func guestExec(ctx context.Context, e *env, stop *cleanup) (load.Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient("passthrough:///guest", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(once(stream)))
+	conn, err := grpc.NewClient("passthrough:///guest", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(once(stream)),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
 	if err != nil {
 		return nil, errors.Join(err, stream.Close())
 	}

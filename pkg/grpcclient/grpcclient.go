@@ -16,6 +16,12 @@ import (
 // maxMessageBytes is what the transport lets through. The bound of messages, 4 MiB, is the server's to keep: its refusal names the bound.
 const maxMessageBytes = 16 << 20
 
+// Bytes that may be under way unread on one stream, and on one connection; fixed for the reason that pkg/grpcserver gives.
+const (
+	streamWindow     = 1 << 20
+	connectionWindow = 4 << 20
+)
+
 // serviceConfig retries what is safe to retry: a call that no server has seen. Whatever else is tried again is the caller's to decide, by key.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`
 
@@ -41,6 +47,8 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithChainUnaryInterceptor(unary...),
 		grpc.WithChainStreamInterceptor(streamErrors),
 	}

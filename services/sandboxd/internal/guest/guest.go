@@ -108,7 +108,6 @@ func begin(spec box.Spec) (*guest, box.Outcome, error) {
 	runtime.GOMAXPROCS(1)
 	debug.SetMemoryLimit(memoryLimit)
 	debug.SetGCPercent(rarely)
-	debug.SetGCPercent(100)
 	unix.Umask(0o022)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	for _, fd := range []int{spec.Guest.ControlFD, spec.Guest.OOMFD, spec.Command.TasksFD, spec.Command.CgroupFD} {
