@@ -42,11 +42,9 @@ const ProcFD = 3
 // SocketName is the host's socket in the control folder.
 const SocketName = "h.sock"
 
-// The collector rests while the guest is small, which it is but for outputs that it keeps, and works before those count.
-const (
-	rarely      = 400
-	memoryLimit = 256 << 20
-)
+// memoryLimit makes the collector work harder before the guest's own memory counts in the sandbox. Below it, it works as ever: a heap
+// that fits into the processor's caches is worth more than a collection saved.
+const memoryLimit = 256 << 20
 
 // Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of a sandbox,
 // `proc` a helper of the launcher that mounts a /proc for it, `text-editor` a helper that reads one request and prints one answer,
@@ -107,7 +105,6 @@ func begin(spec box.Spec) (*guest, box.Outcome, error) {
 	// The guest waits far more than it computes; on one processor no thread has to be woken for another goroutine to go on.
 	runtime.GOMAXPROCS(1)
 	debug.SetMemoryLimit(memoryLimit)
-	debug.SetGCPercent(rarely)
 	unix.Umask(0o022)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	for _, fd := range []int{spec.Guest.ControlFD, spec.Guest.OOMFD, spec.Command.TasksFD, spec.Command.CgroupFD} {

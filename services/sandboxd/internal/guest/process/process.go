@@ -1,6 +1,6 @@
 // Package process starts, waits for and kills the processes of a sandbox.
 //
-// Its one idea: a Table owns every child of the program. One locked thread does all forks: what is done to that thread once
+// Its one idea: a Table owns every child of the program. One locked thread does all forks, as vfork does them: what is done to that thread once
 // (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself keeps its
 // powers. Whoever started a process waits for its end through the network poller, which costs no thread; orphans of the workload,
 // which come to this program, have a reaper of their own while there are any. A lock spans fork and registration, so that neither
@@ -43,6 +43,10 @@ type Table struct {
 	requests chan request
 	closed   chan struct{}
 	once     sync.Once
+
+	// Of the thread that forks.
+	birth birth
+	plain bool // there are no births here
 
 	forking sync.Mutex // spans fork and registration, against the reaper of orphans
 	mu      sync.Mutex

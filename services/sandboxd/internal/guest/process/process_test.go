@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	table = t
+	if os.Getenv(withoutBirths) != "" {
+		table.DoWithoutBirths()
+	}
 	code := m.Run()
 	table.KillAll()
 	table.Close()

@@ -93,14 +93,14 @@ func (t *Table) register(c Command) (*Process, error) {
 
 func (t *Table) fork(c Command, mark uint64) (pid, fd int, err error) {
 	setMark(mark)
-	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &fd}
-	if c.User != nil {
-		sys.Credential = &syscall.Credential{Uid: c.User.UID, Gid: c.User.GID, Groups: c.User.Groups}
+	err = errNoBirth
+	if !t.plain {
+		pid, fd, err = t.birth.bear(c, t.cfg.CgroupFD)
 	}
-	if t.cfg.CgroupFD > 0 {
-		sys.UseCgroupFD, sys.CgroupFD = true, t.cfg.CgroupFD
+	if errors.Is(err, errNoBirth) {
+		t.plain = true
+		pid, fd, err = forkExec(c, t.cfg.CgroupFD)
 	}
-	pid, err = syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files[:], Sys: sys})
 	if err != nil {
 		return 0, -1, err
 	}
@@ -117,6 +117,20 @@ func (t *Table) fork(c Command, mark uint64) (pid, fd int, err error) {
 		return 0, -1, err
 	}
 	return pid, fd, nil
+}
+
+// forkExec starts a process where there are no births.
+func forkExec(c Command, cgroup int) (pid, fd int, err error) {
+	fd = -1
+	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &fd}
+	if c.User != nil {
+		sys.Credential = &syscall.Credential{Uid: c.User.UID, Gid: c.User.GID, Groups: c.User.Groups}
+	}
+	if cgroup > 0 {
+		sys.UseCgroupFD, sys.CgroupFD = true, cgroup
+	}
+	pid, err = syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files[:], Sys: sys})
+	return pid, fd, err
 }
 
 // bound sets the limits of a new process. One that has ended already needs none.
