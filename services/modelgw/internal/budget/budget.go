@@ -28,7 +28,7 @@ type Bounds struct {
 type State struct {
 	Scope  string
 	Bounds Bounds
-	// Tokens and Cost were spent; Reserved are the tokens of calls in flight.
+	// Tokens and Cost were spent; Reserved are the tokens of calls in flight that began when one of their scopes had bounds.
 	Tokens   int64
 	Cost     float64
 	Reserved int64
@@ -53,10 +53,14 @@ func NewMemory(bounds map[string]Bounds) *Memory {
 // retryIn is when a caller may ask again for a budget that is spent: a person has to raise it.
 const retryIn = time.Minute
 
-// Reserve takes tokens from the budgets of all scopes, or from none. It waits while only reservations stand in the way, and fails with
+// Reserve takes the estimated tokens from the budgets of all scopes, or from none; where no scope has bounds it asks for no estimate. It waits while only reservations stand in the way, and fails with
 // RESOURCE_EXHAUSTED (BUDGET_EXHAUSTED) when a budget is spent, or with ctx's error. The function that it returns settles with what was spent, and
 // must be called once.
-func (m *Memory) Reserve(ctx context.Context, scopes []string, tokens int64) (settle func(tokens int64, cost float64), err error) {
+func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error) {
+	var tokens int64
+	if m.bounded(scopes) {
+		tokens = estimate()
+	}
 	for {
 		m.mu.Lock()
 		wait, err := m.fits(scopes, tokens)
@@ -77,6 +81,15 @@ func (m *Memory) Reserve(ctx context.Context, scopes []string, tokens int64) (se
 			return nil, ctx.Err()
 		}
 	}
+}
+
+func (m *Memory) bounded(scopes []string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(scopes, func(scope string) bool {
+		s, known := m.scopes[scope]
+		return known && s.Bounds != Bounds{}
+	})
 }
 
 // fits says whether a reservation must wait for others, and fails when a budget is spent.

@@ -11,8 +11,9 @@ import (
 
 // Budgets bounds what is spent within scopes.
 type Budgets interface {
-	// Reserve takes tokens from the budgets of all scopes; the function that it returns settles with what was spent.
-	Reserve(ctx context.Context, scopes []string, tokens int64) (settle func(tokens int64, cost float64), err error)
+	// Reserve takes the tokens that a call may need from the budgets of all scopes; the function that it returns settles with what was spent. It
+	// asks for the estimate where a scope has bounds.
+	Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error)
 }
 
 // Prices are dollars per million tokens by model, `provider/name`.
@@ -23,7 +24,7 @@ type Prices map[string]*modelv1.Prices
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call) (*provider.Response, error) {
-			settle, err := budgets.Reserve(ctx, c.scopes(), c.estimate())
+			settle, err := budgets.Reserve(ctx, c.scopes(), c.estimate)
 			if err != nil {
 				return nil, err
 			}

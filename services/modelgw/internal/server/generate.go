@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -213,9 +214,15 @@ func contentHash(r *modelv1.GenerateRequest) (effect.Hash, error) {
 		Messages: r.GetMessages(), Prefix: r.GetPrefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
 		Raw: r.GetRaw(), BudgetScopes: r.GetBudgetScopes(), RecordCall: r.GetRecordCall(),
 	}
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(content)
+	buffer := hashBuffers.Get().(*[]byte)
+	defer hashBuffers.Put(buffer)
+	encoded, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend((*buffer)[:0], content)
 	if err != nil {
 		return effect.Hash{}, rpcerr.InvalidRequest("the request cannot be encoded: %v", err)
 	}
+	*buffer = encoded
 	return sha256.Sum256(encoded), nil
 }
+
+// hashBuffers hold requests while they are hashed, which have at most the size of a message.
+var hashBuffers = sync.Pool{New: func() any { return new([]byte) }}

@@ -93,7 +93,7 @@ func selection(q journal.Query) (string, []any) {
 	if len(where) > 0 {
 		text += ` WHERE ` + strings.Join(where, ` AND `)
 	}
-	return text + order + ` LIMIT ?`, append(args, q.Limit)
+	return text + order + ` LIMIT 0 + ?`, append(args, q.Limit)
 }
 
 // rebuildPage is how many journals are folded between two writes.

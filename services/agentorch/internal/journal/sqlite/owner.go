@@ -24,7 +24,7 @@ func (s *Store) Beat(ctx context.Context, replica string, now time.Time) error {
 // orphans are the open journals that a replica may take.
 const orphans = `SELECT j.id FROM journal j LEFT JOIN journal_replica r ON r.name = j.owner
 	WHERE j.open = 1 AND j.id > ?2 AND CASE WHEN j.owner = ?1 THEN ?3 ELSE coalesce(r.beat, 0) < ?4 END
-	ORDER BY j.id LIMIT ?5`
+	ORDER BY j.id LIMIT 0 + ?5`
 
 // Adopt implements [journal.Owners].
 func (s *Store) Adopt(ctx context.Context, a journal.Adoption) ([]journal.Listed, error) {

@@ -14,6 +14,10 @@ const (
 	defaultBytes  = 3 << 20
 )
 
+// page reads events in order. SQLite looks at a limit that stands alone when it plans, and plans anew for every other one; at a sum it
+// does not look.
+const page = `SELECT seq, epoch, same, hash, body FROM journal_event WHERE journal = ? AND seq > ? ORDER BY seq LIMIT 0 + ?`
+
 // stored is a row of journal_event.
 type stored struct {
 	seq, epoch, same int64
@@ -48,7 +52,7 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		events []*agentv1.Event
 		size   int
 	)
-	for row, err := range v.Query(`SELECT seq, epoch, same, hash, body FROM journal_event WHERE journal = ? AND seq > ? ORDER BY seq LIMIT ?`, ref, r.After, r.Limit) {
+	for row, err := range v.Query(page, ref, r.After, r.Limit) {
 		if err != nil {
 			return nil, err
 		}
