@@ -130,7 +130,7 @@ func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Rec
 	switch {
 	case err == nil:
 		rec.State, rec.Body = Done, body
-	case errors.Is(context.Cause(e.work), ErrDraining):
+	case errors.Is(context.Cause(e.work), ErrDraining), errors.Is(err, ErrDraining):
 		return result, err // cut short; the claim stays for a successor
 	case r.cfg.Retryable(err):
 		return result, errors.Join(err, r.cfg.Ledger.Drop(ctx, req.Key, r.cfg.Owner))
@@ -139,6 +139,9 @@ func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Rec
 	}
 	if err := r.keep(ctx, req.Key, Outcome{State: rec.State, Body: rec.Body}); err != nil {
 		return result, err
+	}
+	if req.Kept != nil {
+		req.Kept()
 	}
 	result, err = r.kept(rec)
 	result.Joined = false

@@ -53,7 +53,8 @@ type Config struct {
 }
 
 // Func does the work of one effect. With a key ctx is not the caller's: it ends by the request's timeout, by Cancel and
-// by Drain. attempt tells whether the work may have been done, in part, before.
+// by Drain. attempt tells whether the work may have been done, in part, before. Work that fails with [ErrDraining] was cut
+// short: its claim stays open for a successor.
 type Func func(ctx context.Context, attempt Attempt) ([]byte, error)
 
 // Attempt describes one execution of an effect.
@@ -75,6 +76,9 @@ type Request struct {
 	// Reissue allows to do the work again, up to Config.MaxReissues times, when its owner died while it ran. Without it
 	// such an effect ends as indeterminate.
 	Reissue bool
+	// Kept is called once the outcome that this request's own execution brought about is in the ledger, before anyone
+	// sees it. It is for those who hold the outcome until then. Nil: nobody does.
+	Kept func()
 }
 
 // Result is the outcome of an effect.

@@ -324,3 +324,40 @@ func TestResultIsOfferedToAFailingLedgerForAWhile(t *testing.T) {
 		assert.ErrorIs(t, err, effect.ErrIndeterminate, "as if the process had died with the result")
 	})
 }
+
+func TestWhoHoldsAnOutcomeHearsWhenItIsKept(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	kept := 0
+	req := request
+	req.Kept = func() {
+		kept++
+		rec, err := ledger.Lookup(t.Context(), req.Key)
+		assert.NoError(t, err)
+		assert.Equal(t, effect.Done, rec.State, "it is in the ledger by then")
+	}
+	r := runner(t, ledger)
+	for range 2 {
+		_, err := r.Do(t.Context(), req, new(counted).work)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, kept, "an outcome that was there has nobody who holds it")
+}
+
+func TestWorkThatSaysItWasCutShortKeepsItsClaim(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	r := runner(t, ledger)
+	req := request
+	req.Reissue = true
+	_, err := r.Do(t.Context(), req, func(context.Context, effect.Attempt) ([]byte, error) { return nil, effect.ErrDraining })
+	require.ErrorIs(t, err, effect.ErrDraining)
+	rec, err := ledger.Lookup(t.Context(), req.Key)
+	require.NoError(t, err)
+	assert.Equal(t, effect.Running, rec.State)
+	_, err = r.Do(t.Context(), req, func(_ context.Context, attempt effect.Attempt) ([]byte, error) {
+		assert.Equal(t, 1, attempt.Reissued, "whoever goes on knows that something may have happened")
+		return nil, nil
+	})
+	require.NoError(t, err)
+}

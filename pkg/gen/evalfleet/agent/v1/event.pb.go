@@ -81,6 +81,8 @@ type Event struct {
 	//	*Event_ScoreOutcome
 	//	*Event_ExecIntent
 	//	*Event_ExecOutcome
+	//	*Event_WorkerIntent
+	//	*Event_WorkerOutcome
 	//	*Event_LimitHit
 	//	*Event_LimitsRetuned
 	//	*Event_Info
@@ -434,6 +436,24 @@ func (x *Event) GetExecOutcome() *ExecOutcome {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ExecOutcome); ok {
 			return x.ExecOutcome
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetWorkerIntent() *WorkerIntent {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_WorkerIntent); ok {
+			return x.WorkerIntent
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetWorkerOutcome() *WorkerOutcome {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_WorkerOutcome); ok {
+			return x.WorkerOutcome
 		}
 	}
 	return nil
@@ -820,6 +840,16 @@ type Event_ExecOutcome struct {
 	ExecOutcome *ExecOutcome `protobuf:"bytes,52,opt,name=exec_outcome,json=execOutcome,proto3,oneof"`
 }
 
+type Event_WorkerIntent struct {
+	// A worker is about to be asked for something that is no tool.
+	WorkerIntent *WorkerIntent `protobuf:"bytes,53,opt,name=worker_intent,json=workerIntent,proto3,oneof"`
+}
+
+type Event_WorkerOutcome struct {
+	// The worker answered, or could not be asked.
+	WorkerOutcome *WorkerOutcome `protobuf:"bytes,54,opt,name=worker_outcome,json=workerOutcome,proto3,oneof"`
+}
+
 type Event_LimitHit struct {
 	// A limit was reached.
 	LimitHit *LimitHit `protobuf:"bytes,60,opt,name=limit_hit,json=limitHit,proto3,oneof"`
@@ -1009,6 +1039,10 @@ func (*Event_ScoreOutcome) isEvent_Kind() {}
 func (*Event_ExecIntent) isEvent_Kind() {}
 
 func (*Event_ExecOutcome) isEvent_Kind() {}
+
+func (*Event_WorkerIntent) isEvent_Kind() {}
+
+func (*Event_WorkerOutcome) isEvent_Kind() {}
 
 func (*Event_LimitHit) isEvent_Kind() {}
 
@@ -3166,6 +3200,198 @@ func (x *ExecOutcome) GetContent() *v14.ExecResult {
 	return nil
 }
 
+// WorkerIntent says that a worker is about to be asked: to score, or how an agent goes on. What it is asked follows from the journal.
+type WorkerIntent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who, as it was pinned.
+	Worker *WorkerRef `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Key of the effect.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// For what: `score`, `agent`.
+	Purpose       string `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerIntent) Reset() {
+	*x = WorkerIntent{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerIntent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerIntent) ProtoMessage() {}
+
+func (x *WorkerIntent) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerIntent.ProtoReflect.Descriptor instead.
+func (*WorkerIntent) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *WorkerIntent) GetWorker() *WorkerRef {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *WorkerIntent) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *WorkerIntent) GetPurpose() string {
+	if x != nil {
+		return x.Purpose
+	}
+	return ""
+}
+
+// WorkerOutcome says what a worker answered.
+type WorkerOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Seq of the intent.
+	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
+	// Set when it could not be asked, or failed.
+	Error *RunError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// Where its time went.
+	Timing *v12.Timing `protobuf:"bytes,3,opt,name=timing,proto3" json:"timing,omitempty"`
+	// The answer.
+	Content       *WorkerAnswer `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerOutcome) Reset() {
+	*x = WorkerOutcome{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerOutcome) ProtoMessage() {}
+
+func (x *WorkerOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerOutcome.ProtoReflect.Descriptor instead.
+func (*WorkerOutcome) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *WorkerOutcome) GetIntent() int64 {
+	if x != nil {
+		return x.Intent
+	}
+	return 0
+}
+
+func (x *WorkerOutcome) GetError() *RunError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *WorkerOutcome) GetTiming() *v12.Timing {
+	if x != nil {
+		return x.Timing
+	}
+	return nil
+}
+
+func (x *WorkerOutcome) GetContent() *WorkerAnswer {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// WorkerAnswer is what a worker answered.
+type WorkerAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// JSON form of the kind's result, without its changes to the store.
+	PayloadJson string `protobuf:"bytes,1,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
+	// Changes to the run's store.
+	StoreChanges  []*v11.StoreChange `protobuf:"bytes,2,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerAnswer) Reset() {
+	*x = WorkerAnswer{}
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerAnswer) ProtoMessage() {}
+
+func (x *WorkerAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerAnswer.ProtoReflect.Descriptor instead.
+func (*WorkerAnswer) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *WorkerAnswer) GetPayloadJson() string {
+	if x != nil {
+		return x.PayloadJson
+	}
+	return ""
+}
+
+func (x *WorkerAnswer) GetStoreChanges() []*v11.StoreChange {
+	if x != nil {
+		return x.StoreChanges
+	}
+	return nil
+}
+
 // ScoreIntent says that a scorer is about to judge.
 type ScoreIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3183,7 +3409,7 @@ type ScoreIntent struct {
 
 func (x *ScoreIntent) Reset() {
 	*x = ScoreIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3421,7 @@ func (x *ScoreIntent) String() string {
 func (*ScoreIntent) ProtoMessage() {}
 
 func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[31]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3434,7 @@ func (x *ScoreIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreIntent.ProtoReflect.Descriptor instead.
 func (*ScoreIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ScoreIntent) GetName() string {
@@ -3262,7 +3488,7 @@ type ScoreOutcome struct {
 
 func (x *ScoreOutcome) Reset() {
 	*x = ScoreOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3500,7 @@ func (x *ScoreOutcome) String() string {
 func (*ScoreOutcome) ProtoMessage() {}
 
 func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[32]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3513,7 @@ func (x *ScoreOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreOutcome.ProtoReflect.Descriptor instead.
 func (*ScoreOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ScoreOutcome) GetIntent() int64 {
@@ -3352,7 +3578,7 @@ type ScoreContent struct {
 
 func (x *ScoreContent) Reset() {
 	*x = ScoreContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3590,7 @@ func (x *ScoreContent) String() string {
 func (*ScoreContent) ProtoMessage() {}
 
 func (x *ScoreContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[33]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3603,7 @@ func (x *ScoreContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreContent.ProtoReflect.Descriptor instead.
 func (*ScoreContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ScoreContent) GetScore() *Score {
@@ -3407,7 +3633,7 @@ type LimitHit struct {
 
 func (x *LimitHit) Reset() {
 	*x = LimitHit{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3645,7 @@ func (x *LimitHit) String() string {
 func (*LimitHit) ProtoMessage() {}
 
 func (x *LimitHit) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[34]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3432,7 +3658,7 @@ func (x *LimitHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHit.ProtoReflect.Descriptor instead.
 func (*LimitHit) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LimitHit) GetLimit() *LimitReached {
@@ -3460,7 +3686,7 @@ type LimitsRetuned struct {
 
 func (x *LimitsRetuned) Reset() {
 	*x = LimitsRetuned{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3698,7 @@ func (x *LimitsRetuned) String() string {
 func (*LimitsRetuned) ProtoMessage() {}
 
 func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[35]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3711,7 @@ func (x *LimitsRetuned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRetuned.ProtoReflect.Descriptor instead.
 func (*LimitsRetuned) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LimitsRetuned) GetLimits() *RunLimits {
@@ -3510,7 +3736,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3748,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[36]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3761,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Info) GetCode() string {
@@ -3570,7 +3796,7 @@ type InfoContent struct {
 
 func (x *InfoContent) Reset() {
 	*x = InfoContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3808,7 @@ func (x *InfoContent) String() string {
 func (*InfoContent) ProtoMessage() {}
 
 func (x *InfoContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[37]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3821,7 @@ func (x *InfoContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoContent.ProtoReflect.Descriptor instead.
 func (*InfoContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *InfoContent) GetDataJson() string {
@@ -3616,7 +3842,7 @@ type ErrorRaised struct {
 
 func (x *ErrorRaised) Reset() {
 	*x = ErrorRaised{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3854,7 @@ func (x *ErrorRaised) String() string {
 func (*ErrorRaised) ProtoMessage() {}
 
 func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[38]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3867,7 @@ func (x *ErrorRaised) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorRaised.ProtoReflect.Descriptor instead.
 func (*ErrorRaised) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ErrorRaised) GetError() *RunError {
@@ -3666,7 +3892,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3904,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[39]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3917,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LogLine) GetLevel() string {
@@ -3726,7 +3952,7 @@ type LogLineContent struct {
 
 func (x *LogLineContent) Reset() {
 	*x = LogLineContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3738,7 +3964,7 @@ func (x *LogLineContent) String() string {
 func (*LogLineContent) ProtoMessage() {}
 
 func (x *LogLineContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[40]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3751,7 +3977,7 @@ func (x *LogLineContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLineContent.ProtoReflect.Descriptor instead.
 func (*LogLineContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LogLineContent) GetMessage() string {
@@ -3780,7 +4006,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +4018,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[41]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +4031,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Compacted) GetType() string {
@@ -3854,7 +4080,7 @@ type Branched struct {
 
 func (x *Branched) Reset() {
 	*x = Branched{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +4092,7 @@ func (x *Branched) String() string {
 func (*Branched) ProtoMessage() {}
 
 func (x *Branched) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[42]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4105,7 @@ func (x *Branched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branched.ProtoReflect.Descriptor instead.
 func (*Branched) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Branched) GetFromAnchor() string {
@@ -3902,7 +4128,7 @@ type Anchored struct {
 
 func (x *Anchored) Reset() {
 	*x = Anchored{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4140,7 @@ func (x *Anchored) String() string {
 func (*Anchored) ProtoMessage() {}
 
 func (x *Anchored) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[43]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4153,7 @@ func (x *Anchored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Anchored.ProtoReflect.Descriptor instead.
 func (*Anchored) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Anchored) GetAnchor() string {
@@ -3959,7 +4185,7 @@ type Checkpointed struct {
 
 func (x *Checkpointed) Reset() {
 	*x = Checkpointed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4197,7 @@ func (x *Checkpointed) String() string {
 func (*Checkpointed) ProtoMessage() {}
 
 func (x *Checkpointed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[44]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4210,7 @@ func (x *Checkpointed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpointed.ProtoReflect.Descriptor instead.
 func (*Checkpointed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Checkpointed) GetCheckpoint() int32 {
@@ -4023,7 +4249,7 @@ type SubtaskIntent struct {
 
 func (x *SubtaskIntent) Reset() {
 	*x = SubtaskIntent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4261,7 @@ func (x *SubtaskIntent) String() string {
 func (*SubtaskIntent) ProtoMessage() {}
 
 func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[45]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4274,7 @@ func (x *SubtaskIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskIntent.ProtoReflect.Descriptor instead.
 func (*SubtaskIntent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SubtaskIntent) GetName() string {
@@ -4087,7 +4313,7 @@ type SubtaskOutcome struct {
 
 func (x *SubtaskOutcome) Reset() {
 	*x = SubtaskOutcome{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4325,7 @@ func (x *SubtaskOutcome) String() string {
 func (*SubtaskOutcome) ProtoMessage() {}
 
 func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[46]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4338,7 @@ func (x *SubtaskOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskOutcome.ProtoReflect.Descriptor instead.
 func (*SubtaskOutcome) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SubtaskOutcome) GetIntent() int64 {
@@ -4153,7 +4379,7 @@ type CommandReceived struct {
 
 func (x *CommandReceived) Reset() {
 	*x = CommandReceived{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4391,7 @@ func (x *CommandReceived) String() string {
 func (*CommandReceived) ProtoMessage() {}
 
 func (x *CommandReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[47]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +4404,7 @@ func (x *CommandReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandReceived.ProtoReflect.Descriptor instead.
 func (*CommandReceived) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CommandReceived) GetCommandId() string {
@@ -4222,7 +4448,7 @@ type CommandContent struct {
 
 func (x *CommandContent) Reset() {
 	*x = CommandContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4234,7 +4460,7 @@ func (x *CommandContent) String() string {
 func (*CommandContent) ProtoMessage() {}
 
 func (x *CommandContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[48]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4247,7 +4473,7 @@ func (x *CommandContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandContent.ProtoReflect.Descriptor instead.
 func (*CommandContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CommandContent) GetMessages() []*v1.ChatMessage {
@@ -4281,7 +4507,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4519,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[49]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4532,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ApprovalRequested) GetApproval() string {
@@ -4352,7 +4578,7 @@ type ApprovalContent struct {
 
 func (x *ApprovalContent) Reset() {
 	*x = ApprovalContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4364,7 +4590,7 @@ func (x *ApprovalContent) String() string {
 func (*ApprovalContent) ProtoMessage() {}
 
 func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[50]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4377,7 +4603,7 @@ func (x *ApprovalContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalContent.ProtoReflect.Descriptor instead.
 func (*ApprovalContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ApprovalContent) GetCall() *v11.ToolCall {
@@ -4420,7 +4646,7 @@ type ApprovalDecided struct {
 
 func (x *ApprovalDecided) Reset() {
 	*x = ApprovalDecided{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4658,7 @@ func (x *ApprovalDecided) String() string {
 func (*ApprovalDecided) ProtoMessage() {}
 
 func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[51]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4671,7 @@ func (x *ApprovalDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecided.ProtoReflect.Descriptor instead.
 func (*ApprovalDecided) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ApprovalDecided) GetApproval() string {
@@ -4496,7 +4722,7 @@ type ApprovalDecidedContent struct {
 
 func (x *ApprovalDecidedContent) Reset() {
 	*x = ApprovalDecidedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4508,7 +4734,7 @@ func (x *ApprovalDecidedContent) String() string {
 func (*ApprovalDecidedContent) ProtoMessage() {}
 
 func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[52]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4521,7 +4747,7 @@ func (x *ApprovalDecidedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDecidedContent.ProtoReflect.Descriptor instead.
 func (*ApprovalDecidedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ApprovalDecidedContent) GetExplanation() string {
@@ -4551,7 +4777,7 @@ type InputRequested struct {
 
 func (x *InputRequested) Reset() {
 	*x = InputRequested{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4563,7 +4789,7 @@ func (x *InputRequested) String() string {
 func (*InputRequested) ProtoMessage() {}
 
 func (x *InputRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[53]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4576,7 +4802,7 @@ func (x *InputRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequested.ProtoReflect.Descriptor instead.
 func (*InputRequested) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{53}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *InputRequested) GetFieldsJson() string {
@@ -4608,7 +4834,7 @@ type InputAnswered struct {
 
 func (x *InputAnswered) Reset() {
 	*x = InputAnswered{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4620,7 +4846,7 @@ func (x *InputAnswered) String() string {
 func (*InputAnswered) ProtoMessage() {}
 
 func (x *InputAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[54]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4633,7 +4859,7 @@ func (x *InputAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswered.ProtoReflect.Descriptor instead.
 func (*InputAnswered) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{54}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *InputAnswered) GetIntent() int64 {
@@ -4674,7 +4900,7 @@ type Interrupted struct {
 
 func (x *Interrupted) Reset() {
 	*x = Interrupted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +4912,7 @@ func (x *Interrupted) String() string {
 func (*Interrupted) ProtoMessage() {}
 
 func (x *Interrupted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[55]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +4925,7 @@ func (x *Interrupted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interrupted.ProtoReflect.Descriptor instead.
 func (*Interrupted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{55}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Interrupted) GetSource() string {
@@ -4741,7 +4967,7 @@ type CancelAcknowledged struct {
 
 func (x *CancelAcknowledged) Reset() {
 	*x = CancelAcknowledged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +4979,7 @@ func (x *CancelAcknowledged) String() string {
 func (*CancelAcknowledged) ProtoMessage() {}
 
 func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[56]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +4992,7 @@ func (x *CancelAcknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAcknowledged.ProtoReflect.Descriptor instead.
 func (*CancelAcknowledged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{56}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CancelAcknowledged) GetCommandId() string {
@@ -4791,7 +5017,7 @@ type ScoreEdited struct {
 
 func (x *ScoreEdited) Reset() {
 	*x = ScoreEdited{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4803,7 +5029,7 @@ func (x *ScoreEdited) String() string {
 func (*ScoreEdited) ProtoMessage() {}
 
 func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[57]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4816,7 +5042,7 @@ func (x *ScoreEdited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreEdited.ProtoReflect.Descriptor instead.
 func (*ScoreEdited) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{57}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ScoreEdited) GetName() string {
@@ -4853,7 +5079,7 @@ type SampleInvalidated struct {
 
 func (x *SampleInvalidated) Reset() {
 	*x = SampleInvalidated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +5091,7 @@ func (x *SampleInvalidated) String() string {
 func (*SampleInvalidated) ProtoMessage() {}
 
 func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[58]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +5104,7 @@ func (x *SampleInvalidated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleInvalidated.ProtoReflect.Descriptor instead.
 func (*SampleInvalidated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{58}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SampleInvalidated) GetInvalid() bool {
@@ -4910,7 +5136,7 @@ type EvalCreated struct {
 
 func (x *EvalCreated) Reset() {
 	*x = EvalCreated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4922,7 +5148,7 @@ func (x *EvalCreated) String() string {
 func (*EvalCreated) ProtoMessage() {}
 
 func (x *EvalCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[59]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4935,7 +5161,7 @@ func (x *EvalCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalCreated.ProtoReflect.Descriptor instead.
 func (*EvalCreated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{59}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EvalCreated) GetSpec() *EvalSpec {
@@ -4974,7 +5200,7 @@ type EvalStateChanged struct {
 
 func (x *EvalStateChanged) Reset() {
 	*x = EvalStateChanged{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5212,7 @@ func (x *EvalStateChanged) String() string {
 func (*EvalStateChanged) ProtoMessage() {}
 
 func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[60]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5225,7 @@ func (x *EvalStateChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalStateChanged.ProtoReflect.Descriptor instead.
 func (*EvalStateChanged) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{60}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *EvalStateChanged) GetState() EvalState {
@@ -5046,7 +5272,7 @@ type SampleAdmitted struct {
 
 func (x *SampleAdmitted) Reset() {
 	*x = SampleAdmitted{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5058,7 +5284,7 @@ func (x *SampleAdmitted) String() string {
 func (*SampleAdmitted) ProtoMessage() {}
 
 func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[61]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5071,7 +5297,7 @@ func (x *SampleAdmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleAdmitted.ProtoReflect.Descriptor instead.
 func (*SampleAdmitted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{61}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SampleAdmitted) GetSample() string {
@@ -5154,7 +5380,7 @@ type SampleFinished struct {
 
 func (x *SampleFinished) Reset() {
 	*x = SampleFinished{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5166,7 +5392,7 @@ func (x *SampleFinished) String() string {
 func (*SampleFinished) ProtoMessage() {}
 
 func (x *SampleFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[62]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5179,7 +5405,7 @@ func (x *SampleFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinished.ProtoReflect.Descriptor instead.
 func (*SampleFinished) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{62}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SampleFinished) GetSample() string {
@@ -5270,7 +5496,7 @@ type SampleFinishedContent struct {
 
 func (x *SampleFinishedContent) Reset() {
 	*x = SampleFinishedContent{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5508,7 @@ func (x *SampleFinishedContent) String() string {
 func (*SampleFinishedContent) ProtoMessage() {}
 
 func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[63]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5521,7 @@ func (x *SampleFinishedContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleFinishedContent.ProtoReflect.Descriptor instead.
 func (*SampleFinishedContent) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{63}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SampleFinishedContent) GetScores() []*NamedScore {
@@ -5316,7 +5542,7 @@ type ResultsComputed struct {
 
 func (x *ResultsComputed) Reset() {
 	*x = ResultsComputed{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5554,7 @@ func (x *ResultsComputed) String() string {
 func (*ResultsComputed) ProtoMessage() {}
 
 func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[64]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5567,7 @@ func (x *ResultsComputed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultsComputed.ProtoReflect.Descriptor instead.
 func (*ResultsComputed) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{64}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ResultsComputed) GetResults() *EvalResults {
@@ -5364,7 +5590,7 @@ type EvalUpdated struct {
 
 func (x *EvalUpdated) Reset() {
 	*x = EvalUpdated{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +5602,7 @@ func (x *EvalUpdated) String() string {
 func (*EvalUpdated) ProtoMessage() {}
 
 func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[65]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +5615,7 @@ func (x *EvalUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalUpdated.ProtoReflect.Descriptor instead.
 func (*EvalUpdated) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{65}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EvalUpdated) GetChangesJson() string {
@@ -5419,7 +5645,7 @@ type Extension struct {
 
 func (x *Extension) Reset() {
 	*x = Extension{}
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5431,7 +5657,7 @@ func (x *Extension) String() string {
 func (*Extension) ProtoMessage() {}
 
 func (x *Extension) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[66]
+	mi := &file_evalfleet_agent_v1_event_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5444,7 +5670,7 @@ func (x *Extension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extension.ProtoReflect.Descriptor instead.
 func (*Extension) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{66}
+	return file_evalfleet_agent_v1_event_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Extension) GetType() string {
@@ -5465,7 +5691,7 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89 \n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e!\n" +
 	"\x05Event\x12\x18\n" +
 	"\ajournal\x18\x01 \x01(\tR\ajournal\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12.\n" +
@@ -5508,7 +5734,9 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\rscore_outcome\x182 \x01(\v2 .evalfleet.agent.v1.ScoreOutcomeH\x00R\fscoreOutcome\x12A\n" +
 	"\vexec_intent\x183 \x01(\v2\x1e.evalfleet.agent.v1.ExecIntentH\x00R\n" +
 	"execIntent\x12D\n" +
-	"\fexec_outcome\x184 \x01(\v2\x1f.evalfleet.agent.v1.ExecOutcomeH\x00R\vexecOutcome\x12;\n" +
+	"\fexec_outcome\x184 \x01(\v2\x1f.evalfleet.agent.v1.ExecOutcomeH\x00R\vexecOutcome\x12G\n" +
+	"\rworker_intent\x185 \x01(\v2 .evalfleet.agent.v1.WorkerIntentH\x00R\fworkerIntent\x12J\n" +
+	"\x0eworker_outcome\x186 \x01(\v2!.evalfleet.agent.v1.WorkerOutcomeH\x00R\rworkerOutcome\x12;\n" +
 	"\tlimit_hit\x18< \x01(\v2\x1c.evalfleet.agent.v1.LimitHitH\x00R\blimitHit\x12J\n" +
 	"\x0elimits_retuned\x18= \x01(\v2!.evalfleet.agent.v1.LimitsRetunedH\x00R\rlimitsRetuned\x12.\n" +
 	"\x04info\x18> \x01(\v2\x18.evalfleet.agent.v1.InfoH\x00R\x04info\x12D\n" +
@@ -5706,7 +5934,20 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x122\n" +
 	"\x05error\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
 	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12:\n" +
-	"\acontent\x18\x04 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\acontent\"\x9b\x01\n" +
+	"\acontent\x18\x04 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\acontent\"~\n" +
+	"\fWorkerIntent\x125\n" +
+	"\x06worker\x18\x01 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
+	"\apurpose\x18\x03 \x01(\tR\apurpose\"\xcc\x01\n" +
+	"\rWorkerOutcome\x12\x16\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x122\n" +
+	"\x05error\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
+	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12:\n" +
+	"\acontent\x18\x04 \x01(\v2 .evalfleet.agent.v1.WorkerAnswerR\acontent\"v\n" +
+	"\fWorkerAnswer\x12!\n" +
+	"\fpayload_json\x18\x01 \x01(\tR\vpayloadJson\x12C\n" +
+	"\rstore_changes\x18\x02 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChanges\"\x9b\x01\n" +
 	"\vScoreIntent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x06scorer\x18\x02 \x01(\v2\x1d.evalfleet.agent.v1.ScorerRefR\x06scorer\x12\x1d\n" +
@@ -5886,7 +6127,7 @@ func file_evalfleet_agent_v1_event_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_event_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_evalfleet_agent_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                     // 0: evalfleet.agent.v1.Event
 	(*RunCreated)(nil),                // 1: evalfleet.agent.v1.RunCreated
@@ -5919,94 +6160,98 @@ var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*SandboxActed)(nil),              // 28: evalfleet.agent.v1.SandboxActed
 	(*ExecIntent)(nil),                // 29: evalfleet.agent.v1.ExecIntent
 	(*ExecOutcome)(nil),               // 30: evalfleet.agent.v1.ExecOutcome
-	(*ScoreIntent)(nil),               // 31: evalfleet.agent.v1.ScoreIntent
-	(*ScoreOutcome)(nil),              // 32: evalfleet.agent.v1.ScoreOutcome
-	(*ScoreContent)(nil),              // 33: evalfleet.agent.v1.ScoreContent
-	(*LimitHit)(nil),                  // 34: evalfleet.agent.v1.LimitHit
-	(*LimitsRetuned)(nil),             // 35: evalfleet.agent.v1.LimitsRetuned
-	(*Info)(nil),                      // 36: evalfleet.agent.v1.Info
-	(*InfoContent)(nil),               // 37: evalfleet.agent.v1.InfoContent
-	(*ErrorRaised)(nil),               // 38: evalfleet.agent.v1.ErrorRaised
-	(*LogLine)(nil),                   // 39: evalfleet.agent.v1.LogLine
-	(*LogLineContent)(nil),            // 40: evalfleet.agent.v1.LogLineContent
-	(*Compacted)(nil),                 // 41: evalfleet.agent.v1.Compacted
-	(*Branched)(nil),                  // 42: evalfleet.agent.v1.Branched
-	(*Anchored)(nil),                  // 43: evalfleet.agent.v1.Anchored
-	(*Checkpointed)(nil),              // 44: evalfleet.agent.v1.Checkpointed
-	(*SubtaskIntent)(nil),             // 45: evalfleet.agent.v1.SubtaskIntent
-	(*SubtaskOutcome)(nil),            // 46: evalfleet.agent.v1.SubtaskOutcome
-	(*CommandReceived)(nil),           // 47: evalfleet.agent.v1.CommandReceived
-	(*CommandContent)(nil),            // 48: evalfleet.agent.v1.CommandContent
-	(*ApprovalRequested)(nil),         // 49: evalfleet.agent.v1.ApprovalRequested
-	(*ApprovalContent)(nil),           // 50: evalfleet.agent.v1.ApprovalContent
-	(*ApprovalDecided)(nil),           // 51: evalfleet.agent.v1.ApprovalDecided
-	(*ApprovalDecidedContent)(nil),    // 52: evalfleet.agent.v1.ApprovalDecidedContent
-	(*InputRequested)(nil),            // 53: evalfleet.agent.v1.InputRequested
-	(*InputAnswered)(nil),             // 54: evalfleet.agent.v1.InputAnswered
-	(*Interrupted)(nil),               // 55: evalfleet.agent.v1.Interrupted
-	(*CancelAcknowledged)(nil),        // 56: evalfleet.agent.v1.CancelAcknowledged
-	(*ScoreEdited)(nil),               // 57: evalfleet.agent.v1.ScoreEdited
-	(*SampleInvalidated)(nil),         // 58: evalfleet.agent.v1.SampleInvalidated
-	(*EvalCreated)(nil),               // 59: evalfleet.agent.v1.EvalCreated
-	(*EvalStateChanged)(nil),          // 60: evalfleet.agent.v1.EvalStateChanged
-	(*SampleAdmitted)(nil),            // 61: evalfleet.agent.v1.SampleAdmitted
-	(*SampleFinished)(nil),            // 62: evalfleet.agent.v1.SampleFinished
-	(*SampleFinishedContent)(nil),     // 63: evalfleet.agent.v1.SampleFinishedContent
-	(*ResultsComputed)(nil),           // 64: evalfleet.agent.v1.ResultsComputed
-	(*EvalUpdated)(nil),               // 65: evalfleet.agent.v1.EvalUpdated
-	(*Extension)(nil),                 // 66: evalfleet.agent.v1.Extension
-	nil,                               // 67: evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	nil,                               // 68: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	nil,                               // 69: evalfleet.agent.v1.SampleFinished.UsageEntry
-	nil,                               // 70: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	(*timestamppb.Timestamp)(nil),     // 71: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 72: google.protobuf.Duration
-	(*v1.StreamGenerateResponse)(nil), // 73: evalfleet.model.v1.StreamGenerateResponse
-	(*RunSpec)(nil),                   // 74: evalfleet.agent.v1.RunSpec
-	(*v11.ToolDefinition)(nil),        // 75: evalfleet.tool.v1.ToolDefinition
-	(*v1.ChatMessage)(nil),            // 76: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                    // 77: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                  // 78: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                     // 79: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                   // 80: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                  // 81: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),              // 82: evalfleet.agent.v1.LimitReached
-	(v1.Role)(0),                      // 83: evalfleet.model.v1.Role
-	(*v1.ModelOutput)(nil),            // 84: evalfleet.model.v1.ModelOutput
-	(*v11.StoreChange)(nil),           // 85: evalfleet.tool.v1.StoreChange
-	(*v11.ToolChoice)(nil),            // 86: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil),         // 87: evalfleet.model.v1.GenerateConfig
-	(*v1.ModelUsage)(nil),             // 88: evalfleet.model.v1.ModelUsage
-	(v1.StopReason)(0),                // 89: evalfleet.model.v1.StopReason
-	(*v12.Timing)(nil),                // 90: evalfleet.effect.v1.Timing
-	(v1.CacheUse)(0),                  // 91: evalfleet.model.v1.CacheUse
-	(*v1.FailedAttempt)(nil),          // 92: evalfleet.model.v1.FailedAttempt
-	(*v1.ModelCall)(nil),              // 93: evalfleet.model.v1.ModelCall
-	(*v13.BlobRef)(nil),               // 94: evalfleet.content.v1.BlobRef
-	(v11.ReviewDecision)(0),           // 95: evalfleet.tool.v1.ReviewDecision
-	(*v11.ToolReview)(nil),            // 96: evalfleet.tool.v1.ToolReview
-	(*v11.ToolCall)(nil),              // 97: evalfleet.tool.v1.ToolCall
-	(v11.ToolErrorType)(0),            // 98: evalfleet.tool.v1.ToolErrorType
-	(*v11.ToolFailure)(nil),           // 99: evalfleet.tool.v1.ToolFailure
-	(*v11.Truncation)(nil),            // 100: evalfleet.tool.v1.Truncation
-	(*v11.ToolResult)(nil),            // 101: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),               // 102: evalfleet.sandbox.v1.Sandbox
-	(*v11.SandboxAction)(nil),         // 103: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),              // 104: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),            // 105: evalfleet.sandbox.v1.ExecResult
-	(*ScorerRef)(nil),                 // 106: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                // 107: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                     // 108: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                 // 109: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCallView)(nil),          // 110: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                  // 111: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                    // 112: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                // 113: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),               // 114: evalfleet.agent.v1.EvalResults
+	(*WorkerIntent)(nil),              // 31: evalfleet.agent.v1.WorkerIntent
+	(*WorkerOutcome)(nil),             // 32: evalfleet.agent.v1.WorkerOutcome
+	(*WorkerAnswer)(nil),              // 33: evalfleet.agent.v1.WorkerAnswer
+	(*ScoreIntent)(nil),               // 34: evalfleet.agent.v1.ScoreIntent
+	(*ScoreOutcome)(nil),              // 35: evalfleet.agent.v1.ScoreOutcome
+	(*ScoreContent)(nil),              // 36: evalfleet.agent.v1.ScoreContent
+	(*LimitHit)(nil),                  // 37: evalfleet.agent.v1.LimitHit
+	(*LimitsRetuned)(nil),             // 38: evalfleet.agent.v1.LimitsRetuned
+	(*Info)(nil),                      // 39: evalfleet.agent.v1.Info
+	(*InfoContent)(nil),               // 40: evalfleet.agent.v1.InfoContent
+	(*ErrorRaised)(nil),               // 41: evalfleet.agent.v1.ErrorRaised
+	(*LogLine)(nil),                   // 42: evalfleet.agent.v1.LogLine
+	(*LogLineContent)(nil),            // 43: evalfleet.agent.v1.LogLineContent
+	(*Compacted)(nil),                 // 44: evalfleet.agent.v1.Compacted
+	(*Branched)(nil),                  // 45: evalfleet.agent.v1.Branched
+	(*Anchored)(nil),                  // 46: evalfleet.agent.v1.Anchored
+	(*Checkpointed)(nil),              // 47: evalfleet.agent.v1.Checkpointed
+	(*SubtaskIntent)(nil),             // 48: evalfleet.agent.v1.SubtaskIntent
+	(*SubtaskOutcome)(nil),            // 49: evalfleet.agent.v1.SubtaskOutcome
+	(*CommandReceived)(nil),           // 50: evalfleet.agent.v1.CommandReceived
+	(*CommandContent)(nil),            // 51: evalfleet.agent.v1.CommandContent
+	(*ApprovalRequested)(nil),         // 52: evalfleet.agent.v1.ApprovalRequested
+	(*ApprovalContent)(nil),           // 53: evalfleet.agent.v1.ApprovalContent
+	(*ApprovalDecided)(nil),           // 54: evalfleet.agent.v1.ApprovalDecided
+	(*ApprovalDecidedContent)(nil),    // 55: evalfleet.agent.v1.ApprovalDecidedContent
+	(*InputRequested)(nil),            // 56: evalfleet.agent.v1.InputRequested
+	(*InputAnswered)(nil),             // 57: evalfleet.agent.v1.InputAnswered
+	(*Interrupted)(nil),               // 58: evalfleet.agent.v1.Interrupted
+	(*CancelAcknowledged)(nil),        // 59: evalfleet.agent.v1.CancelAcknowledged
+	(*ScoreEdited)(nil),               // 60: evalfleet.agent.v1.ScoreEdited
+	(*SampleInvalidated)(nil),         // 61: evalfleet.agent.v1.SampleInvalidated
+	(*EvalCreated)(nil),               // 62: evalfleet.agent.v1.EvalCreated
+	(*EvalStateChanged)(nil),          // 63: evalfleet.agent.v1.EvalStateChanged
+	(*SampleAdmitted)(nil),            // 64: evalfleet.agent.v1.SampleAdmitted
+	(*SampleFinished)(nil),            // 65: evalfleet.agent.v1.SampleFinished
+	(*SampleFinishedContent)(nil),     // 66: evalfleet.agent.v1.SampleFinishedContent
+	(*ResultsComputed)(nil),           // 67: evalfleet.agent.v1.ResultsComputed
+	(*EvalUpdated)(nil),               // 68: evalfleet.agent.v1.EvalUpdated
+	(*Extension)(nil),                 // 69: evalfleet.agent.v1.Extension
+	nil,                               // 70: evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	nil,                               // 71: evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	nil,                               // 72: evalfleet.agent.v1.SampleFinished.UsageEntry
+	nil,                               // 73: evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	(*timestamppb.Timestamp)(nil),     // 74: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 75: google.protobuf.Duration
+	(*v1.StreamGenerateResponse)(nil), // 76: evalfleet.model.v1.StreamGenerateResponse
+	(*RunSpec)(nil),                   // 77: evalfleet.agent.v1.RunSpec
+	(*v11.ToolDefinition)(nil),        // 78: evalfleet.tool.v1.ToolDefinition
+	(*v1.ChatMessage)(nil),            // 79: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                    // 80: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                  // 81: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                     // 82: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                   // 83: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                  // 84: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),              // 85: evalfleet.agent.v1.LimitReached
+	(v1.Role)(0),                      // 86: evalfleet.model.v1.Role
+	(*v1.ModelOutput)(nil),            // 87: evalfleet.model.v1.ModelOutput
+	(*v11.StoreChange)(nil),           // 88: evalfleet.tool.v1.StoreChange
+	(*v11.ToolChoice)(nil),            // 89: evalfleet.tool.v1.ToolChoice
+	(*v1.GenerateConfig)(nil),         // 90: evalfleet.model.v1.GenerateConfig
+	(*v1.ModelUsage)(nil),             // 91: evalfleet.model.v1.ModelUsage
+	(v1.StopReason)(0),                // 92: evalfleet.model.v1.StopReason
+	(*v12.Timing)(nil),                // 93: evalfleet.effect.v1.Timing
+	(v1.CacheUse)(0),                  // 94: evalfleet.model.v1.CacheUse
+	(*v1.FailedAttempt)(nil),          // 95: evalfleet.model.v1.FailedAttempt
+	(*v1.ModelCall)(nil),              // 96: evalfleet.model.v1.ModelCall
+	(*v13.BlobRef)(nil),               // 97: evalfleet.content.v1.BlobRef
+	(v11.ReviewDecision)(0),           // 98: evalfleet.tool.v1.ReviewDecision
+	(*v11.ToolReview)(nil),            // 99: evalfleet.tool.v1.ToolReview
+	(*v11.ToolCall)(nil),              // 100: evalfleet.tool.v1.ToolCall
+	(v11.ToolErrorType)(0),            // 101: evalfleet.tool.v1.ToolErrorType
+	(*v11.ToolFailure)(nil),           // 102: evalfleet.tool.v1.ToolFailure
+	(*v11.Truncation)(nil),            // 103: evalfleet.tool.v1.Truncation
+	(*v11.ToolResult)(nil),            // 104: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),               // 105: evalfleet.sandbox.v1.Sandbox
+	(*v11.SandboxAction)(nil),         // 106: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),              // 107: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),            // 108: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                 // 109: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                 // 110: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                // 111: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                     // 112: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                 // 113: evalfleet.agent.v1.RunLimits
+	(*v11.ToolCallView)(nil),          // 114: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                  // 115: evalfleet.agent.v1.EvalSpec
+	(EvalState)(0),                    // 116: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                // 117: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),               // 118: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
-	71,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
-	72,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
+	74,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
+	75,  // 1: evalfleet.agent.v1.Event.working_start:type_name -> google.protobuf.Duration
 	1,   // 2: evalfleet.agent.v1.Event.run_created:type_name -> evalfleet.agent.v1.RunCreated
 	3,   // 3: evalfleet.agent.v1.Event.run_state_changed:type_name -> evalfleet.agent.v1.RunStateChanged
 	4,   // 4: evalfleet.agent.v1.Event.owner_changed:type_name -> evalfleet.agent.v1.OwnerChanged
@@ -6028,142 +6273,149 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	26,  // 20: evalfleet.agent.v1.Event.sandbox_outcome:type_name -> evalfleet.agent.v1.SandboxOutcome
 	27,  // 21: evalfleet.agent.v1.Event.sandbox_removed:type_name -> evalfleet.agent.v1.SandboxRemoved
 	28,  // 22: evalfleet.agent.v1.Event.sandbox_acted:type_name -> evalfleet.agent.v1.SandboxActed
-	31,  // 23: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
-	32,  // 24: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
+	34,  // 23: evalfleet.agent.v1.Event.score_intent:type_name -> evalfleet.agent.v1.ScoreIntent
+	35,  // 24: evalfleet.agent.v1.Event.score_outcome:type_name -> evalfleet.agent.v1.ScoreOutcome
 	29,  // 25: evalfleet.agent.v1.Event.exec_intent:type_name -> evalfleet.agent.v1.ExecIntent
 	30,  // 26: evalfleet.agent.v1.Event.exec_outcome:type_name -> evalfleet.agent.v1.ExecOutcome
-	34,  // 27: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
-	35,  // 28: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
-	36,  // 29: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
-	38,  // 30: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
-	39,  // 31: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
-	41,  // 32: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
-	42,  // 33: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
-	43,  // 34: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
-	44,  // 35: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
-	45,  // 36: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
-	46,  // 37: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
-	47,  // 38: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
-	49,  // 39: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
-	51,  // 40: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
-	53,  // 41: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
-	54,  // 42: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
-	55,  // 43: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
-	56,  // 44: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
-	57,  // 45: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
-	58,  // 46: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
-	59,  // 47: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
-	60,  // 48: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
-	61,  // 49: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
-	62,  // 50: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
-	64,  // 51: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
-	65,  // 52: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
-	73,  // 53: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
-	66,  // 54: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
-	74,  // 55: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
-	75,  // 56: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	2,   // 57: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	76,  // 58: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	77,  // 59: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	67,  // 60: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	78,  // 61: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	79,  // 62: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	80,  // 63: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	79,  // 64: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	81,  // 65: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	82,  // 66: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	72,  // 67: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	72,  // 68: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	83,  // 69: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	76,  // 70: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	12,  // 71: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	76,  // 72: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	84,  // 73: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	15,  // 74: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	85,  // 75: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	86,  // 76: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	87,  // 77: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	12,  // 78: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
-	88,  // 79: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	89,  // 80: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	90,  // 81: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	91,  // 82: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	81,  // 83: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	92,  // 84: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	18,  // 85: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	84,  // 86: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	93,  // 87: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	94,  // 88: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
-	20,  // 89: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	21,  // 90: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	95,  // 91: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	96,  // 92: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	97,  // 93: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	98,  // 94: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	99,  // 95: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	100, // 96: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	90,  // 97: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	24,  // 98: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	101, // 99: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	97,  // 100: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	102, // 101: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	81,  // 102: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	90,  // 103: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	103, // 104: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	104, // 105: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	81,  // 106: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	90,  // 107: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	105, // 108: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	106, // 109: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	107, // 110: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	81,  // 111: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	90,  // 112: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	33,  // 113: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	108, // 114: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	77,  // 115: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	82,  // 116: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	109, // 117: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	37,  // 118: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	81,  // 119: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	40,  // 120: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	12,  // 121: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	68,  // 122: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	37,  // 123: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	90,  // 124: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	37,  // 125: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	48,  // 126: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	76,  // 127: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	97,  // 128: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	50,  // 129: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	97,  // 130: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	110, // 131: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	52,  // 132: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	97,  // 133: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	37,  // 134: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	37,  // 135: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	108, // 136: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	111, // 137: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	94,  // 138: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	112, // 139: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	81,  // 140: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	79,  // 141: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	82,  // 142: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	81,  // 143: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	69,  // 144: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	70,  // 145: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	72,  // 146: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	72,  // 147: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	63,  // 148: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	113, // 149: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	114, // 150: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	37,  // 151: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	88,  // 152: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	88,  // 153: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	154, // [154:154] is the sub-list for method output_type
-	154, // [154:154] is the sub-list for method input_type
-	154, // [154:154] is the sub-list for extension type_name
-	154, // [154:154] is the sub-list for extension extendee
-	0,   // [0:154] is the sub-list for field type_name
+	31,  // 27: evalfleet.agent.v1.Event.worker_intent:type_name -> evalfleet.agent.v1.WorkerIntent
+	32,  // 28: evalfleet.agent.v1.Event.worker_outcome:type_name -> evalfleet.agent.v1.WorkerOutcome
+	37,  // 29: evalfleet.agent.v1.Event.limit_hit:type_name -> evalfleet.agent.v1.LimitHit
+	38,  // 30: evalfleet.agent.v1.Event.limits_retuned:type_name -> evalfleet.agent.v1.LimitsRetuned
+	39,  // 31: evalfleet.agent.v1.Event.info:type_name -> evalfleet.agent.v1.Info
+	41,  // 32: evalfleet.agent.v1.Event.error_raised:type_name -> evalfleet.agent.v1.ErrorRaised
+	42,  // 33: evalfleet.agent.v1.Event.log_line:type_name -> evalfleet.agent.v1.LogLine
+	44,  // 34: evalfleet.agent.v1.Event.compacted:type_name -> evalfleet.agent.v1.Compacted
+	45,  // 35: evalfleet.agent.v1.Event.branched:type_name -> evalfleet.agent.v1.Branched
+	46,  // 36: evalfleet.agent.v1.Event.anchored:type_name -> evalfleet.agent.v1.Anchored
+	47,  // 37: evalfleet.agent.v1.Event.checkpointed:type_name -> evalfleet.agent.v1.Checkpointed
+	48,  // 38: evalfleet.agent.v1.Event.subtask_intent:type_name -> evalfleet.agent.v1.SubtaskIntent
+	49,  // 39: evalfleet.agent.v1.Event.subtask_outcome:type_name -> evalfleet.agent.v1.SubtaskOutcome
+	50,  // 40: evalfleet.agent.v1.Event.command_received:type_name -> evalfleet.agent.v1.CommandReceived
+	52,  // 41: evalfleet.agent.v1.Event.approval_requested:type_name -> evalfleet.agent.v1.ApprovalRequested
+	54,  // 42: evalfleet.agent.v1.Event.approval_decided:type_name -> evalfleet.agent.v1.ApprovalDecided
+	56,  // 43: evalfleet.agent.v1.Event.input_requested:type_name -> evalfleet.agent.v1.InputRequested
+	57,  // 44: evalfleet.agent.v1.Event.input_answered:type_name -> evalfleet.agent.v1.InputAnswered
+	58,  // 45: evalfleet.agent.v1.Event.interrupted:type_name -> evalfleet.agent.v1.Interrupted
+	59,  // 46: evalfleet.agent.v1.Event.cancel_acknowledged:type_name -> evalfleet.agent.v1.CancelAcknowledged
+	60,  // 47: evalfleet.agent.v1.Event.score_edited:type_name -> evalfleet.agent.v1.ScoreEdited
+	61,  // 48: evalfleet.agent.v1.Event.sample_invalidated:type_name -> evalfleet.agent.v1.SampleInvalidated
+	62,  // 49: evalfleet.agent.v1.Event.eval_created:type_name -> evalfleet.agent.v1.EvalCreated
+	63,  // 50: evalfleet.agent.v1.Event.eval_state_changed:type_name -> evalfleet.agent.v1.EvalStateChanged
+	64,  // 51: evalfleet.agent.v1.Event.sample_admitted:type_name -> evalfleet.agent.v1.SampleAdmitted
+	65,  // 52: evalfleet.agent.v1.Event.sample_finished:type_name -> evalfleet.agent.v1.SampleFinished
+	67,  // 53: evalfleet.agent.v1.Event.results_computed:type_name -> evalfleet.agent.v1.ResultsComputed
+	68,  // 54: evalfleet.agent.v1.Event.eval_updated:type_name -> evalfleet.agent.v1.EvalUpdated
+	76,  // 55: evalfleet.agent.v1.Event.delta:type_name -> evalfleet.model.v1.StreamGenerateResponse
+	69,  // 56: evalfleet.agent.v1.Event.extension:type_name -> evalfleet.agent.v1.Extension
+	77,  // 57: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
+	78,  // 58: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	2,   // 59: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
+	79,  // 60: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	80,  // 61: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	70,  // 62: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	81,  // 63: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	82,  // 64: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	83,  // 65: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	82,  // 66: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	84,  // 67: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	85,  // 68: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	75,  // 69: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	75,  // 70: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	86,  // 71: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	79,  // 72: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	12,  // 73: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	79,  // 74: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	87,  // 75: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	15,  // 76: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	88,  // 77: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	89,  // 78: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	90,  // 79: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	12,  // 80: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
+	91,  // 81: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	92,  // 82: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	93,  // 83: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	94,  // 84: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	84,  // 85: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	95,  // 86: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	18,  // 87: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	87,  // 88: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	96,  // 89: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	97,  // 90: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
+	20,  // 91: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	21,  // 92: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	98,  // 93: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	99,  // 94: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	100, // 95: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	101, // 96: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	102, // 97: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	103, // 98: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	93,  // 99: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	24,  // 100: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	104, // 101: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	100, // 102: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	105, // 103: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	84,  // 104: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 105: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	106, // 106: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	107, // 107: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	84,  // 108: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 109: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	108, // 110: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	109, // 111: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	84,  // 112: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 113: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	33,  // 114: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	88,  // 115: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	110, // 116: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	111, // 117: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	84,  // 118: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 119: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	36,  // 120: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	112, // 121: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	80,  // 122: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	85,  // 123: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	113, // 124: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	40,  // 125: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	84,  // 126: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	43,  // 127: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	12,  // 128: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	71,  // 129: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	40,  // 130: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	93,  // 131: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	40,  // 132: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	51,  // 133: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	79,  // 134: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	100, // 135: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	53,  // 136: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	100, // 137: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	114, // 138: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	55,  // 139: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	100, // 140: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	40,  // 141: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	40,  // 142: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	112, // 143: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	115, // 144: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	97,  // 145: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	116, // 146: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	84,  // 147: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	82,  // 148: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	85,  // 149: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	84,  // 150: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	72,  // 151: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	73,  // 152: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	75,  // 153: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	75,  // 154: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	66,  // 155: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	117, // 156: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	118, // 157: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	40,  // 158: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	91,  // 159: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	91,  // 160: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	161, // [161:161] is the sub-list for method output_type
+	161, // [161:161] is the sub-list for method input_type
+	161, // [161:161] is the sub-list for extension type_name
+	161, // [161:161] is the sub-list for extension extendee
+	0,   // [0:161] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }
@@ -6174,6 +6426,7 @@ func file_evalfleet_agent_v1_event_proto_init() {
 	file_evalfleet_agent_v1_eval_proto_init()
 	file_evalfleet_agent_v1_run_proto_init()
 	file_evalfleet_agent_v1_score_proto_init()
+	file_evalfleet_agent_v1_worker_proto_init()
 	file_evalfleet_agent_v1_event_proto_msgTypes[0].OneofWrappers = []any{
 		(*Event_RunCreated)(nil),
 		(*Event_RunStateChanged)(nil),
@@ -6200,6 +6453,8 @@ func file_evalfleet_agent_v1_event_proto_init() {
 		(*Event_ScoreOutcome)(nil),
 		(*Event_ExecIntent)(nil),
 		(*Event_ExecOutcome)(nil),
+		(*Event_WorkerIntent)(nil),
+		(*Event_WorkerOutcome)(nil),
 		(*Event_LimitHit)(nil),
 		(*Event_LimitsRetuned)(nil),
 		(*Event_Info)(nil),
@@ -6237,7 +6492,7 @@ func file_evalfleet_agent_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_event_proto_rawDesc), len(file_evalfleet_agent_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   71,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

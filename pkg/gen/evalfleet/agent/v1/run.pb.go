@@ -197,7 +197,9 @@ type AgentRef struct {
 	// Optional. Name for people and transcripts; default: the agent's.
 	DisplayName string `protobuf:"bytes,4,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Optional. Agents that this one can call or hand over to.
-	Agents        []*AgentRef `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty"`
+	Agents []*AgentRef `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Optional. Workers that serve functions of this agent, such as `continue` of react. Filled in when the run or evaluation is made.
+	Workers       []*WorkerRef `protobuf:"bytes,6,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -263,6 +265,13 @@ func (x *AgentRef) GetDisplayName() string {
 func (x *AgentRef) GetAgents() []*AgentRef {
 	if x != nil {
 		return x.Agents
+	}
+	return nil
+}
+
+func (x *AgentRef) GetWorkers() []*WorkerRef {
+	if x != nil {
+		return x.Workers
 	}
 	return nil
 }
@@ -977,7 +986,7 @@ func (x *Run) GetOwner() string {
 // RunWait says what a run waits for.
 type RunWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `capacity`, `quota`, `budget`, `approval`, `input`, `hold`, `version`.
+	// `capacity`, `quota`, `budget`, `worker`, `approval`, `input`, `hold`, `version`.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
@@ -1179,21 +1188,22 @@ var File_evalfleet_agent_v1_run_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1eevalfleet/agent/v1/score.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
+	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x04 \x01(\tR\x0eparametersJson\x12\x18\n" +
 	"\abuiltin\x18\x05 \x01(\bR\abuiltin:;\xeaA8\n" +
-	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\xca\x01\n" +
+	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\x83\x02\n" +
 	"\bAgentRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vparams_json\x18\x02 \x01(\tR\n" +
 	"paramsJson\x120\n" +
 	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12!\n" +
 	"\fdisplay_name\x18\x04 \x01(\tR\vdisplayName\x124\n" +
-	"\x06agents\x18\x05 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x06agents\"\xb9\x01\n" +
+	"\x06agents\x18\x05 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x06agents\x127\n" +
+	"\aworkers\x18\x06 \x03(\v2\x1d.evalfleet.agent.v1.WorkerRefR\aworkers\"\xb9\x01\n" +
 	"\bModelRef\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12:\n" +
@@ -1355,65 +1365,67 @@ var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	nil,                           // 17: evalfleet.agent.v1.Run.StoreEntry
 	nil,                           // 18: evalfleet.agent.v1.Run.SandboxesEntry
 	(*v1.ToolRef)(nil),            // 19: evalfleet.tool.v1.ToolRef
-	(*v11.GenerateConfig)(nil),    // 20: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*v11.ChatMessage)(nil),       // 22: evalfleet.model.v1.ChatMessage
-	(*ScorerRef)(nil),             // 23: evalfleet.agent.v1.ScorerRef
-	(*v1.ApprovalPolicy)(nil),     // 24: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.Attribution)(nil),       // 25: evalfleet.effect.v1.Attribution
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*NamedScore)(nil),            // 27: evalfleet.agent.v1.NamedScore
-	(*v11.ModelOutput)(nil),       // 28: evalfleet.model.v1.ModelOutput
-	(*v12.SandboxSpec)(nil),       // 29: evalfleet.sandbox.v1.SandboxSpec
-	(*v11.ModelUsage)(nil),        // 30: evalfleet.model.v1.ModelUsage
+	(*WorkerRef)(nil),             // 20: evalfleet.agent.v1.WorkerRef
+	(*v11.GenerateConfig)(nil),    // 21: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*v11.ChatMessage)(nil),       // 23: evalfleet.model.v1.ChatMessage
+	(*ScorerRef)(nil),             // 24: evalfleet.agent.v1.ScorerRef
+	(*v1.ApprovalPolicy)(nil),     // 25: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.Attribution)(nil),       // 26: evalfleet.effect.v1.Attribution
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*NamedScore)(nil),            // 28: evalfleet.agent.v1.NamedScore
+	(*v11.ModelOutput)(nil),       // 29: evalfleet.model.v1.ModelOutput
+	(*v12.SandboxSpec)(nil),       // 30: evalfleet.sandbox.v1.SandboxSpec
+	(*v11.ModelUsage)(nil),        // 31: evalfleet.model.v1.ModelUsage
 }
 var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	19, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
 	2,  // 1: evalfleet.agent.v1.AgentRef.agents:type_name -> evalfleet.agent.v1.AgentRef
-	20, // 2: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
-	21, // 3: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
-	21, // 4: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
-	22, // 5: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
-	2,  // 6: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	3,  // 7: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
-	11, // 8: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	20, // 9: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	19, // 10: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	12, // 11: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
-	4,  // 12: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
-	23, // 13: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	6,  // 14: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
-	13, // 15: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
-	24, // 16: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	25, // 17: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
-	14, // 18: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
-	5,  // 19: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
-	0,  // 20: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
-	8,  // 21: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
-	26, // 22: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	26, // 23: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	26, // 24: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	9,  // 25: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
-	10, // 26: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
-	27, // 27: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
-	15, // 28: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
-	16, // 29: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
-	21, // 30: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
-	22, // 31: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
-	28, // 32: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
-	17, // 33: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
-	18, // 34: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
-	26, // 35: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	26, // 36: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
-	3,  // 37: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	29, // 38: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	30, // 39: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	30, // 40: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	20, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
+	21, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
+	22, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
+	22, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
+	23, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
+	2,  // 7: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	3,  // 8: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
+	11, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	21, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	19, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	12, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
+	4,  // 13: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	24, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	6,  // 15: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
+	13, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
+	25, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	26, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
+	14, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
+	5,  // 20: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
+	0,  // 21: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
+	8,  // 22: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
+	27, // 23: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	27, // 24: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	27, // 25: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	9,  // 26: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
+	10, // 27: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
+	28, // 28: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
+	15, // 29: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
+	16, // 30: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
+	22, // 31: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
+	23, // 32: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
+	29, // 33: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
+	17, // 34: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
+	18, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
+	27, // 36: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	27, // 37: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
+	3,  // 38: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	30, // 39: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	31, // 40: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	31, // 41: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }
@@ -1422,6 +1434,7 @@ func file_evalfleet_agent_v1_run_proto_init() {
 		return
 	}
 	file_evalfleet_agent_v1_score_proto_init()
+	file_evalfleet_agent_v1_worker_proto_init()
 	file_evalfleet_agent_v1_run_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -29,7 +29,9 @@ type ScorerRef struct {
 	// Optional. Parameters. A JSON object, as text; an unknown one is an error.
 	ParamsJson string `protobuf:"bytes,2,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
 	// Optional. Metrics; default: the scorer's.
-	Metrics       []*MetricRef `protobuf:"bytes,3,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	Metrics []*MetricRef `protobuf:"bytes,3,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	// Optional. The worker that judges. Filled in when the run or evaluation is made, for a name that is no scorer of the platform's.
+	Worker        *WorkerRef `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -81,6 +83,13 @@ func (x *ScorerRef) GetParamsJson() string {
 func (x *ScorerRef) GetMetrics() []*MetricRef {
 	if x != nil {
 		return x.Metrics
+	}
+	return nil
+}
+
+func (x *ScorerRef) GetWorker() *WorkerRef {
+	if x != nil {
+		return x.Worker
 	}
 	return nil
 }
@@ -575,12 +584,13 @@ var File_evalfleet_agent_v1_score_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_score_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/score.proto\x12\x12evalfleet.agent.v1\"y\n" +
+	"\x1eevalfleet/agent/v1/score.proto\x12\x12evalfleet.agent.v1\x1a\x1fevalfleet/agent/v1/worker.proto\"\xb0\x01\n" +
 	"\tScorerRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vparams_json\x18\x02 \x01(\tR\n" +
 	"paramsJson\x127\n" +
-	"\ametrics\x18\x03 \x03(\v2\x1d.evalfleet.agent.v1.MetricRefR\ametrics\"@\n" +
+	"\ametrics\x18\x03 \x03(\v2\x1d.evalfleet.agent.v1.MetricRefR\ametrics\x125\n" +
+	"\x06worker\x18\x04 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\"@\n" +
 	"\tMetricRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vparams_json\x18\x02 \x01(\tR\n" +
@@ -639,21 +649,23 @@ var file_evalfleet_agent_v1_score_proto_goTypes = []any{
 	(*ScoreValueEntry)(nil), // 5: evalfleet.agent.v1.ScoreValueEntry
 	(*Score)(nil),           // 6: evalfleet.agent.v1.Score
 	(*NamedScore)(nil),      // 7: evalfleet.agent.v1.NamedScore
+	(*WorkerRef)(nil),       // 8: evalfleet.agent.v1.WorkerRef
 }
 var file_evalfleet_agent_v1_score_proto_depIdxs = []int32{
 	1, // 0: evalfleet.agent.v1.ScorerRef.metrics:type_name -> evalfleet.agent.v1.MetricRef
-	3, // 1: evalfleet.agent.v1.ScoreValue.list:type_name -> evalfleet.agent.v1.ScoreValueList
-	4, // 2: evalfleet.agent.v1.ScoreValue.map:type_name -> evalfleet.agent.v1.ScoreValueMap
-	2, // 3: evalfleet.agent.v1.ScoreValueList.values:type_name -> evalfleet.agent.v1.ScoreValue
-	5, // 4: evalfleet.agent.v1.ScoreValueMap.entries:type_name -> evalfleet.agent.v1.ScoreValueEntry
-	2, // 5: evalfleet.agent.v1.ScoreValueEntry.value:type_name -> evalfleet.agent.v1.ScoreValue
-	2, // 6: evalfleet.agent.v1.Score.value:type_name -> evalfleet.agent.v1.ScoreValue
-	6, // 7: evalfleet.agent.v1.NamedScore.score:type_name -> evalfleet.agent.v1.Score
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	8, // 1: evalfleet.agent.v1.ScorerRef.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	3, // 2: evalfleet.agent.v1.ScoreValue.list:type_name -> evalfleet.agent.v1.ScoreValueList
+	4, // 3: evalfleet.agent.v1.ScoreValue.map:type_name -> evalfleet.agent.v1.ScoreValueMap
+	2, // 4: evalfleet.agent.v1.ScoreValueList.values:type_name -> evalfleet.agent.v1.ScoreValue
+	5, // 5: evalfleet.agent.v1.ScoreValueMap.entries:type_name -> evalfleet.agent.v1.ScoreValueEntry
+	2, // 6: evalfleet.agent.v1.ScoreValueEntry.value:type_name -> evalfleet.agent.v1.ScoreValue
+	2, // 7: evalfleet.agent.v1.Score.value:type_name -> evalfleet.agent.v1.ScoreValue
+	6, // 8: evalfleet.agent.v1.NamedScore.score:type_name -> evalfleet.agent.v1.Score
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_score_proto_init() }
@@ -661,6 +673,7 @@ func file_evalfleet_agent_v1_score_proto_init() {
 	if File_evalfleet_agent_v1_score_proto != nil {
 		return
 	}
+	file_evalfleet_agent_v1_worker_proto_init()
 	file_evalfleet_agent_v1_score_proto_msgTypes[2].OneofWrappers = []any{
 		(*ScoreValue_Text)(nil),
 		(*ScoreValue_Number)(nil),

@@ -184,6 +184,10 @@ const (
 	//
 	//	{"reason": "BUDGET_EXHAUSTED", "metadata": {"scope": "projects/default"}}
 	ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED ErrorReason = 52
+	// No worker that serves it is connected. Code RESOURCE_EXHAUSTED, with RetryInfo, while one may come back; FAILED_PRECONDITION once it was away for too long.
+	//
+	//	{"reason": "WORKER_UNAVAILABLE", "metadata": {"kind": "tool", "name": "lookup"}}
+	ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE ErrorReason = 53
 	// No credential, or one that is not known. Code UNAUTHENTICATED.
 	//
 	//	{"reason": "TOKEN_INVALID", "metadata": {}}
@@ -248,6 +252,7 @@ var (
 		50: "ERROR_REASON_CONNECTION_QUEUE_FULL",
 		51: "ERROR_REASON_SANDBOX_QUOTA",
 		52: "ERROR_REASON_BUDGET_EXHAUSTED",
+		53: "ERROR_REASON_WORKER_UNAVAILABLE",
 		60: "ERROR_REASON_TOKEN_INVALID",
 		61: "ERROR_REASON_ACTION_DENIED",
 		70: "ERROR_REASON_NOT_BUILT_YET",
@@ -294,6 +299,7 @@ var (
 		"ERROR_REASON_CONNECTION_QUEUE_FULL":         50,
 		"ERROR_REASON_SANDBOX_QUOTA":                 51,
 		"ERROR_REASON_BUDGET_EXHAUSTED":              52,
+		"ERROR_REASON_WORKER_UNAVAILABLE":            53,
 		"ERROR_REASON_TOKEN_INVALID":                 60,
 		"ERROR_REASON_ACTION_DENIED":                 61,
 		"ERROR_REASON_NOT_BUILT_YET":                 70,
@@ -333,7 +339,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\x91\f\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xb6\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -374,7 +380,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1dERROR_REASON_SCRIPT_EXHAUSTED\x10/\x12&\n" +
 	"\"ERROR_REASON_CONNECTION_QUEUE_FULL\x102\x12\x1e\n" +
 	"\x1aERROR_REASON_SANDBOX_QUOTA\x103\x12!\n" +
-	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x12\x1e\n" +
+	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x12#\n" +
+	"\x1fERROR_REASON_WORKER_UNAVAILABLE\x105\x12\x1e\n" +
 	"\x1aERROR_REASON_TOKEN_INVALID\x10<\x12\x1e\n" +
 	"\x1aERROR_REASON_ACTION_DENIED\x10=\x12\x1e\n" +
 	"\x1aERROR_REASON_NOT_BUILT_YET\x10F\x12\x19\n" +

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -376,7 +377,11 @@ type ToolDefinition struct {
 	// True when calls are not executed by ToolService but by the caller (submit, handoff, agent as tool).
 	CallerRuns bool `protobuf:"varint,7,opt,name=caller_runs,json=callerRuns,proto3" json:"caller_runs,omitempty"`
 	// True when the tool needs a sandbox.
-	NeedsSandbox  bool `protobuf:"varint,8,opt,name=needs_sandbox,json=needsSandbox,proto3" json:"needs_sandbox,omitempty"`
+	NeedsSandbox bool `protobuf:"varint,8,opt,name=needs_sandbox,json=needsSandbox,proto3" json:"needs_sandbox,omitempty"`
+	// True when a worker serves the tool. A run pins such a definition and hands it back with each reference, so that its calls can wait for a worker that is away.
+	Worker bool `protobuf:"varint,9,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Optional. How long one call may take in the hands of a worker; default: no bound of its own.
+	Timeout       *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +472,20 @@ func (x *ToolDefinition) GetNeedsSandbox() bool {
 	return false
 }
 
+func (x *ToolDefinition) GetWorker() bool {
+	if x != nil {
+		return x.Worker
+	}
+	return false
+}
+
+func (x *ToolDefinition) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
 // ToolRef names a tool for a run, with what the run changes of it.
 type ToolRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -482,7 +501,7 @@ type ToolRef struct {
 	ParameterDescriptions map[string]string `protobuf:"bytes,5,rep,name=parameter_descriptions,json=parameterDescriptions,proto3" json:"parameter_descriptions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. Replaces the whole schema. JSON text.
 	ParametersJson string `protobuf:"bytes,6,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
-	// Optional. The definition itself, for a tool that the caller runs and no registry knows. `name` must be its name.
+	// Optional. The definition itself: of a tool that the caller runs and no registry knows, or of a worker's tool as it was pinned. `name` must be its name.
 	Definition *ToolDefinition `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"`
 	// Optional. Default sandbox environment of the tool; empty: the run's default.
 	Sandbox       string `protobuf:"bytes,8,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
@@ -1378,12 +1397,12 @@ var File_evalfleet_tool_v1_tool_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\"\x8c\x01\n" +
+	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8c\x01\n" +
 	"\bToolInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x12!\n" +
-	"\foptions_json\x18\x04 \x01(\tR\voptionsJson\"\xf3\x02\n" +
+	"\foptions_json\x18\x04 \x01(\tR\voptionsJson\"\xc0\x03\n" +
 	"\x0eToolDefinition\x12/\n" +
 	"\x04info\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x04info\x12\x1a\n" +
 	"\bparallel\x18\x02 \x01(\bR\bparallel\x12-\n" +
@@ -1395,7 +1414,10 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x13options_schema_json\x18\x06 \x01(\tR\x11optionsSchemaJson\x12\x1f\n" +
 	"\vcaller_runs\x18\a \x01(\bR\n" +
 	"callerRuns\x12#\n" +
-	"\rneeds_sandbox\x18\b \x01(\bR\fneedsSandboxB\x13\n" +
+	"\rneeds_sandbox\x18\b \x01(\bR\fneedsSandbox\x12\x16\n" +
+	"\x06worker\x18\t \x01(\bR\x06worker\x123\n" +
+	"\atimeout\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x13\n" +
 	"\x11_max_output_bytes\"\xb8\x03\n" +
 	"\aToolRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
@@ -1526,51 +1548,53 @@ func file_evalfleet_tool_v1_tool_proto_rawDescGZIP() []byte {
 var file_evalfleet_tool_v1_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_evalfleet_tool_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_evalfleet_tool_v1_tool_proto_goTypes = []any{
-	(OnUnknown)(0),             // 0: evalfleet.tool.v1.OnUnknown
-	(ToolCallType)(0),          // 1: evalfleet.tool.v1.ToolCallType
-	(ToolErrorType)(0),         // 2: evalfleet.tool.v1.ToolErrorType
-	(ToolChoiceMode)(0),        // 3: evalfleet.tool.v1.ToolChoiceMode
-	(*ToolInfo)(nil),           // 4: evalfleet.tool.v1.ToolInfo
-	(*ToolDefinition)(nil),     // 5: evalfleet.tool.v1.ToolDefinition
-	(*ToolRef)(nil),            // 6: evalfleet.tool.v1.ToolRef
-	(*ToolCall)(nil),           // 7: evalfleet.tool.v1.ToolCall
-	(*ToolCallContent)(nil),    // 8: evalfleet.tool.v1.ToolCallContent
-	(*ToolCallView)(nil),       // 9: evalfleet.tool.v1.ToolCallView
-	(*ToolCallError)(nil),      // 10: evalfleet.tool.v1.ToolCallError
-	(*ToolFailure)(nil),        // 11: evalfleet.tool.v1.ToolFailure
-	(*Truncation)(nil),         // 12: evalfleet.tool.v1.Truncation
-	(*StoreChange)(nil),        // 13: evalfleet.tool.v1.StoreChange
-	(*SandboxAction)(nil),      // 14: evalfleet.tool.v1.SandboxAction
-	(*ToolResult)(nil),         // 15: evalfleet.tool.v1.ToolResult
-	(*ToolChoice)(nil),         // 16: evalfleet.tool.v1.ToolChoice
-	nil,                        // 17: evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
-	(*v1.Timing)(nil),          // 18: evalfleet.effect.v1.Timing
-	(*v11.MessageContent)(nil), // 19: evalfleet.content.v1.MessageContent
+	(OnUnknown)(0),              // 0: evalfleet.tool.v1.OnUnknown
+	(ToolCallType)(0),           // 1: evalfleet.tool.v1.ToolCallType
+	(ToolErrorType)(0),          // 2: evalfleet.tool.v1.ToolErrorType
+	(ToolChoiceMode)(0),         // 3: evalfleet.tool.v1.ToolChoiceMode
+	(*ToolInfo)(nil),            // 4: evalfleet.tool.v1.ToolInfo
+	(*ToolDefinition)(nil),      // 5: evalfleet.tool.v1.ToolDefinition
+	(*ToolRef)(nil),             // 6: evalfleet.tool.v1.ToolRef
+	(*ToolCall)(nil),            // 7: evalfleet.tool.v1.ToolCall
+	(*ToolCallContent)(nil),     // 8: evalfleet.tool.v1.ToolCallContent
+	(*ToolCallView)(nil),        // 9: evalfleet.tool.v1.ToolCallView
+	(*ToolCallError)(nil),       // 10: evalfleet.tool.v1.ToolCallError
+	(*ToolFailure)(nil),         // 11: evalfleet.tool.v1.ToolFailure
+	(*Truncation)(nil),          // 12: evalfleet.tool.v1.Truncation
+	(*StoreChange)(nil),         // 13: evalfleet.tool.v1.StoreChange
+	(*SandboxAction)(nil),       // 14: evalfleet.tool.v1.SandboxAction
+	(*ToolResult)(nil),          // 15: evalfleet.tool.v1.ToolResult
+	(*ToolChoice)(nil),          // 16: evalfleet.tool.v1.ToolChoice
+	nil,                         // 17: evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
+	(*durationpb.Duration)(nil), // 18: google.protobuf.Duration
+	(*v1.Timing)(nil),           // 19: evalfleet.effect.v1.Timing
+	(*v11.MessageContent)(nil),  // 20: evalfleet.content.v1.MessageContent
 }
 var file_evalfleet_tool_v1_tool_proto_depIdxs = []int32{
 	4,  // 0: evalfleet.tool.v1.ToolDefinition.info:type_name -> evalfleet.tool.v1.ToolInfo
 	0,  // 1: evalfleet.tool.v1.ToolDefinition.on_unknown:type_name -> evalfleet.tool.v1.OnUnknown
-	17, // 2: evalfleet.tool.v1.ToolRef.parameter_descriptions:type_name -> evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
-	5,  // 3: evalfleet.tool.v1.ToolRef.definition:type_name -> evalfleet.tool.v1.ToolDefinition
-	8,  // 4: evalfleet.tool.v1.ToolCall.view:type_name -> evalfleet.tool.v1.ToolCallContent
-	1,  // 5: evalfleet.tool.v1.ToolCall.type:type_name -> evalfleet.tool.v1.ToolCallType
-	8,  // 6: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
-	8,  // 7: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
-	2,  // 8: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
-	18, // 9: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
-	19, // 10: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
-	10, // 11: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
-	11, // 12: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	12, // 13: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
-	13, // 14: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	14, // 15: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
-	18, // 16: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
-	3,  // 17: evalfleet.tool.v1.ToolChoice.mode:type_name -> evalfleet.tool.v1.ToolChoiceMode
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	18, // 2: evalfleet.tool.v1.ToolDefinition.timeout:type_name -> google.protobuf.Duration
+	17, // 3: evalfleet.tool.v1.ToolRef.parameter_descriptions:type_name -> evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntry
+	5,  // 4: evalfleet.tool.v1.ToolRef.definition:type_name -> evalfleet.tool.v1.ToolDefinition
+	8,  // 5: evalfleet.tool.v1.ToolCall.view:type_name -> evalfleet.tool.v1.ToolCallContent
+	1,  // 6: evalfleet.tool.v1.ToolCall.type:type_name -> evalfleet.tool.v1.ToolCallType
+	8,  // 7: evalfleet.tool.v1.ToolCallView.context:type_name -> evalfleet.tool.v1.ToolCallContent
+	8,  // 8: evalfleet.tool.v1.ToolCallView.call:type_name -> evalfleet.tool.v1.ToolCallContent
+	2,  // 9: evalfleet.tool.v1.ToolCallError.type:type_name -> evalfleet.tool.v1.ToolErrorType
+	19, // 10: evalfleet.tool.v1.SandboxAction.timing:type_name -> evalfleet.effect.v1.Timing
+	20, // 11: evalfleet.tool.v1.ToolResult.content:type_name -> evalfleet.content.v1.MessageContent
+	10, // 12: evalfleet.tool.v1.ToolResult.error:type_name -> evalfleet.tool.v1.ToolCallError
+	11, // 13: evalfleet.tool.v1.ToolResult.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	12, // 14: evalfleet.tool.v1.ToolResult.truncation:type_name -> evalfleet.tool.v1.Truncation
+	13, // 15: evalfleet.tool.v1.ToolResult.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	14, // 16: evalfleet.tool.v1.ToolResult.sandbox_actions:type_name -> evalfleet.tool.v1.SandboxAction
+	19, // 17: evalfleet.tool.v1.ToolResult.timing:type_name -> evalfleet.effect.v1.Timing
+	3,  // 18: evalfleet.tool.v1.ToolChoice.mode:type_name -> evalfleet.tool.v1.ToolChoiceMode
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_tool_v1_tool_proto_init() }

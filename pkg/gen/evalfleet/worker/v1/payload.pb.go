@@ -276,7 +276,9 @@ func (x *ScorerPayload) GetAttribution() *v1.Attribution {
 type ScorerResultPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The judgement.
-	Score         *v14.Score `protobuf:"bytes,1,opt,name=score,proto3" json:"score,omitempty"`
+	Score *v14.Score `protobuf:"bytes,1,opt,name=score,proto3" json:"score,omitempty"`
+	// Optional. Changes to the run's store; keys that the offer does not name are refused.
+	StoreChanges  []*v12.StoreChange `protobuf:"bytes,2,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +320,13 @@ func (x *ScorerResultPayload) GetScore() *v14.Score {
 	return nil
 }
 
+func (x *ScorerResultPayload) GetStoreChanges() []*v12.StoreChange {
+	if x != nil {
+		return x.StoreChanges
+	}
+	return nil
+}
+
 // ContinuePayload is the payload of a call of kind `continue`: a turn has ended, how does the agent go on?
 type ContinuePayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -326,7 +335,9 @@ type ContinuePayload struct {
 	// The output.
 	Output *v13.ModelOutput `protobuf:"bytes,2,opt,name=output,proto3" json:"output,omitempty"`
 	// Entries of the run's store that the offer names, as JSON text.
-	Store         map[string]string `protobuf:"bytes,3,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Store map[string]string `protobuf:"bytes,3,rep,name=store,proto3" json:"store,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// On whose behalf.
+	Attribution   *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,6 +393,13 @@ func (x *ContinuePayload) GetStore() map[string]string {
 	return nil
 }
 
+func (x *ContinuePayload) GetAttribution() *v1.Attribution {
+	if x != nil {
+		return x.Attribution
+	}
+	return nil
+}
+
 // ContinueResultPayload answers a ContinuePayload.
 type ContinueResultPayload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -392,7 +410,9 @@ type ContinueResultPayload struct {
 	//	*ContinueResultPayload_Proceed
 	//	*ContinueResultPayload_Message
 	//	*ContinueResultPayload_Conversation
-	Decision      isContinueResultPayload_Decision `protobuf_oneof:"decision"`
+	Decision isContinueResultPayload_Decision `protobuf_oneof:"decision"`
+	// Optional. Changes to the run's store; keys that the offer does not name are refused.
+	StoreChanges  []*v12.StoreChange `protobuf:"bytes,4,rep,name=store_changes,json=storeChanges,proto3" json:"store_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +477,13 @@ func (x *ContinueResultPayload) GetConversation() *Conversation {
 		if x, ok := x.Decision.(*ContinueResultPayload_Conversation); ok {
 			return x.Conversation
 		}
+	}
+	return nil
+}
+
+func (x *ContinueResultPayload) GetStoreChanges() []*v12.StoreChange {
+	if x != nil {
+		return x.StoreChanges
 	}
 	return nil
 }
@@ -950,21 +977,24 @@ const file_evalfleet_worker_v1_payload_proto_rawDesc = "" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8b\x01\n" +
 	"\x13ScorerResultPayload\x12/\n" +
-	"\x05score\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.ScoreR\x05score\"\x88\x02\n" +
+	"\x05score\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.ScoreR\x05score\x12C\n" +
+	"\rstore_changes\x18\x02 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChanges\"\xcc\x02\n" +
 	"\x0fContinuePayload\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x127\n" +
 	"\x06output\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x12E\n" +
-	"\x05store\x18\x03 \x03(\v2/.evalfleet.worker.v1.ContinuePayload.StoreEntryR\x05store\x1a8\n" +
+	"\x05store\x18\x03 \x03(\v2/.evalfleet.worker.v1.ContinuePayload.StoreEntryR\x05store\x12B\n" +
+	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x1a8\n" +
 	"\n" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x01\n" +
 	"\x15ContinueResultPayload\x12\x1a\n" +
 	"\aproceed\x18\x01 \x01(\bH\x00R\aproceed\x12\x1a\n" +
 	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x12G\n" +
-	"\fconversation\x18\x03 \x01(\v2!.evalfleet.worker.v1.ConversationH\x00R\fconversationB\n" +
+	"\fconversation\x18\x03 \x01(\v2!.evalfleet.worker.v1.ConversationH\x00R\fconversation\x12C\n" +
+	"\rstore_changes\x18\x04 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChangesB\n" +
 	"\n" +
 	"\bdecision\"K\n" +
 	"\fConversation\x12;\n" +
@@ -1052,26 +1082,29 @@ var file_evalfleet_worker_v1_payload_proto_depIdxs = []int32{
 	14, // 7: evalfleet.worker.v1.ScorerPayload.store:type_name -> evalfleet.worker.v1.ScorerPayload.StoreEntry
 	17, // 8: evalfleet.worker.v1.ScorerPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
 	23, // 9: evalfleet.worker.v1.ScorerResultPayload.score:type_name -> evalfleet.agent.v1.Score
-	20, // 10: evalfleet.worker.v1.ContinuePayload.messages:type_name -> evalfleet.model.v1.ChatMessage
-	21, // 11: evalfleet.worker.v1.ContinuePayload.output:type_name -> evalfleet.model.v1.ModelOutput
-	15, // 12: evalfleet.worker.v1.ContinuePayload.store:type_name -> evalfleet.worker.v1.ContinuePayload.StoreEntry
-	6,  // 13: evalfleet.worker.v1.ContinueResultPayload.conversation:type_name -> evalfleet.worker.v1.Conversation
-	20, // 14: evalfleet.worker.v1.Conversation.messages:type_name -> evalfleet.model.v1.ChatMessage
-	20, // 15: evalfleet.worker.v1.AgentPayload.messages:type_name -> evalfleet.model.v1.ChatMessage
-	21, // 16: evalfleet.worker.v1.AgentPayload.output:type_name -> evalfleet.model.v1.ModelOutput
-	16, // 17: evalfleet.worker.v1.AgentPayload.store:type_name -> evalfleet.worker.v1.AgentPayload.StoreEntry
-	24, // 18: evalfleet.worker.v1.AgentPayload.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	17, // 19: evalfleet.worker.v1.AgentPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
-	9,  // 20: evalfleet.worker.v1.AgentResultPayload.actions:type_name -> evalfleet.worker.v1.AgentAction
-	20, // 21: evalfleet.worker.v1.AgentAction.add_message:type_name -> evalfleet.model.v1.ChatMessage
-	10, // 22: evalfleet.worker.v1.AgentAction.generate:type_name -> evalfleet.worker.v1.GenerateAction
-	11, // 23: evalfleet.worker.v1.AgentAction.execute:type_name -> evalfleet.worker.v1.ExecuteAction
-	12, // 24: evalfleet.worker.v1.AgentAction.done:type_name -> evalfleet.worker.v1.DoneAction
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	19, // 10: evalfleet.worker.v1.ScorerResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	20, // 11: evalfleet.worker.v1.ContinuePayload.messages:type_name -> evalfleet.model.v1.ChatMessage
+	21, // 12: evalfleet.worker.v1.ContinuePayload.output:type_name -> evalfleet.model.v1.ModelOutput
+	15, // 13: evalfleet.worker.v1.ContinuePayload.store:type_name -> evalfleet.worker.v1.ContinuePayload.StoreEntry
+	17, // 14: evalfleet.worker.v1.ContinuePayload.attribution:type_name -> evalfleet.effect.v1.Attribution
+	6,  // 15: evalfleet.worker.v1.ContinueResultPayload.conversation:type_name -> evalfleet.worker.v1.Conversation
+	19, // 16: evalfleet.worker.v1.ContinueResultPayload.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	20, // 17: evalfleet.worker.v1.Conversation.messages:type_name -> evalfleet.model.v1.ChatMessage
+	20, // 18: evalfleet.worker.v1.AgentPayload.messages:type_name -> evalfleet.model.v1.ChatMessage
+	21, // 19: evalfleet.worker.v1.AgentPayload.output:type_name -> evalfleet.model.v1.ModelOutput
+	16, // 20: evalfleet.worker.v1.AgentPayload.store:type_name -> evalfleet.worker.v1.AgentPayload.StoreEntry
+	24, // 21: evalfleet.worker.v1.AgentPayload.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	17, // 22: evalfleet.worker.v1.AgentPayload.attribution:type_name -> evalfleet.effect.v1.Attribution
+	9,  // 23: evalfleet.worker.v1.AgentResultPayload.actions:type_name -> evalfleet.worker.v1.AgentAction
+	20, // 24: evalfleet.worker.v1.AgentAction.add_message:type_name -> evalfleet.model.v1.ChatMessage
+	10, // 25: evalfleet.worker.v1.AgentAction.generate:type_name -> evalfleet.worker.v1.GenerateAction
+	11, // 26: evalfleet.worker.v1.AgentAction.execute:type_name -> evalfleet.worker.v1.ExecuteAction
+	12, // 27: evalfleet.worker.v1.AgentAction.done:type_name -> evalfleet.worker.v1.DoneAction
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_worker_v1_payload_proto_init() }

@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+var (
+	// ErrUnknown says that the worker of a call was lost and did not come back with it, and that the call must not be given out again.
+	ErrUnknown = errors.New("the worker was lost during the call, so it is not known whether the call took effect")
+	// ErrTimeout says that a worker did not answer within the time of the call.
+	ErrTimeout = errors.New("the worker did not answer in time")
+)
+
+// Call is what a worker is asked.
+type Call struct {
+	// Key is the effect's. Without an id the call gets one that nobody else knows.
+	Key effect.Key
+	// Kind and Name say what is asked.
+	Kind, Name string
+	// PayloadJSON is the JSON form of the kind's payload.
+	PayloadJSON string
+	// OnUnknown is what happens when the worker is lost; unspecified is FAIL. ASK is as FAIL here: who is asked is the caller's matter.
+	OnUnknown toolv1.OnUnknown
+	// Timeout bounds the time in a worker's hands; zero is no bound.
+	Timeout time.Duration
+	// Lost says that a process which is gone may have given the call to a worker.
+	Lost bool
+}
+
+// Answer is how a worker ended a call.
+type Answer struct {
+	// PayloadJSON is what it sent; whether it can be read is not known yet.
+	PayloadJSON string
+	// Error is set where the worker failed instead.
+	Error *workerv1.CallError
+	// Queued is how long the call waited for a free worker.
+	Queued time.Duration
+}
+
+// call is a call that has no answer yet. The host's lock guards it.
+type call struct {
+	Call
+	pool      *pool
+	asked     time.Time
+	waiting   *list.Element // in the pool's queue; nil elsewhere
+	holders   map[*session]struct{}
+	everGiven bool
+	queued    time.Duration
+
+	until   time.Time // when late ends the call; zero for never
+	late    func() error
+	changed chan struct{} // until or the end has changed
+	over    bool
+	answer  Answer
+	err     error
+}
+
+// bound sets when a call is over by itself, and how; zero is never.
+func (c *call) bound(in time.Duration, late func() error) {
+	c.until, c.late = time.Time{}, late
+	if in > 0 {
+		c.until = time.Now().Add(in)
+	}
+	c.wake()
+}
+
+// settle ends a call, once.
+func (c *call) settle(answer Answer, err error) {
+	if c.over {
+		return
+	}
+	c.over, c.answer, c.err = true, answer, err
+	c.wake()
+}
+
+func (c *call) wake() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Do has a worker carry a call out and returns its answer. The caller makes the answer durable and then calls Accept.
+//
+// It fails with [ErrUnknown] or [ErrTimeout]; with ctx's error, and then the worker is told to stop, unless the cause is [effect.ErrDraining]; with
+// [effect.ErrDraining] when the host closes while a worker has the call; and with an error for which [NotBegun] holds when no worker was given it: none is connected
+// (RESOURCE_EXHAUSTED, WORKER_UNAVAILABLE, with a time to ask again), or too many calls wait. Once none was connected for longer than Config.Absence the
+// code is FAILED_PRECONDITION, which is final.
+func (h *Host) Do(ctx context.Context, request Call) (Answer, error) {
+	c := &call{Call: request, asked: time.Now(), holders: map[*session]struct{}{}, changed: make(chan struct{}, 1)}
+	c.Key.ID = cmp.Or(c.Key.ID, "once-"+rand.Text())
+	h.mu.Lock()
+	err := h.admit(c)
+	h.mu.Unlock()
+	if err != nil {
+		return Answer{}, err
+	}
+	return h.await(ctx, c)
+}
+
+// admit finds a place for a call: with a worker that has it already, or in the queue.
+func (h *Host) admit(c *call) error {
+	if h.closed {
+		return stopping()
+	}
+	if h.calls[c.Key] != nil {
+		return rpcerr.Internal("the call %s is asked for twice at once", c.Key.ID)
+	}
+	c.pool = h.pool(offered{c.Key.Project, c.Kind, c.Name})
+	h.calls[c.Key] = c
+	for s := range h.sessions {
+		if held, ok := s.held[c.Key.ID]; ok && s.project == c.Key.Project {
+			delete(s.held, c.Key.ID)
+			c.everGiven = true
+			if held == nil {
+				h.give(c, s, false)
+				continue
+			}
+			h.parked -= held.size()
+			h.answered(c, s, held)
+		}
+	}
+	switch {
+	case c.over || len(c.holders) > 0:
+	case c.Lost && c.OnUnknown != toolv1.OnUnknown_ON_UNKNOWN_RETRY:
+		c.everGiven = true
+		c.bound(h.cfg.Reconnect, unknown)
+	default:
+		h.enqueue(c, false)
+	}
+	return nil
+}
+
+func unknown() error { return ErrUnknown }
+
+// await waits until a call is over, late, or nobody's any more.
+func (h *Host) await(ctx context.Context, c *call) (Answer, error) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		left := false
+		select {
+		case <-c.changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			left = true
+		}
+		h.mu.Lock()
+		switch {
+		case c.over:
+		case left:
+			c.settle(Answer{}, ctx.Err())
+			if !errors.Is(context.Cause(ctx), effect.ErrDraining) {
+				c.recall()
+			}
+		case !c.until.IsZero() && !time.Now().Before(c.until):
+			c.settle(Answer{}, c.late())
+			c.recall()
+		case !c.until.IsZero():
+			timer.Reset(time.Until(c.until))
+		default:
+			timer.Stop()
+		}
+		if c.over {
+			h.drop(c)
+			h.mu.Unlock()
+			return c.answer, c.err
+		}
+		h.mu.Unlock()
+	}
+}
+
+// recall tells those who have a call that it is not wanted any more.
+func (c *call) recall() {
+	for s := range c.holders {
+		s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Cancel{Cancel: &workerv1.CancelCall{Key: c.Key.ID}}})
+	}
+}
+
+// drop forgets a call that is over, and gives its slots to others.
+func (h *Host) drop(c *call) {
+	delete(h.calls, c.Key)
+	if !NotBegun(c.err) {
+		delete(h.losses, c.Key)
+	}
+	if c.waiting != nil {
+		c.pool.waiting.Remove(c.waiting)
+	}
+	for s := range c.holders {
+		delete(s.calls, c.Key.ID)
+		h.vacant(s)
+	}
+}
+
+// give puts a call into a session's hands; send says that the worker does not have it yet.
+func (h *Host) give(c *call, s *session, send bool) {
+	if c.waiting != nil {
+		c.pool.waiting.Remove(c.waiting)
+		c.waiting = nil
+	}
+	if !c.everGiven {
+		c.queued = time.Since(c.asked)
+	}
+	s.calls[c.Key.ID], c.holders[s], c.everGiven = c, struct{}{}, true
+	c.bound(c.Timeout, func() error { return ErrTimeout })
+	if !send {
+		return
+	}
+	frame := &workerv1.Call{Key: c.Key.ID, Kind: c.Kind, Name: c.Name, PayloadJson: c.PayloadJSON}
+	if c.Timeout > 0 {
+		frame.Timeout = durationpb.New(c.Timeout)
+	}
+	s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Call{Call: frame}})
+}
+
+// answered ends a call with a worker's result. The worker hears that it counts once it is durable.
+func (h *Host) answered(c *call, s *session, result *result) {
+	s.delivered[c.Key.ID] = struct{}{}
+	delete(c.holders, s)
+	c.recall()
+	c.settle(Answer{PayloadJSON: result.payload, Error: result.err, Queued: c.queued}, nil)
+}
+
+// lost takes a call out of the hands of a session that has ended.
+func (h *Host) lost(c *call, s *session) {
+	delete(c.holders, s)
+	if c.over || len(c.holders) > 0 {
+		return
+	}
+	if c.OnUnknown != toolv1.OnUnknown_ON_UNKNOWN_RETRY {
+		c.bound(h.cfg.Reconnect, unknown)
+		return
+	}
+	if h.losses[c.Key]++; h.losses[c.Key] >= maxLosses {
+		c.settle(Answer{}, ErrUnknown)
+		return
+	}
+	h.enqueue(c, true)
+}

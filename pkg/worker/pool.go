@@ -1,0 +1,148 @@
+package worker
+
+import (
+	"container/list"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// offered names what workers offer.
+type offered struct{ project, kind, name string }
+
+func (o offered) String() string { return o.kind + " " + o.name }
+
+// pool is the workers that offer the same, and the calls that wait for them. The host's lock guards it.
+type pool struct {
+	of       offered
+	offer    *workerv1.Offer
+	sessions []*session // that take calls
+	waiting  list.List  // of *call, the next one first
+	left     time.Time  // when the last session left, or the pool was made
+}
+
+// forgotten reports whether nobody waits for a worker any more.
+func (p *pool) forgotten(absence time.Duration) bool {
+	return p.offer == nil || len(p.sessions) == 0 && time.Since(p.left) >= absence
+}
+
+// pool returns the pool of an offer and makes it where it is new: nobody has served it since the host began.
+func (h *Host) pool(of offered) *pool {
+	p := h.pools[of]
+	if p == nil {
+		p = &pool{of: of, left: h.began}
+		h.pools[of] = p
+	}
+	return p
+}
+
+// join adds a session to a pool.
+func (h *Host) join(p *pool, s *session, offer *workerv1.Offer) {
+	p.offer = offer
+	p.sessions = append(p.sessions, s)
+	for e := p.waiting.Front(); e != nil; e = e.Next() {
+		e.Value.(*call).bound(0, nil)
+	}
+	h.dispatch(p)
+}
+
+// leave takes a session out of a pool. When it was the last one, those who wait will hear of it.
+func (h *Host) leave(p *pool, s *session) {
+	at := slices.Index(p.sessions, s)
+	if at < 0 {
+		return
+	}
+	p.sessions = slices.Delete(p.sessions, at, at+1)
+	if len(p.sessions) > 0 {
+		return
+	}
+	p.left = time.Now()
+	for e := p.waiting.Front(); e != nil; e = e.Next() {
+		e.Value.(*call).bound(patience, h.away(p))
+	}
+}
+
+// sweep drops pools that say nothing any more.
+func (h *Host) sweep() {
+	for of, p := range h.pools {
+		if p.forgotten(h.cfg.Absence) && p.waiting.Len() == 0 && time.Since(p.left) >= h.cfg.Absence {
+			delete(h.pools, of)
+		}
+	}
+}
+
+// enqueue has a call wait for a free slot. It is over at once when nobody will come for it.
+func (h *Host) enqueue(c *call, first bool) {
+	p := c.pool
+	switch {
+	case p.waiting.Len() >= maxWaiting:
+		c.settle(Answer{}, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "%d calls wait for workers of %s", p.waiting.Len(), p.of).RetryIn(time.Second))
+		return
+	case len(p.sessions) > 0:
+		c.bound(0, nil)
+	case time.Since(p.left) >= h.cfg.Absence:
+		c.settle(Answer{}, h.away(p)())
+		return
+	default:
+		c.bound(patience, h.away(p))
+	}
+	if first {
+		c.waiting = p.waiting.PushFront(c)
+	} else {
+		c.waiting = p.waiting.PushBack(c)
+	}
+	h.dispatch(p)
+}
+
+// away says that no worker is there: for now, or for so long that nobody waits any more.
+func (h *Host) away(p *pool) func() error {
+	return func() error {
+		gone := time.Since(p.left)
+		var err *rpcerr.Error
+		if gone < h.cfg.Absence {
+			again := min(15*time.Second, max(time.Second, gone/4))
+			err = rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, "waiting for a worker of %s", p.of).RetryIn(again)
+		} else {
+			err = rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, "no worker of %s has been connected for %s; start one", p.of, h.cfg.Absence)
+		}
+		return err.With("kind", p.of.kind).With("name", p.of.name)
+	}
+}
+
+// dispatch gives waiting calls to sessions with a free slot, the freest first.
+func (h *Host) dispatch(p *pool) {
+	for p.waiting.Len() > 0 {
+		var freest *session
+		for _, s := range p.sessions {
+			if s.free() > 0 && (freest == nil || s.free() > freest.free()) {
+				freest = s
+			}
+		}
+		if freest == nil {
+			return
+		}
+		c := p.waiting.Remove(p.waiting.Front()).(*call)
+		c.waiting = nil
+		h.give(c, freest, true)
+	}
+}
+
+// same reports whether two offers promise callers the same.
+func same(a, b *workerv1.Offer) bool {
+	a, b = proto.CloneOf(a), proto.CloneOf(b)
+	a.Version, b.Version = "", ""
+	return proto.Equal(a, b)
+}
+
+// conflict says that an offer's name is taken by workers that promise something else.
+func (p *pool) conflict() error {
+	return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_EXISTS,
+		"%s is served by worker %s with another definition; workers of one name must offer the same, so give this one another name or stop the others first",
+		p.of, strconv.Quote(p.sessions[0].name))
+}

@@ -1,0 +1,178 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// onUnknown are the words of offers.
+var onUnknown = map[string]toolv1.OnUnknown{
+	"": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "fail": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "ask": toolv1.OnUnknown_ON_UNKNOWN_ASK, "retry": toolv1.OnUnknown_ON_UNKNOWN_RETRY,
+}
+
+// OnUnknown reads what an offer says of calls whose worker was lost.
+func OnUnknown(offer *workerv1.Offer) toolv1.OnUnknown { return onUnknown[offer.GetOnUnknown()] }
+
+// namePattern is what offers may be called. Tools have a stricter rule of their own.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}$`)
+
+// DefaultProject is whose runs reach a worker that names no project.
+const DefaultProject = "projects/default"
+
+// Project returns the id of the project that a registration is for.
+func Project(r *workerv1.Register) (string, error) {
+	if r.GetProject() == "" {
+		return resource.Project("project", DefaultProject)
+	}
+	return resource.Project("project", r.GetProject())
+}
+
+// enrol checks a registration and makes its session, which takes no calls yet.
+func (h *Host) enrol(r *workerv1.Register) (*session, error) {
+	if r == nil {
+		return nil, rpcerr.InvalidField("register", "the first frame of a worker must be its registration")
+	}
+	project, err := Project(r)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(h, project, r.GetWorker())
+	switch n := r.GetMaxInFlight(); {
+	case n < 0 || n > maxInFlight:
+		return nil, rpcerr.InvalidField("max_in_flight", "is %d; want 1 to %d, or nothing for 1", n, maxInFlight)
+	case n > 0:
+		s.max = int(n)
+	}
+	switch {
+	case len(s.name) > 128:
+		return nil, rpcerr.InvalidField("worker", "is longer than 128 bytes")
+	case len(r.GetOffers()) == 0:
+		return nil, rpcerr.InvalidField("offers", "a worker has to offer something, such as a tool")
+	case len(r.GetOffers()) > maxOffers:
+		return nil, rpcerr.InvalidField("offers", "there are %d, more than %d", len(r.GetOffers()), maxOffers)
+	case len(r.GetUnfinished()) > maxUnfinished:
+		return nil, rpcerr.InvalidField("unfinished", "there are %d, more than %d", len(r.GetUnfinished()), maxUnfinished)
+	}
+	for i, offer := range r.GetOffers() {
+		of := offered{project, offer.GetKind(), offer.GetName()}
+		if err := h.checkOffer(offer); err != nil {
+			return nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%v", err)
+		}
+		if s.offers[of] != nil {
+			return nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%s is offered twice", of)
+		}
+		s.offers[of] = proto.CloneOf(offer)
+	}
+	return s, nil
+}
+
+// checkOffer checks one offer.
+func (h *Host) checkOffer(offer *workerv1.Offer) error {
+	kind, ok := h.kinds[offer.GetKind()]
+	switch {
+	case !ok:
+		return fmt.Errorf("the kind %q is not served here; served are: %s", offer.GetKind(), strings.Join(slices.Sorted(maps.Keys(h.kinds)), ", "))
+	case !namePattern.MatchString(offer.GetName()):
+		return fmt.Errorf("the name %q is not 1 to 128 letters, digits and ._/-", offer.GetName())
+	case offer.GetTimeout() != nil && (offer.GetTimeout().CheckValid() != nil || offer.GetTimeout().AsDuration() <= 0):
+		return fmt.Errorf("the timeout of %s is not a time above 0", offer.GetName())
+	case len(offer.GetStoreKeys()) > 100:
+		return fmt.Errorf("%s names %d store keys, more than 100", offer.GetName(), len(offer.GetStoreKeys()))
+	}
+	if _, known := onUnknown[offer.GetOnUnknown()]; !known {
+		return fmt.Errorf("on_unknown of %s is %q; want fail, ask or retry", offer.GetName(), offer.GetOnUnknown())
+	}
+	if text := offer.GetParametersJson(); text != "" {
+		if _, err := jsonschema.Compile(json.RawMessage(text)); err != nil {
+			return fmt.Errorf("parameters_json of %s: %w", offer.GetName(), err)
+		}
+	}
+	if kind.Check == nil {
+		return nil
+	}
+	return kind.Check(offer)
+}
+
+// admitSession adds a session, and returns which of the calls that it still has nobody wants any more. Those that somebody may come for are held.
+func (h *Host) admitSession(ctx context.Context, s *session, unfinished []string) error {
+	h.mu.Lock()
+	switch {
+	case h.closed:
+		h.mu.Unlock()
+		return stopping()
+	case len(h.sessions) >= maxSessions:
+		h.mu.Unlock()
+		return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "there are %d workers already", maxSessions)
+	}
+	if err := h.conflicts(s); err != nil {
+		h.mu.Unlock()
+		return err
+	}
+	h.sessions[s] = struct{}{}
+	for _, id := range unfinished {
+		if c := h.calls[effect.Key{Project: s.project, ID: id}]; c == nil {
+			s.held[id] = nil
+		}
+	}
+	ask := slices.Collect(maps.Keys(s.held))
+	h.mu.Unlock()
+
+	var forget []string
+	for _, id := range ask { // Held first and asked then: a result that becomes durable in between is noticed by one of the two.
+		if !h.wanted(ctx, effect.Key{Project: s.project, ID: id}) {
+			forget = append(forget, id)
+		}
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.conflicts(s); err != nil { // Others may have come meanwhile.
+		delete(h.sessions, s)
+		return err
+	}
+	for _, id := range forget {
+		delete(s.held, id)
+	}
+	s.welcome(append(forget, s.forget...))
+	for _, id := range unfinished {
+		c := h.calls[effect.Key{Project: s.project, ID: id}]
+		if c != nil && !c.over && s.offers[c.pool.of] != nil && s.calls[id] == nil {
+			delete(s.held, id)
+			h.give(c, s, false)
+		}
+	}
+	h.sweep()
+	for of, offer := range s.offers {
+		h.join(h.pool(of), s, offer)
+	}
+	return nil
+}
+
+// conflicts refuses a session that promises something else under the name of others.
+func (h *Host) conflicts(s *session) error {
+	for of, offer := range s.offers {
+		if p := h.pools[of]; p != nil && len(p.sessions) > 0 && !same(p.offer, offer) {
+			return p.conflict()
+		}
+	}
+	return nil
+}
+
+// newName makes a name for a worker that has none.
+func newName() string { return "worker-" + strings.ToLower(rand.Text()[:8]) }
