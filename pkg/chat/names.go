@@ -88,6 +88,14 @@ func ToolErrorName(t toolv1.ToolErrorType) string {
 	return "unknown"
 }
 
+// ToolErrorType reads the word for the type of a tool's error; UNKNOWN for any other word.
+func ToolErrorType(word string) toolv1.ToolErrorType {
+	if t, ok := toolErrorNames.value(word); ok {
+		return t
+	}
+	return toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN
+}
+
 // ProviderStopReason reads the stop reason of a provider in the vocabulary that most share.
 func ProviderStopReason(word string) modelv1.StopReason {
 	switch word {

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"crypto/rand"
@@ -25,7 +24,7 @@ var (
 
 // Call is what a worker is asked.
 type Call struct {
-	// Key is the effect's. Without an id the call gets one that nobody else knows.
+	// Key is the effect's. Without an id the call gets one that nobody else knows, and its result is accepted at once.
 	Key effect.Key
 	// Kind and Name say what is asked.
 	Kind, Name string
@@ -57,6 +56,7 @@ type call struct {
 	waiting   *list.Element // in the pool's queue; nil elsewhere
 	holders   map[*session]struct{}
 	everGiven bool
+	once      bool // nobody keeps its result
 	queued    time.Duration
 
 	until   time.Time // when late ends the call; zero for never
@@ -100,7 +100,9 @@ func (c *call) wake() {
 // code is FAILED_PRECONDITION, which is final.
 func (h *Host) Do(ctx context.Context, request Call) (Answer, error) {
 	c := &call{Call: request, asked: time.Now(), holders: map[*session]struct{}{}, changed: make(chan struct{}, 1)}
-	c.Key.ID = cmp.Or(c.Key.ID, "once-"+rand.Text())
+	if c.Key.ID == "" {
+		c.Key.ID, c.once = "once-"+rand.Text(), true
+	}
 	h.mu.Lock()
 	err := h.admit(c)
 	h.mu.Unlock()
@@ -228,6 +230,9 @@ func (h *Host) give(c *call, s *session, send bool) {
 // answered ends a call with a worker's result. The worker hears that it counts once it is durable.
 func (h *Host) answered(c *call, s *session, result *result) {
 	s.delivered[c.Key.ID] = struct{}{}
+	if c.once {
+		s.accept(c.Key.ID)
+	}
 	delete(c.holders, s)
 	c.recall()
 	c.settle(Answer{PayloadJSON: result.payload, Error: result.err, Queued: c.queued}, nil)

@@ -7,6 +7,7 @@ package toolexec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/bash"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/python"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/texteditor"
@@ -22,6 +24,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/server"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/workertool"
 )
 
 // maxReissues bounds how often a call runs again because the process that ran it died. Such calls act by keyed commands alone, so another run
@@ -33,12 +36,17 @@ type Config struct {
 	// CallTimeout bounds every call whose request sets no bound of its own. Zero, the default, is none: then a tool's own timeout and the life of its
 	// sandbox are what ends a call.
 	CallTimeout time.Duration `yaml:"call_timeout" env:"EVALFLEET_TOOLEXEC_CALL_TIMEOUT"`
+	// Workers sets how long workers of tools may be silent or away.
+	Workers worker.Config `yaml:"workers"`
 }
 
 // Validate refuses a negative bound.
 func (c *Config) Validate() error {
 	if c.CallTimeout < 0 {
 		return errors.New("call_timeout: must not be negative; leave it out for no bound")
+	}
+	if err := c.Workers.Validate(); err != nil {
+		return fmt.Errorf("workers: %w", err)
 	}
 	return nil
 }
@@ -63,10 +71,11 @@ type Service struct {
 	ledger   effect.Ledger
 	runner   *effect.Runner
 	executor *execute.Executor
+	workers  *worker.Host
 	log      *slog.Logger
 }
 
-// New makes the service with the built-in tools. Run keeps its ledger small, Close ends it.
+// New makes the service with the built-in tools, and with those of the workers that connect. Run keeps its ledger small, Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
 	registry := &tool.Registry{}
 	for _, kind := range []tool.Kind{bash.Kind(), python.Kind(), texteditor.Kind(), think.Kind()} {
@@ -74,11 +83,14 @@ func New(cfg Config, deps Deps) (*Service, error) {
 			return nil, err
 		}
 	}
+	workers := worker.New(cfg.Workers, worker.Deps{Kinds: []worker.Kind{workertool.Offers(registry)}, Ledger: deps.Ledger, Logger: deps.Logger})
+	registry.Workers = workertool.New(workers)
 	runner, err := effect.New(effect.Config{
 		Ledger:      deps.Ledger,
 		Owner:       deps.Owner,
 		Alive:       deps.Alive,
 		MaxReissues: maxReissues,
+		Retryable:   tool.IsPostponed,
 		Logger:      deps.Logger,
 	})
 	if err != nil {
@@ -89,19 +101,23 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Ledger:      deps.Ledger,
 		Sandboxes:   sandboxv1.NewSandboxServiceClient(deps.Sandboxes),
 		CallTimeout: cfg.CallTimeout,
+		Kept:        workers.Accept,
 		Logger:      deps.Logger,
 	})
-	return &Service{tools: server.NewTools(registry, executor), ledger: deps.Ledger, runner: runner, executor: executor, log: deps.Logger}, nil
+	return &Service{tools: server.NewTools(registry, executor), ledger: deps.Ledger, runner: runner, executor: executor, workers: workers, log: deps.Logger}, nil
 }
 
 // Register offers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	toolv1.RegisterToolServiceServer(registrar, s.tools)
 	toolv1.RegisterMcpServiceServer(registrar, server.MCP{})
+	s.workers.Register(registrar)
 }
 
-// Run forgets, hour by hour, the results that nobody released in time, until ctx ends. It then returns nil.
+// Run forgets, hour by hour, the results that nobody released in time, until ctx ends. It then lets the workers go, whose connections never end by themselves, and
+// returns nil. What they have in hand they offer to the next process.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.workers.Close()
 	hour := time.NewTicker(time.Hour)
 	defer hour.Stop()
 	for {
@@ -120,6 +136,7 @@ func (s *Service) Run(ctx context.Context) error {
 // Close waits for the calls that run. When ctx ends first, the rest is cut short: calls with a key are left to whoever asks for them next, and
 // their commands go on in their sandboxes. It then returns ctx's error. The service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
+	s.workers.Close()
 	err := s.runner.Drain(ctx)
 	s.executor.Close()
 	return err

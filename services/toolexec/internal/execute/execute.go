@@ -33,6 +33,8 @@ type Config struct {
 	Sandboxes sandboxv1.SandboxServiceClient
 	// CallTimeout bounds calls of batches that set no bound; 0 is none.
 	CallTimeout time.Duration
+	// Kept is told of every call whose result is in the ledger now; nil tells nobody.
+	Kept func(effect.Key)
 	// Logger logs.
 	Logger *slog.Logger
 }
@@ -43,6 +45,7 @@ type Executor struct {
 	ledger    effect.Ledger
 	sandboxes sandboxv1.SandboxServiceClient
 	timeout   time.Duration
+	kept      func(effect.Key)
 	log       *slog.Logger
 
 	life context.Context // of batches
@@ -53,8 +56,11 @@ type Executor struct {
 // New makes an executor. Close ends it.
 func New(cfg Config) *Executor {
 	life, stop := context.WithCancelCause(context.Background())
+	if cfg.Kept == nil {
+		cfg.Kept = func(effect.Key) {}
+	}
 	return &Executor{
-		runner: cfg.Runner, ledger: cfg.Ledger, sandboxes: cfg.Sandboxes, timeout: cfg.CallTimeout, log: cfg.Logger,
+		runner: cfg.Runner, ledger: cfg.Ledger, sandboxes: cfg.Sandboxes, timeout: cfg.CallTimeout, kept: cfg.Kept, log: cfg.Logger,
 		life: life, stop: stop,
 	}
 }

@@ -107,7 +107,7 @@ func (p *process) kill() {
 
 func (p *process) batch(t *testing.T, requestID string, calls ...*toolv1.ToolCall) *execute.Batch {
 	t.Helper()
-	offers, err := p.registry.Offer(p.refs)
+	offers, err := p.registry.Offer("default", p.refs)
 	require.NoError(t, err)
 	return &execute.Batch{Project: "default", RequestID: requestID, Offers: offers, Refs: p.refs, Calls: calls}
 }

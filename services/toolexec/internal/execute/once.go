@@ -20,28 +20,31 @@ import (
 const releaseTime = 10 * time.Second
 
 // work brings the result of call i of a batch about.
-type work func(ctx context.Context, b *Batch, i int, access *sandbox.Access) *toolv1.ToolResult
+type work func(ctx context.Context, b *Batch, i int, again bool, access *sandbox.Access) (*toolv1.ToolResult, error)
 
 // once returns the result of call i: that of do, or under a key the one that there is already. The wait ends with ctx, the work with stage.
 func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*toolv1.ToolResult, error) {
 	key := b.key(i)
 	if key.IsZero() {
-		return do(stage, b, i, sandbox.NewAccess(e.sandboxes, b.Sandboxes, nil, b.Attribution)), nil
+		return do(stage, b, i, false, sandbox.NewAccess(e.sandboxes, b.Sandboxes, nil, b.Attribution))
 	}
 	hash, err := b.hash(i)
 	if err != nil {
 		return nil, err
 	}
 	access := sandbox.NewAccess(e.sandboxes, b.Sandboxes, func(n int) string { return execKey(key.ID, n) }, b.Attribution)
-	request := effect.Request{Key: key, Hash: hash, Reissue: repeatable(b, i)}
+	request := effect.Request{Key: key, Hash: hash, Reissue: repeatable(b, i), Kept: func() { e.kept(key) }}
 	kept, err := e.runner.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("toolexec/after-claim")
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(stage, func() { cancel(context.Cause(stage)) })()
-		result := do(ctx, b, i, access)
+		result, err := do(ctx, b, i, attempt.Reissued > 0, access)
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errSibling) {
 			return nil, cause // cancelled, or cut short: what there is is no result
+		}
+		if err != nil {
+			return nil, err
 		}
 		if attempt.Reissued > 0 {
 			result.Timing.Attempts, result.Timing.Reissued = int32(1+attempt.Reissued), true
@@ -61,10 +64,10 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 	return decode(kept.Body)
 }
 
-// repeatable reports whether a call may run again when the process that ran it died.
+// repeatable reports whether a call may be begun again when the process that ran it died. What a worker has is the worker's tool to know.
 func repeatable(b *Batch, i int) bool {
 	offer := b.Offers.Find(b.Calls[i].GetFunction())
-	return offer == nil || offer.Public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_RETRY
+	return offer == nil || offer.Public.GetWorker() || offer.Public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_RETRY
 }
 
 // release drops the results of a call's commands, now that its own is kept. Nobody waits for it.
@@ -134,11 +137,12 @@ func indeterminate(call *toolv1.ToolCall) *toolv1.ToolResult {
 		CallId:        call.GetId(),
 		Function:      call.GetFunction(),
 		ArgumentsJson: call.GetArgumentsJson(),
-		Failure: &toolv1.ToolFailure{
-			Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE),
-			Message: "the process that ran the call died, and the tool allows no second run, so it is not known whether the call took effect",
-		},
+		Failure:       lost(errors.New("the process that ran the call died, and the tool allows no second run, so it is not known whether the call took effect")),
 	}
+}
+
+func lost(why error) *toolv1.ToolFailure {
+	return &toolv1.ToolFailure{Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE), Message: why.Error()}
 }
 
 // explain turns the errors of effects into those of the API.

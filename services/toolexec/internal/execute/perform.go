@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -21,20 +22,24 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// perform checks one call and runs it.
-func (e *Executor) perform(ctx context.Context, b *Batch, i int, access *sandbox.Access) *toolv1.ToolResult {
+// perform checks one call and runs it. It fails where the call could not begin, or has to be left to a successor.
+func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, access *sandbox.Access) (*toolv1.ToolResult, error) {
 	call := b.Calls[i]
 	begun := time.Now()
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i)}
 	offer, arguments, fault := Check(b.Offers, call)
 	if fault == nil {
 		result.ArgumentsJson = string(arguments)
-		e.call(ctx, b, offer, access, result)
-	} else {
-		tell(result, fault, defaultTextBytes)
+		queued, err := e.call(ctx, b, i, again, offer, access, result)
+		if err != nil {
+			return nil, err
+		}
+		result.Timing = timing(begun, queued, result)
+		return result, nil
 	}
-	result.Timing = timing(begun, result)
-	return result
+	tell(result, fault, defaultTextBytes)
+	result.Timing = timing(begun, 0, result)
+	return result, nil
 }
 
 // Check finds the tool of a call and checks the call's arguments. It returns the arguments as the tool gets them, or what the model is told.
@@ -50,8 +55,8 @@ func Check(offers tool.Offers, call *toolv1.ToolCall) (*tool.Offer, json.RawMess
 	return offer, arguments, fault
 }
 
-// call runs the tool and writes what came of it into result.
-func (e *Executor) call(ctx context.Context, b *Batch, offer *tool.Offer, access *sandbox.Access, result *toolv1.ToolResult) {
+// call runs the tool and writes what came of it into result. It returns how long the call waited before anyone worked on it.
+func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer *tool.Offer, access *sandbox.Access, result *toolv1.ToolResult) (queued time.Duration, err error) {
 	store := tool.NewStore(offer.Public.GetStoreKeys(), b.Store)
 	within := ctx
 	if timeout := cmp.Or(b.Timeout, e.timeout); timeout > 0 {
@@ -60,6 +65,7 @@ func (e *Executor) call(ctx context.Context, b *Batch, offer *tool.Offer, access
 		defer cancel()
 	}
 	given, err := e.protected(within, offer, &tool.Call{
+		ID: result.GetCallId(), Attribution: b.Attribution, Key: effect.Key{Project: b.Project, ID: b.key(i).ID}, Again: again,
 		Arguments: json.RawMessage(result.GetArgumentsJson()),
 		Sandbox:   func(environment string) (tool.Sandbox, error) { return access.Sandbox(offer.Environment(environment)) },
 		Store:     store,
@@ -68,6 +74,11 @@ func (e *Executor) call(ctx context.Context, b *Batch, offer *tool.Offer, access
 	switch told, forModel := tool.Explain(offer.Name(), err); {
 	case err == nil:
 		show(result, given, bound)
+		queued = given.Queued
+	case tool.IsPostponed(err), errors.Is(err, effect.ErrDraining):
+		return 0, err
+	case errors.Is(err, tool.ErrIndeterminate):
+		result.Failure = lost(err)
 	case errors.Is(context.Cause(ctx), errSibling):
 		stopped(result)
 	case ctx.Err() != nil: // cancelled, left by its caller, or cut short: nobody sees the result
@@ -79,6 +90,7 @@ func (e *Executor) call(ctx context.Context, b *Batch, offer *tool.Offer, access
 	}
 	result.StoreChanges = store.Changes()
 	result.SandboxActions = access.Actions()
+	return queued, nil
 }
 
 // errPanic is a fault of a tool's code.
@@ -121,16 +133,16 @@ func stopped(result *toolv1.ToolResult) {
 }
 
 // notExecuted is the result of a call whose tool failed before in a message where such a tool fails fast.
-func notExecuted(_ context.Context, b *Batch, i int, _ *sandbox.Access) *toolv1.ToolResult {
+func notExecuted(_ context.Context, b *Batch, i int, _ bool, _ *sandbox.Access) (*toolv1.ToolResult, error) {
 	call := b.Calls[i]
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i), ArgumentsJson: call.GetArgumentsJson()}
-	result.Timing = timing(time.Now(), result)
+	result.Timing = timing(time.Now(), 0, result)
 	tell(result, &tool.Error{
 		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
 		Message: fmt.Sprintf("not executed, because an earlier call of %s in the same message failed", call.GetFunction()),
 	}, defaultTextBytes)
 	result.Notes = []string{fmt.Sprintf("%s was not executed: an earlier call of it failed", call.GetFunction())}
-	return result
+	return result, nil
 }
 
 // failure is what the operator is told of an error that ends the run.
@@ -143,9 +155,9 @@ func failure(function string, err error) *toolv1.ToolFailure {
 }
 
 // timing tells where a call's time went: what its commands waited for was no work.
-func timing(begun time.Time, result *toolv1.ToolResult) *effectv1.Timing {
+func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *effectv1.Timing {
 	ended := time.Now()
-	var queued, slept time.Duration
+	var slept time.Duration
 	for _, action := range result.GetSandboxActions() {
 		queued += action.GetTiming().GetQueued().AsDuration()
 		slept += action.GetTiming().GetRetryWait().AsDuration()

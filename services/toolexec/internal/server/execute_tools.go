@@ -18,7 +18,7 @@ func (t *Tools) ExecuteTools(request *toolv1.ExecuteToolsRequest, stream grpc.Se
 	if err != nil {
 		return err
 	}
-	offers, err := t.registry.Offer(request.GetTools())
+	offers, err := t.registry.Offer(project, request.GetTools())
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@ import (
 
 // ListTools lists the registered tools by name.
 func (t *Tools) ListTools(_ context.Context, request *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
-	if _, err := resource.Project("parent", request.GetParent()); err != nil {
+	project, err := resource.Project("parent", request.GetParent())
+	if err != nil {
 		return nil, err
 	}
 	after, err := resource.Position(request.GetPageToken(), request)
@@ -18,7 +19,7 @@ func (t *Tools) ListTools(_ context.Context, request *toolv1.ListToolsRequest) (
 	}
 	size := resource.PageSize(request.GetPageSize())
 	response := &toolv1.ListToolsResponse{}
-	for _, definition := range t.registry.Definitions() {
+	for _, definition := range t.registry.Definitions(project) {
 		name := definition.GetInfo().GetName()
 		if name <= after {
 			continue

@@ -23,8 +23,9 @@ func NewTools(registry *tool.Registry, executor *execute.Executor) *Tools {
 
 // offers makes the tools of a request whose parent has been given.
 func (t *Tools) offers(parent string, refs []*toolv1.ToolRef) (tool.Offers, error) {
-	if _, err := resource.Project("parent", parent); err != nil {
+	project, err := resource.Project("parent", parent)
+	if err != nil {
 		return nil, err
 	}
-	return t.registry.Offer(refs)
+	return t.registry.Offer(project, refs)
 }

@@ -50,7 +50,7 @@ func offer(t *testing.T, kind tool.Kind) *tool.Offer {
 	t.Helper()
 	var registry tool.Registry
 	require.NoError(t, registry.Register(kind))
-	offers, err := registry.Offer([]*toolv1.ToolRef{{Name: kind.Name}})
+	offers, err := registry.Offer("default", []*toolv1.ToolRef{{Name: kind.Name}})
 	require.NoError(t, err)
 	return offers[0]
 }
@@ -178,7 +178,7 @@ func FuzzCheck(f *testing.F) {
 		if registry.Register(fixed("t", parameters)) != nil {
 			return
 		}
-		offers, err := registry.Offer([]*toolv1.ToolRef{{Name: "t"}})
+		offers, err := registry.Offer("default", []*toolv1.ToolRef{{Name: "t"}})
 		require.NoError(t, err)
 		got, fault := offers[0].Check(json.RawMessage(arguments))
 		require.True(t, fault != nil || json.Valid(got))

@@ -3,7 +3,6 @@ package tool
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,6 +16,9 @@ import (
 
 // Registry knows the kinds of tools. It is filled before it serves; after that it may be used concurrently.
 type Registry struct {
+	// Workers has the tools of workers; nil where there are none.
+	Workers Source
+
 	kinds   map[string]*registered
 	schemas jsonschema.Cache
 }
@@ -55,21 +57,27 @@ func (r *Registry) Register(kind Kind) error {
 	return nil
 }
 
-// Definitions returns all definitions by name, as they are without options. They are not to be changed.
-func (r *Registry) Definitions() []*toolv1.ToolDefinition {
+// Definitions returns all definitions of a project by name, as they are without options. They are not to be changed.
+func (r *Registry) Definitions(project string) []*toolv1.ToolDefinition {
 	var all []*toolv1.ToolDefinition
-	for _, name := range slices.Sorted(maps.Keys(r.kinds)) {
-		all = append(all, r.kinds[name].public)
+	for _, kind := range r.kinds {
+		all = append(all, kind.public)
 	}
+	if r.Workers != nil {
+		all = append(all, r.Workers.Definitions(project)...)
+	}
+	slices.SortFunc(all, func(a, b *toolv1.ToolDefinition) int {
+		return strings.Compare(a.GetInfo().GetName(), b.GetInfo().GetName())
+	})
 	return all
 }
 
-// Offer makes the tools that a run offers to its model, in the order of refs. It fails with TOOL_NOT_FOUND for a name that is not registered, and with
-// INVALID_REQUEST for options that the tool does not take and for changes that leave no proper definition.
-func (r *Registry) Offer(refs []*toolv1.ToolRef) (Offers, error) {
+// Offer makes the tools that a run of a project offers to its model, in the order of refs. It fails with TOOL_NOT_FOUND for a name that neither is registered nor
+// served by a worker, and with INVALID_REQUEST for options that the tool does not take and for changes that leave no proper definition.
+func (r *Registry) Offer(project string, refs []*toolv1.ToolRef) (Offers, error) {
 	offers := make(Offers, len(refs))
 	for i, ref := range refs {
-		offer, err := r.offer(fmt.Sprintf("tools[%d]", i), ref)
+		offer, err := r.offer(project, fmt.Sprintf("tools[%d]", i), ref)
 		if err != nil {
 			return nil, err
 		}
@@ -78,13 +86,13 @@ func (r *Registry) Offer(refs []*toolv1.ToolRef) (Offers, error) {
 	return offers, nil
 }
 
-func (r *Registry) offer(path string, ref *toolv1.ToolRef) (*Offer, error) {
+func (r *Registry) offer(project, path string, ref *toolv1.ToolRef) (*Offer, error) {
 	if ref.GetDefinition() != nil {
-		return r.callersOwn(path, ref)
+		return r.given(path, ref)
 	}
 	kind := r.kinds[ref.GetName()]
 	if kind == nil {
-		return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", ref.GetName(), slices.Sorted(maps.Keys(r.kinds)))
+		return r.workers(project, path, ref)
 	}
 	options, err := kind.checkOptions(ref.GetOptionsJson())
 	if err != nil {
@@ -104,14 +112,48 @@ func (r *Registry) offer(path string, ref *toolv1.ToolRef) (*Offer, error) {
 	})
 }
 
-// callersOwn offers a tool that the caller runs itself and that no registry knows.
-func (r *Registry) callersOwn(path string, ref *toolv1.ToolRef) (*Offer, error) {
+// workers offers a tool that a worker serves now.
+func (r *Registry) workers(project, path string, ref *toolv1.ToolRef) (*Offer, error) {
+	known := r.Definitions(project)
+	names := make([]string, len(known))
+	for i, definition := range known {
+		names[i] = definition.GetInfo().GetName()
+		if names[i] == ref.GetName() && definition.GetWorker() {
+			return r.served(path, ref, definition)
+		}
+	}
+	err := rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", ref.GetName(), names)
+	if r.Workers != nil {
+		err.Message += "; a worker may serve it, and none that does is connected"
+	}
+	return nil, err
+}
+
+// served offers a worker's tool by a definition.
+func (r *Registry) served(path string, ref *toolv1.ToolRef, definition *toolv1.ToolDefinition) (*Offer, error) {
+	switch {
+	case r.Workers == nil:
+		return nil, rpcerr.InvalidField(path+".definition.worker", "workers serve no tools here")
+	case ref.GetOptionsJson() != "" && strings.TrimSpace(ref.GetOptionsJson()) != "{}":
+		return nil, rpcerr.InvalidField(path+".options_json", "tool %s is served by a worker and takes no options", ref.GetName())
+	}
+	public := proto.CloneOf(definition)
+	public.OptionsSchemaJson = workerOptions
+	return r.changed(path, ref, &Offer{Public: public, tool: r.Workers.Tool(definition), environment: ref.GetSandbox()})
+}
+
+// given offers a tool whose definition the caller hands in: one that it runs itself and that no registry knows, or a worker's as it was pinned.
+func (r *Registry) given(path string, ref *toolv1.ToolRef) (*Offer, error) {
 	public := proto.CloneOf(ref.GetDefinition())
 	switch {
-	case !public.GetCallerRuns():
-		return nil, rpcerr.InvalidField(path+".definition.caller_runs", "a definition may only be given for a tool that the caller runs; refer to a registered tool by its name instead")
 	case public.GetInfo().GetName() != ref.GetName():
 		return nil, rpcerr.InvalidField(path+".definition.info.name", "%q is not the name %q of the reference", public.GetInfo().GetName(), ref.GetName())
+	case public.GetWorker() && public.GetCallerRuns():
+		return nil, rpcerr.InvalidField(path+".definition", "a tool is run by the caller or by a worker, not by both")
+	case public.GetWorker():
+		return r.served(path, ref, public)
+	case !public.GetCallerRuns():
+		return nil, rpcerr.InvalidField(path+".definition.caller_runs", "a definition may only be given for a tool that the caller or a worker runs; refer to a registered tool by its name instead")
 	case ref.GetOptionsJson() != "":
 		return nil, rpcerr.InvalidField(path+".options_json", "tool %s is run by the caller and takes no options here", ref.GetName())
 	}
@@ -129,6 +171,10 @@ func (r *Registry) changed(path string, ref *toolv1.ToolRef, offer *Offer) (*Off
 	}
 	offer.parameters = declared
 	return offer, nil
+}
+
+func errBuiltIn(name string) error {
+	return fmt.Errorf("the tool %s is built in; give the worker's another name", name)
 }
 
 // checkOptions returns the options as an object, when the kind takes them.

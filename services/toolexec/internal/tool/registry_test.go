@@ -52,7 +52,7 @@ func TestDefinitionsAreSorted(t *testing.T) {
 		require.NoError(t, registry.Register(fixed(name, twoParameters)))
 	}
 	var names []string
-	for _, definition := range registry.Definitions() {
+	for _, definition := range registry.Definitions("default") {
 		names = append(names, definition.GetInfo().GetName())
 		assert.NotEmpty(t, definition.GetOptionsSchemaJson())
 	}
@@ -64,7 +64,7 @@ func TestChangesOfAReference(t *testing.T) {
 	var registry tool.Registry
 	require.NoError(t, registry.Register(fixed("add", twoParameters)))
 
-	offers, err := registry.Offer([]*toolv1.ToolRef{
+	offers, err := registry.Offer("default", []*toolv1.ToolRef{
 		{Name: "add", Rename: "plus", Description: "Adds.", ParameterDescriptions: map[string]string{"y": "The other."}},
 		{Name: "add"},
 		{Name: "add", ParametersJson: one(described(`{"type":"string"}`)), ParameterDescriptions: map[string]string{"value": "A text."}},
@@ -108,7 +108,7 @@ func TestReferencesThatCannotBeMet(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := registry.Offer([]*toolv1.ToolRef{c.ref})
+			_, err := registry.Offer("default", []*toolv1.ToolRef{c.ref})
 			require.Error(t, err)
 			assert.Equal(t, c.reason, rpcerr.Reason(err))
 			for _, text := range c.says {
@@ -127,7 +127,7 @@ func change(definition *toolv1.ToolDefinition, f func(*toolv1.ToolDefinition)) *
 func TestToolsOfTheCaller(t *testing.T) {
 	t.Parallel()
 	var registry tool.Registry
-	offers, err := registry.Offer([]*toolv1.ToolRef{{
+	offers, err := registry.Offer("default", []*toolv1.ToolRef{{
 		Name:       "submit",
 		Rename:     "answer",
 		Definition: &toolv1.ToolDefinition{CallerRuns: true, Info: &toolv1.ToolInfo{Name: "submit", Description: "Submits.", ParametersJson: twoParameters}},
@@ -143,7 +143,7 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	var registry tool.Registry
 	require.NoError(t, registry.Register(fixed("t", twoParameters)))
-	offers, err := registry.Offer([]*toolv1.ToolRef{{Name: "t"}, {Name: "t", Sandbox: "db"}})
+	offers, err := registry.Offer("default", []*toolv1.ToolRef{{Name: "t"}, {Name: "t", Sandbox: "db"}})
 	require.NoError(t, err)
 	assert.Equal(t, "default", offers[0].Environment(""))
 	assert.Equal(t, "web", offers[0].Environment("web"))

@@ -39,6 +39,13 @@ func (s *Store) Get(key string) (value json.RawMessage, ok bool) {
 	return value, ok
 }
 
+// Entries returns all entries as they are now.
+func (s *Store) Entries() map[string]json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.entries)
+}
+
 // Set replaces an entry. It fails for a key that the tool did not declare.
 func (s *Store) Set(key string, value json.RawMessage) error {
 	return s.change(key, value, &toolv1.StoreChange{Key: key, ValueJson: new(string(value))})
@@ -47,6 +54,28 @@ func (s *Store) Set(key string, value json.RawMessage) error {
 // Delete removes an entry. It fails for a key that the tool did not declare.
 func (s *Store) Delete(key string) error {
 	return s.change(key, nil, &toolv1.StoreChange{Key: key})
+}
+
+// Apply makes changes that come from outside, all or none. It fails for a key that the tool did not declare, and for a value that is no JSON.
+func (s *Store) Apply(changes []*toolv1.StoreChange) error {
+	for _, change := range changes {
+		if !s.covers(change.GetKey()) {
+			return fmt.Errorf("it changes the store's entry %q, which the tool did not declare", change.GetKey())
+		}
+		if change.ValueJson != nil && !json.Valid([]byte(change.GetValueJson())) {
+			return fmt.Errorf("the new value of the store's entry %q is no JSON", change.GetKey())
+		}
+	}
+	for _, change := range changes {
+		var value json.RawMessage
+		if change.ValueJson != nil {
+			value = json.RawMessage(change.GetValueJson())
+		}
+		if err := s.change(change.GetKey(), value, change); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Changes returns what was set and deleted, by key; of several changes of a key the last.

@@ -8,8 +8,11 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/effect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
@@ -46,6 +49,12 @@ type Definition struct {
 
 // Call is one call of a tool.
 type Call struct {
+	// ID is the model's for the call, Attribution on whose behalf it is.
+	ID          string
+	Attribution *effectv1.Attribution
+	// Key is the call's effect; without an id it leaves no trace. Again says that a process which is gone may have begun the call.
+	Key   effect.Key
+	Again bool
 	// Arguments is a JSON object that fits the definition's parameters, with defaults filled in.
 	Arguments json.RawMessage
 	// Sandbox returns the sandbox of an environment of the run; "" is the tool's default one. An environment that does not exist is an
@@ -61,6 +70,8 @@ type Result struct {
 	Content *contentv1.MessageContent
 	// OmittedBytes is how much was left out of the middle of a text before, by a bound of the tool itself.
 	OmittedBytes int64
+	// Queued is how long the call waited before anyone worked on it.
+	Queued time.Duration
 }
 
 // Sandbox is the machine that a tool acts in. Every command has a key made of the call's key and its number within the call, so a call that

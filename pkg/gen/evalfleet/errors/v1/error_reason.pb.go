@@ -188,6 +188,10 @@ const (
 	//
 	//	{"reason": "WORKER_UNAVAILABLE", "metadata": {"kind": "tool", "name": "lookup"}}
 	ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE ErrorReason = 53
+	// A worker said that a call failed for good, or answered what cannot be read. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "WORKER_FAILED", "metadata": {"kind": "scorer", "name": "polite"}}
+	ErrorReason_ERROR_REASON_WORKER_FAILED ErrorReason = 54
 	// No credential, or one that is not known. Code UNAUTHENTICATED.
 	//
 	//	{"reason": "TOKEN_INVALID", "metadata": {}}
@@ -253,6 +257,7 @@ var (
 		51: "ERROR_REASON_SANDBOX_QUOTA",
 		52: "ERROR_REASON_BUDGET_EXHAUSTED",
 		53: "ERROR_REASON_WORKER_UNAVAILABLE",
+		54: "ERROR_REASON_WORKER_FAILED",
 		60: "ERROR_REASON_TOKEN_INVALID",
 		61: "ERROR_REASON_ACTION_DENIED",
 		70: "ERROR_REASON_NOT_BUILT_YET",
@@ -300,6 +305,7 @@ var (
 		"ERROR_REASON_SANDBOX_QUOTA":                 51,
 		"ERROR_REASON_BUDGET_EXHAUSTED":              52,
 		"ERROR_REASON_WORKER_UNAVAILABLE":            53,
+		"ERROR_REASON_WORKER_FAILED":                 54,
 		"ERROR_REASON_TOKEN_INVALID":                 60,
 		"ERROR_REASON_ACTION_DENIED":                 61,
 		"ERROR_REASON_NOT_BUILT_YET":                 70,
@@ -339,7 +345,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xb6\f\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xd6\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -382,6 +388,7 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_SANDBOX_QUOTA\x103\x12!\n" +
 	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x12#\n" +
 	"\x1fERROR_REASON_WORKER_UNAVAILABLE\x105\x12\x1e\n" +
+	"\x1aERROR_REASON_WORKER_FAILED\x106\x12\x1e\n" +
 	"\x1aERROR_REASON_TOKEN_INVALID\x10<\x12\x1e\n" +
 	"\x1aERROR_REASON_ACTION_DENIED\x10=\x12\x1e\n" +
 	"\x1aERROR_REASON_NOT_BUILT_YET\x10F\x12\x19\n" +

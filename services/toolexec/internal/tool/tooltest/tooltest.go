@@ -50,7 +50,7 @@ func (h Harness) registers(t *testing.T) {
 	var registry tool.Registry
 	require.NoError(t, registry.Register(h.Kind))
 	for _, options := range append([]string{"", "{}"}, h.Options...) {
-		offers, err := registry.Offer([]*toolv1.ToolRef{{Name: h.Kind.Name, OptionsJson: options}})
+		offers, err := registry.Offer("default", []*toolv1.ToolRef{{Name: h.Kind.Name, OptionsJson: options}})
 		require.NoError(t, err, options)
 		assert.Equal(t, h.Kind.Name, offers[0].Name())
 		assert.Equal(t, string(h.Kind.Options), offers[0].Public.GetOptionsSchemaJson())
@@ -65,7 +65,7 @@ func (h Harness) refusesOptions(t *testing.T) {
 	var registry tool.Registry
 	require.NoError(t, registry.Register(h.Kind))
 	for _, options := range append([]string{`{"no_such_option": 1}`, `[]`, `{`}, h.Refused...) {
-		_, err := registry.Offer([]*toolv1.ToolRef{{Name: h.Kind.Name, OptionsJson: options}})
+		_, err := registry.Offer("default", []*toolv1.ToolRef{{Name: h.Kind.Name, OptionsJson: options}})
 		require.Error(t, err, options)
 		if strings.Contains(options, "no_such_option") {
 			require.ErrorContains(t, err, "no_such_option")

@@ -1,0 +1,318 @@
+package toolexec_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
+	"github.com/evalfleet/evalfleet/services/toolexec"
+)
+
+// life is one life of the service over a ledger.
+type life struct {
+	tools   toolv1.ToolServiceClient
+	workers workerv1.WorkerServiceClient
+	end     func()
+}
+
+// live serves toolexec in memory. Its end leaves claims open, as a crash does.
+func live(t *testing.T, ledger effect.Ledger, owner string) *life {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	sandboxd, err := grpcclient.New("127.0.0.1:1", grpcclient.Options{FailFast: true})
+	require.NoError(t, err)
+	service, err := toolexec.New(toolexec.Config{}, toolexec.Deps{Sandboxes: sandboxd, Ledger: ledger, Owner: owner, Logger: log})
+	require.NoError(t, err)
+	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "test"}})
+	require.NoError(t, err)
+	service.Register(server)
+	listener := grpcserver.ListenMemory()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := grpcclient.New("toolexec", grpcclient.Options{Dial: listener.Dial})
+	require.NoError(t, err)
+	ended := false
+	end := func() {
+		if ended {
+			return
+		}
+		ended = true
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = service.Close(now)
+		server.Stop()
+		assert.NoError(t, <-served)
+		assert.NoError(t, conn.Close())
+		assert.NoError(t, sandboxd.Close())
+	}
+	t.Cleanup(end)
+	return &life{tools: toolv1.NewToolServiceClient(conn), workers: workerv1.NewWorkerServiceClient(conn), end: end}
+}
+
+const cityParameters = `{"type":"object","properties":{"city":{"type":"string","description":"A city."},"days":{"type":"integer","description":"Days.","default":1}},"required":["city"]}`
+
+// weather is a registration that offers the tool `weather`.
+func weather(change ...func(*workerv1.Register)) *workerv1.Register {
+	r := &workerv1.Register{Offers: []*workerv1.Offer{{
+		Kind: "tool", Name: "weather", Description: "Tells the weather.", ParametersJson: cityParameters, OnUnknown: "fail", StoreKeys: []string{"seen:*"},
+	}}}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+func ask(id, arguments string) *toolv1.ExecuteToolsRequest {
+	return &toolv1.ExecuteToolsRequest{
+		Parent: "projects/default", RequestId: id, Tools: []*toolv1.ToolRef{{Name: "weather"}}, Store: map[string]string{"seen:a": `1`, "other": `2`},
+		Calls: []*toolv1.ToolCall{{Id: "c", Function: "weather", ArgumentsJson: arguments}}, Attribution: &effectv1.Attribution{Run: "projects/default/runs/r"},
+	}
+}
+
+// execute runs a request and returns its only result.
+func execute(ctx context.Context, tools toolv1.ToolServiceClient, request *toolv1.ExecuteToolsRequest) (*toolv1.ToolResult, error) {
+	stream, err := tools.ExecuteTools(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	var result *toolv1.ToolResult
+	for {
+		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return result, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if event.GetResult() != nil {
+			result = event.GetResult()
+		}
+	}
+}
+
+func TestAWorkersToolIsAToolLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	l := live(t, &memory.Ledger{}, "one")
+	w := workertest.Dial(t, l.workers)
+	w.Register(weather())
+
+	list, err := l.tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/default"})
+	require.NoError(t, err)
+	last := list.GetTools()[len(list.GetTools())-1]
+	assert.Equal(t, "weather", last.GetInfo().GetName())
+	assert.True(t, last.GetWorker())
+	list, err = l.tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/other"})
+	require.NoError(t, err)
+	assert.Len(t, list.GetTools(), 4, "of its own project alone")
+
+	refs := []*toolv1.ToolRef{{Name: "weather", Rename: "sky", ParameterDescriptions: map[string]string{"city": "Where."}}}
+	resolved, err := l.tools.ResolveTools(t.Context(), &toolv1.ResolveToolsRequest{Parent: "projects/default", Tools: refs})
+	require.NoError(t, err)
+	assert.Equal(t, "sky", resolved.GetTools()[0].GetInfo().GetName())
+	assert.Contains(t, resolved.GetTools()[0].GetInfo().GetParametersJson(), "Where.")
+
+	review, err := l.tools.ReviewTools(t.Context(), &toolv1.ReviewToolsRequest{Parent: "projects/default", Tools: refs, Calls: []*toolv1.ToolCall{
+		{Id: "1", Function: "sky", ArgumentsJson: `{"city":"Ulm","days":2.0}`}, {Id: "2", Function: "sky", ArgumentsJson: `{"days":"many"}`},
+	}})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"city":"Ulm","days":2}`, review.GetReviews()[0].GetCall().GetArgumentsJson())
+	assert.Equal(t, toolv1.ReviewDecision_REVIEW_DECISION_REJECT, review.GetReviews()[1].GetDecision())
+
+	for _, id := range []string{"", "r1"} { // without a key and with one
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			call := w.Call()
+			sent := &workerv1.ToolPayload{}
+			assert.NoError(t, protojson.Unmarshal([]byte(call.GetPayloadJson()), sent))
+			assert.Equal(t, "c", sent.GetCallId())
+			assert.JSONEq(t, `{"city":"Ulm","days":1}`, sent.GetArgumentsJson(), "checked, with defaults")
+			assert.Equal(t, map[string]string{"seen:a": `1`}, sent.GetStore(), "what it declared")
+			assert.Equal(t, "projects/default/runs/r", sent.GetAttribution().GetRun())
+			w.Send(workertest.Result(call.GetKey(), `{"text":"rain","storeChanges":[{"key":"seen:b","valueJson":"true"}]}`))
+			assert.Equal(t, call.GetKey(), w.Next().GetAccepted().GetKey(), "the result is durable")
+		}()
+		for range 2 {
+			result, err := execute(t.Context(), l.tools, ask(id, `{"city":"Ulm"}`))
+			require.NoError(t, err)
+			assert.Equal(t, "rain", result.GetContent().GetText())
+			require.Len(t, result.GetStoreChanges(), 1)
+			assert.Equal(t, "seen:b", result.GetStoreChanges()[0].GetKey())
+			if id == "" {
+				break
+			}
+		}
+		<-answered
+	}
+}
+
+func TestWhatAWorkerMayAnswer(t *testing.T) {
+	t.Parallel()
+	l := live(t, &memory.Ledger{}, "one")
+	w := workertest.Dial(t, l.workers)
+	w.Register(weather(func(r *workerv1.Register) { r.Offers[0].Timeout = durationpb.New(50_000_000) }))
+	for _, c := range []struct {
+		name   string
+		answer func(key string) *workerv1.ConnectRequest
+		check  func(*testing.T, *toolv1.ToolResult)
+	}{
+		{"nothing", nil, isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, "did not answer within 50ms")},
+		{"no JSON", sent(`rain`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "cannot be read")},
+		{"JSON of another form", sent(`{"text":{"rain":true}}`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "cannot be read")},
+		{"an entry of the store that it did not declare", sent(`{"text":"x","storeChanges":[{"key":"seen:c","valueJson":"1"},{"key":"other","valueJson":"1"}]}`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, `"other"`)},
+		{"an entry that is no JSON", sent(`{"storeChanges":[{"key":"seen:c","valueJson":"{"}]}`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "no JSON")},
+		{"a failure for the model", failed(&workerv1.CallError{Type: "permission", Message: "not there"}), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, "not there")},
+		{"a failure of another kind", failed(&workerv1.CallError{Type: "rain", Message: "wet"}), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "wet")},
+		{"a failure for good", failed(&workerv1.CallError{Type: "BROKEN", Message: "gone", Fatal: true}), func(t *testing.T, r *toolv1.ToolResult) {
+			assert.Equal(t, "WORKER_FAILED", r.GetFailure().GetReason())
+			assert.Contains(t, r.GetFailure().GetMessage(), "BROKEN: gone")
+		}},
+		{"parts", sent(`{"parts":[{"text":{"text":"sun"}}],"laterField":1}`), func(t *testing.T, r *toolv1.ToolResult) {
+			assert.Equal(t, "sun", r.GetContent().GetList().GetParts()[0].GetText().GetText())
+		}},
+	} {
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			call := w.Call()
+			if c.answer == nil {
+				assert.Equal(t, call.GetKey(), w.Next().GetCancel().GetKey())
+				return
+			}
+			w.Send(c.answer(call.GetKey()))
+			assert.NotNil(t, w.Next().GetAccepted(), c.name)
+		}()
+		result, err := execute(t.Context(), l.tools, ask(c.name[:min(len(c.name), 20)], `{"city":"Ulm"}`))
+		require.NoError(t, err, c.name)
+		c.check(t, result)
+		<-answered
+	}
+}
+
+func sent(payload string) func(string) *workerv1.ConnectRequest {
+	return func(key string) *workerv1.ConnectRequest { return workertest.Result(key, payload) }
+}
+
+func failed(err *workerv1.CallError) func(string) *workerv1.ConnectRequest {
+	return func(key string) *workerv1.ConnectRequest { return workertest.Failure(key, err) }
+}
+
+func isError(kind toolv1.ToolErrorType, says string) func(*testing.T, *toolv1.ToolResult) {
+	return func(t *testing.T, r *toolv1.ToolResult) {
+		t.Helper()
+		assert.Equal(t, kind, r.GetError().GetType(), "%v", r)
+		assert.Contains(t, r.GetError().GetMessage(), says)
+		assert.Nil(t, r.GetFailure(), "the run goes on")
+		assert.Empty(t, r.GetStoreChanges())
+	}
+}
+
+func TestOffersThatAreNoTools(t *testing.T) {
+	t.Parallel()
+	l := live(t, &memory.Ledger{}, "one")
+	for says, change := range map[string]func(*workerv1.Offer){
+		"built in":                     func(o *workerv1.Offer) { o.Name = "bash" },
+		"description is missing":       func(o *workerv1.Offer) { o.Description = "" },
+		"description of parameter x":   func(o *workerv1.Offer) { o.ParametersJson = `{"type":"object","properties":{"x":{}}}` },
+		`the schema's type is not "ob`: func(o *workerv1.Offer) { o.ParametersJson = `{"type":"string"}` },
+		`"scorer" is not served here`:  func(o *workerv1.Offer) { o.Kind = "scorer" },
+	} {
+		w := workertest.Dial(t, l.workers)
+		w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: weather(func(r *workerv1.Register) { change(r.Offers[0]) })}})
+		err := w.Ended()
+		assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
+		assert.ErrorContains(t, err, says)
+	}
+}
+
+func TestWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	l := live(t, &memory.Ledger{}, "one")
+	_, err := execute(t.Context(), l.tools, ask("r", `{"city":"Ulm"}`))
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND), "%v", err)
+	assert.ErrorContains(t, err, "a worker may serve it, and none that does is connected")
+
+	pinned := ask("r", `{"city":"Ulm"}`)
+	pinned.Tools[0].Definition = &toolv1.ToolDefinition{
+		Info: &toolv1.ToolInfo{Name: "weather", Description: "Tells the weather.", ParametersJson: cityParameters}, Worker: true, StoreKeys: []string{"seen:*"},
+	}
+	_, err = execute(t.Context(), l.tools, pinned)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE), "%v", err)
+	assert.Positive(t, rpcerr.RetryAfter(err), "the run waits")
+	assert.ErrorContains(t, err, "waiting for a worker of tool weather")
+
+	w := workertest.Dial(t, l.workers)
+	w.Register(weather())
+	go func() { w.Send(workertest.Result(w.Call().GetKey(), `{"text":"sun"}`)) }()
+	result, err := execute(t.Context(), l.tools, pinned)
+	require.NoError(t, err, "the same request, asked again, begins")
+	assert.Equal(t, "sun", result.GetContent().GetText())
+}
+
+// The process ends while a worker has a call, whose tool allows no second run. The worker comes back to the next process with the result, and it counts.
+func TestAProcessDiesDuringAWorkersCall(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	first := live(t, ledger, "one")
+	w := workertest.Dial(t, first.workers)
+	w.Register(weather())
+	pinned := ask("r", `{"city":"Ulm"}`)
+	resolved, err := first.tools.ResolveTools(t.Context(), &toolv1.ResolveToolsRequest{Parent: "projects/default", Tools: pinned.GetTools()})
+	require.NoError(t, err)
+	pinned.Tools[0].Definition = resolved.GetTools()[0]
+	failed := make(chan error, 1)
+	go func() {
+		_, err := execute(context.WithoutCancel(t.Context()), first.tools, pinned)
+		failed <- err
+	}()
+	key := w.Call().GetKey()
+	first.end()
+	require.Error(t, <-failed)
+
+	second := live(t, ledger, "two")
+	again := workertest.Dial(t, second.workers)
+	assert.Empty(t, again.Register(weather(func(r *workerv1.Register) { r.Unfinished = []string{key} })).GetForget())
+	again.Send(workertest.Result(key, `{"text":"rain"}`))
+	result, err := execute(t.Context(), second.tools, pinned)
+	require.NoError(t, err)
+	assert.Equal(t, "rain", result.GetContent().GetText())
+	assert.True(t, result.GetTiming().GetReissued())
+	assert.Equal(t, key, again.Next().GetAccepted().GetKey(), "and it was not called again")
+}
+
+func TestACancelReachesTheWorker(t *testing.T) {
+	t.Parallel()
+	l := live(t, &memory.Ledger{}, "one")
+	w := workertest.Dial(t, l.workers)
+	w.Register(weather())
+	done := make(chan *toolv1.ToolResult, 1)
+	go func() {
+		result, err := execute(t.Context(), l.tools, ask("r", `{"city":"Ulm"}`))
+		assert.NoError(t, err)
+		done <- result
+	}()
+	key := w.Call().GetKey()
+	_, err := l.tools.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: "projects/default", RequestId: "r", CallIds: []string{"c"}})
+	require.NoError(t, err)
+	assert.Equal(t, key, w.Next().GetCancel().GetKey())
+	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, (<-done).GetError().GetType())
+}
