@@ -16,6 +16,7 @@
 //   - journal keeps logs of events, one a run or an eval; journal/sqlite is the embedded store;
 //   - run folds a run's log into its state; limit, history, template, content are its pure helpers;
 //   - agent is the port of agents and solvers, agent/… are theirs, score and check judge;
+//   - workers asks workers for what is no tool;
 //   - turn drives runs: it decides, journals, and has effects done by their owners, each once;
 //   - launch checks specifications and makes runs; eval makes runs of a dataset's samples;
 //   - server and evalserver answer the RPCs; transcript reads a journal as people and log files do; evalexport makes logs in the form of evallog.
@@ -23,6 +24,7 @@ package agentorch
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -35,11 +37,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
+	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
@@ -59,6 +63,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
 // Config sets the orchestrator up.
@@ -73,6 +78,8 @@ type Config struct {
 	RenewLeases time.Duration `yaml:"renew_leases" env:"EVALFLEET_AGENTORCH_RENEW_LEASES"`
 	// Eval sets how evaluations run.
 	Eval eval.Config `yaml:"eval"`
+	// Workers sets how long workers of scorers and of agents' functions may be silent or away.
+	Workers worker.Config `yaml:"workers"`
 }
 
 // SetDefaults sets what is not zero by default.
@@ -92,6 +99,9 @@ func (c *Config) Validate() error {
 	}
 	if c.RenewLeases < 0 {
 		faults = append(faults, errors.New("renew_leases: must not be negative; 0 is the default"))
+	}
+	if err := c.Workers.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("workers: %w", err))
 	}
 	return errors.Join(faults...)
 }
@@ -120,6 +130,7 @@ type Service struct {
 	runs      *server.Runs
 	evalRPCs  *evalserver.Server
 	admin     *server.Admin
+	workers   *workers.Workers
 	logger    *slog.Logger
 	adoptions sync.WaitGroup
 }
@@ -137,12 +148,23 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		agents    = agent.NewRegistry(append(prompt.Definitions(), generate.Definition(), multichoice.Definition(), react.Definition())...)
 		judges    = eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()}
 	)
+	ledger, err := effectsqlite.New(ctx, deps.DB, "agentorch_effects")
+	if err != nil {
+		return nil, fmt.Errorf("agentorch: %w", err)
+	}
 	s := &Service{logger: deps.Logger}
+	s.workers, err = workers.New(workers.Config{
+		Worker: cfg.Workers, Ledger: ledger, Owner: "agentorch-" + rand.Text(), Logger: deps.Logger,
+		Taken: func(name string) bool { _, err := judges.Scorers.Definition(name); return err == nil },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("agentorch: %w", err)
+	}
 	s.engine = turn.New(turn.Config{Replica: deps.Replica, MaxGenerates: cfg.MaxGenerates, TTL: cfg.TTL, RenewLeases: cfg.RenewLeases}, turn.Deps{
-		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Logger: deps.Logger, AdoptEval: s.adoptEval,
+		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger, AdoptEval: s.adoptEval,
 	})
 	launcher := launch.New(launch.Deps{
-		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Logger: deps.Logger,
+		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger,
 	})
 	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launcher, Agents: agents, Logger: deps.Logger})
 	s.evals = eval.New(cfg.Eval, eval.Deps{
@@ -164,6 +186,7 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	agentv1.RegisterEvalServiceServer(registrar, s.evalRPCs)
 	agentv1.RegisterApprovalServiceServer(registrar, server.Approvals{})
 	agentv1.RegisterAdminServiceServer(registrar, s.admin)
+	s.workers.Register(registrar)
 }
 
 // Run takes over the runs and evals that this replica owned before, and drives them and new ones until ctx ends. It returns when nothing runs any more. All stays as it
@@ -173,6 +196,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer end()
 	ended := make(chan error, 1)
 	go func() { ended <- s.engine.Run(engine) }()
+	var hosting sync.WaitGroup
+	hosting.Go(func() { s.workers.Run(ctx) })
+	defer hosting.Wait()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -187,9 +213,9 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Close ends the service, after Run has returned. The database and the connections are the caller's to close.
-func (s *Service) Close(context.Context) error {
+func (s *Service) Close(ctx context.Context) error {
 	s.evals.Close()
-	return nil
+	return s.workers.Close(ctx)
 }
 
 // adoptEval goes on with an eval that changed hands. It is not waited for: an eval makes runs, which have to wait until all adoption is over.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const project = "projects/default"
+
+// Bounds of what is polled for.
+const (
+	patience = time.Minute
+	pause    = 20 * time.Millisecond
+)
 
 // models answers "42" as soon as it may.
 type models struct {

@@ -119,7 +119,7 @@ func TestAWorkersToolIsAToolLikeAnyOther(t *testing.T) {
 	require.NoError(t, err)
 	last := list.GetTools()[len(list.GetTools())-1]
 	assert.Equal(t, "weather", last.GetInfo().GetName())
-	assert.True(t, last.GetWorker())
+	assert.Equal(t, "weather", last.GetWorker())
 	list, err = l.tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/other"})
 	require.NoError(t, err)
 	assert.Len(t, list.GetTools(), 4, "of its own project alone")
@@ -253,7 +253,7 @@ func TestWithoutAWorker(t *testing.T) {
 
 	pinned := ask("r", `{"city":"Ulm"}`)
 	pinned.Tools[0].Definition = &toolv1.ToolDefinition{
-		Info: &toolv1.ToolInfo{Name: "weather", Description: "Tells the weather.", ParametersJson: cityParameters}, Worker: true, StoreKeys: []string{"seen:*"},
+		Info: &toolv1.ToolInfo{Name: "weather", Description: "Tells the weather.", ParametersJson: cityParameters}, Worker: "weather", StoreKeys: []string{"seen:*"},
 	}
 	_, err = execute(t.Context(), l.tools, pinned)
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE), "%v", err)
@@ -279,6 +279,7 @@ func TestAProcessDiesDuringAWorkersCall(t *testing.T) {
 	resolved, err := first.tools.ResolveTools(t.Context(), &toolv1.ResolveToolsRequest{Parent: "projects/default", Tools: pinned.GetTools()})
 	require.NoError(t, err)
 	pinned.Tools[0].Definition = resolved.GetTools()[0]
+	require.Equal(t, "weather", resolved.GetTools()[0].GetWorker())
 	failed := make(chan error, 1)
 	go func() {
 		_, err := execute(context.WithoutCancel(t.Context()), first.tools, pinned)

@@ -28,6 +28,8 @@ type Definition struct {
 	// Resolve checks a step whose parameters keep to the schema, and writes into it all that a later version might read otherwise: defaults, prompts, tools of
 	// its own. What it leaves is pinned in the run. Its errors name the parameter.
 	Resolve func(step *agentv1.AgentRef) error
+	// Workers tells which functions of a step workers are to serve: kinds and names. Nil: none.
+	Workers func(step *agentv1.AgentRef) ([]*agentv1.WorkerRef, error)
 	// New makes the machine of a resolved step.
 	New func(step *agentv1.AgentRef) (Machine, error)
 }
@@ -71,7 +73,7 @@ type Action struct {
 	OwnMessageLimit bool
 }
 
-// Then is what follows an action's events: [Generate], [CallTools], [Score], [Wait], [Done] or [Stop].
+// Then is what follows an action's events: [Generate], [CallTools], [Ask], [Score], [Wait], [Done] or [Stop].
 type Then interface{ then() }
 
 // Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the conversation.
@@ -88,6 +90,9 @@ type Generate struct {
 
 // CallTools runs the tool calls of the conversation's last assistant message, and ends when their results are in the conversation.
 type CallTools struct{}
+
+// Ask asks a worker that is pinned in the step, and ends with a WorkerOutcome. One that failed ends the run.
+type Ask struct{ Worker *agentv1.WorkerRef }
 
 // Score has the run's scorers judge it as it stands, and ends with a ScoreOutcome of each. The run must have scorers.
 type Score struct{}
@@ -106,6 +111,7 @@ type Stop struct{ Limit *agentv1.LimitReached }
 
 func (Generate) then()  {}
 func (CallTools) then() {}
+func (Ask) then()       {}
 func (Score) then()     {}
 func (Wait) then()      {}
 func (Done) then()      {}

@@ -14,6 +14,7 @@ const (
 	Answered              // a model answered; the answer is not in the conversation
 	Called                // the calls of the last assistant message have their results in the conversation
 	Scored                // the scorers judged
+	Told                  // a worker said how to go on
 )
 
 // Track follows a step's effects. Machines embed it and hand it every event.
@@ -23,7 +24,11 @@ type Track struct {
 	// StopReason is that of the last answer.
 	StopReason modelv1.StopReason
 
-	asking int64
+	// Answer is what a worker told last, the JSON form of its kind's result.
+	Answer string
+
+	asking     int64 // intent of the model call
+	consulting int64 // intent of the worker's call
 }
 
 // Purpose of the model calls that an agent makes for itself.
@@ -42,6 +47,14 @@ func (t *Track) Apply(e *agentv1.Event) {
 		}
 	case *agentv1.Event_ToolsReviewed:
 		t.At = Called
+	case *agentv1.Event_WorkerOutcome:
+		if t.consulting == k.WorkerOutcome.GetIntent() && k.WorkerOutcome.GetError() == nil {
+			t.At, t.Answer = Told, k.WorkerOutcome.GetContent().GetPayloadJson()
+		}
+	case *agentv1.Event_WorkerIntent:
+		if k.WorkerIntent.GetPurpose() == purpose {
+			t.consulting = e.GetSeq()
+		}
 	case *agentv1.Event_ScoreOutcome:
 		if k.ScoreOutcome.GetIntermediate() {
 			t.At = Scored

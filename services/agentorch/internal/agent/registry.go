@@ -69,6 +69,19 @@ func (r *Registry) Resolve(step *agentv1.AgentRef) (*agentv1.AgentRef, error) {
 	return resolved, nil
 }
 
+// Workers tells which functions of a step workers are to serve. The step need not be resolved; of one that cannot be read nothing is told.
+func (r *Registry) Workers(step *agentv1.AgentRef) []*agentv1.WorkerRef {
+	d := r.definitions[step.GetName()]
+	if d.Workers == nil {
+		return nil
+	}
+	wanted, err := d.Workers(step)
+	if err != nil {
+		return nil // Resolve says why
+	}
+	return wanted
+}
+
 // violated names every parameter that breaks the schema, and those that there are.
 func (r *Registry) violated(name string, violations []jsonschema.Violation) error {
 	problems := make([]string, len(violations))

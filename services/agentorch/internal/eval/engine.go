@@ -29,6 +29,8 @@ import (
 type Runs interface {
 	// Check resolves every name in a run's specification and changes nothing.
 	Check(ctx context.Context, project string, spec *agentv1.RunSpec) error
+	// Pin writes into a specification what workers offer under its names, so that all runs mean the same.
+	Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error
 	// CreateRun makes a run; the same request id gives the same run.
 	CreateRun(context.Context, *agentv1.CreateRunRequest) (*agentv1.Run, error)
 	// CancelRun ends a run, and gives one that has ended as it is.
@@ -165,6 +167,9 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	}
 	if len(spec.GetSteps()) == 0 {
 		spec.Steps = []*agentv1.AgentRef{{Name: "generate"}}
+	}
+	if err := e.deps.Runs.Pin(ctx, project, spec); err != nil {
+		return nil, err
 	}
 	if _, err := e.deps.Judges.plan(spec); err != nil {
 		return nil, err

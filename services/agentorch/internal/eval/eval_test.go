@@ -77,6 +77,8 @@ type runs struct {
 	busiest int
 }
 
+func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
+
 func (r *runs) Check(context.Context, string, *agentv1.RunSpec) error { return nil }
 
 func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {

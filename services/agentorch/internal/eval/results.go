@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
 // Judges are the scorers and metrics that evaluations may name.
@@ -28,6 +29,15 @@ type plan struct {
 	reducers []reduce.Reducer
 }
 
+// standard are the metrics of a scorer where a task names none.
+func (j Judges) standard(ref *agentv1.ScorerRef) ([]string, error) {
+	if ref.GetWorker() != nil {
+		return workers.Metrics, nil
+	}
+	definition, err := j.Scorers.Definition(ref.GetName())
+	return definition.Metrics, err
+}
+
 // plan resolves the scorers' names, the metrics and the reducers of a specification.
 func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
 	var p plan
@@ -37,7 +47,7 @@ func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
 	}
 	unique := result.UniqueNames(names)
 	for i, ref := range spec.GetScorers() {
-		definition, err := j.Scorers.Definition(ref.GetName())
+		standard, err := j.standard(ref)
 		if err != nil {
 			return plan{}, err
 		}
@@ -46,7 +56,7 @@ func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
 			metrics = ref.GetMetrics()
 		}
 		if len(metrics) == 0 {
-			metrics = named(definition.Metrics)
+			metrics = named(standard)
 		}
 		plain, err := j.metrics(metrics)
 		if err != nil {

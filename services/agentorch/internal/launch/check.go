@@ -39,6 +39,9 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 		if err != nil {
 			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
+		if err := l.pinFunctions(project, pinned); err != nil {
+			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
+		}
 		if _, err := l.deps.Agents.New(pinned); err != nil {
 			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
@@ -47,7 +50,7 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 			return nil, err
 		}
 	}
-	if err := l.checkScorers(resolved); err != nil {
+	if err := l.checkScorers(project, resolved); err != nil {
 		return nil, err
 	}
 	if err := l.checkModels(ctx, resolved); err != nil {
@@ -122,6 +125,7 @@ func (l *Launcher) pinTools(ctx context.Context, p *Plan, index int, step *agent
 			return err
 		}
 	}
+	pinServed(foreign, answer.GetTools())
 	for _, ref := range foreign {
 		if p.tool(run.VisibleName(ref)) == nil {
 			return rpcerr.InvalidField(fmt.Sprintf("spec.steps[%d].tools", index), "%q resolves to no tool of that name", run.VisibleName(ref))
@@ -150,9 +154,13 @@ func (p *Plan) pin(index int, d *toolv1.ToolDefinition) error {
 	return nil
 }
 
-func (l *Launcher) checkScorers(spec *agentv1.RunSpec) error {
+func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
 	for i, ref := range spec.GetScorers() {
-		if _, err := l.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson())); err != nil {
+		err := l.pinScorer(project, ref)
+		if err == nil && ref.GetWorker() == nil {
+			_, err = l.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
+		}
+		if err != nil {
 			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
 		}
 	}

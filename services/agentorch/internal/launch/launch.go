@@ -41,7 +41,15 @@ type Deps struct {
 	Sandboxes sandboxv1.SandboxServiceClient
 	Agents    *agent.Registry
 	Scorers   *score.Registry
-	Logger    *slog.Logger
+	// Workers knows what workers offer; nil where there are none.
+	Workers Workers
+	Logger  *slog.Logger
+}
+
+// Workers knows what workers offer beside tools. [workers.Workers] implements it.
+type Workers interface {
+	// Pin returns what is to be kept of an offer, or why it cannot be had.
+	Pin(project, kind, name, params string) (*agentv1.WorkerRef, error)
 }
 
 // Launcher makes runs. Its methods may be called concurrently.

@@ -68,7 +68,7 @@ func (s *State) apply(e *agentv1.Event) error {
 	case *agentv1.Event_StoreChanged:
 		s.change(k.StoreChanged.GetContent().GetChanges())
 
-	case *agentv1.Event_ModelIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent:
+	case *agentv1.Event_ModelIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent, *agentv1.Event_WorkerIntent:
 		s.begin(e)
 	case *agentv1.Event_ModelOutcome:
 		return s.modelOutcome(e, k.ModelOutcome)
@@ -86,6 +86,8 @@ func (s *State) apply(e *agentv1.Event) error {
 		return s.toolOutcome(e, k.ToolOutcome)
 	case *agentv1.Event_ExecOutcome:
 		return s.execOutcome(k.ExecOutcome)
+	case *agentv1.Event_WorkerOutcome:
+		return s.workerOutcome(k.WorkerOutcome)
 	case *agentv1.Event_ScoreIntent:
 		return s.scoreIntent(e, k.ScoreIntent)
 	case *agentv1.Event_ScoreOutcome:
@@ -129,7 +131,7 @@ func (s *State) drop() {
 
 // cutScoring notes that what ended the run came while it was scored, and so ends the scoring too.
 func (s *State) cutScoring() {
-	s.scoringCut = s.scoringCut || s.Phase == agentv1.RunState_RUN_STATE_SCORING
+	s.scoringCut = s.scoringCut || s.Judging()
 }
 
 func (s *State) command(c *agentv1.CommandReceived) {

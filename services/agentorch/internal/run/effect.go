@@ -20,7 +20,7 @@ const (
 
 // Intent is an effect that was journaled and has no outcome yet. Whoever owns the run sees to it that someone asks the effect's owner for it.
 type Intent struct {
-	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent or ExecIntent.
+	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent.
 	Event *agentv1.Event
 }
 
@@ -123,8 +123,26 @@ func (s *State) execOutcome(o *agentv1.ExecOutcome) error {
 	}
 	s.Working += o.GetTiming().GetWorking().AsDuration()
 	if s.Scoring != nil {
-		s.Scoring.Execs = append(s.Scoring.Execs, o)
+		s.Scoring.Results = append(s.Scoring.Results, o)
 	} else if o.GetError() != nil {
+		s.fail(o.GetError())
+	}
+	return nil
+}
+
+func (s *State) workerOutcome(o *agentv1.WorkerOutcome) error {
+	intent, err := s.end(o.GetIntent())
+	if err != nil {
+		return err
+	}
+	s.Working += o.GetTiming().GetWorking().AsDuration()
+	s.change(o.GetContent().GetStoreChanges())
+	switch {
+	case intent.GetWorkerIntent().GetPurpose() == PurposeScore:
+		if s.Scoring != nil { // Else the round was given up.
+			s.Scoring.Results = append(s.Scoring.Results, o)
+		}
+	case o.GetError() != nil:
 		s.fail(o.GetError())
 	}
 	return nil

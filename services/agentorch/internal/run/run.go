@@ -188,8 +188,11 @@ func (s *State) Stopping() bool { return s.Limit != nil || s.Error != nil || s.C
 
 // Cutting reports whether the effects that are open are to be stopped: those of the agent once something has ended the run, and those of its scoring only when that came later.
 func (s *State) Cutting() bool {
-	return s.Stopping() && (s.Phase != agentv1.RunState_RUN_STATE_SCORING || s.scoringCut)
+	return s.Stopping() && (!s.Judging() || s.scoringCut)
 }
+
+// Judging reports whether the run's final scoring is under way, be it that it waits for someone who judges.
+func (s *State) Judging() bool { return s.Scoring != nil && !s.Scoring.Intermediate }
 
 // Use returns what counts toward bounds.
 func (s *State) Use() limit.Use {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
@@ -15,8 +17,8 @@ type Scoring struct {
 	Next int
 	// Intent is the number of its ScoreIntent; 0 before it.
 	Intent int64
-	// Execs are what the commands gave that it asked for, in order.
-	Execs []*agentv1.ExecOutcome
+	// Results are what its effects gave, in order: an ExecOutcome of each command, a WorkerOutcome of each worker that it asked.
+	Results []proto.Message
 }
 
 // ScorerNames returns the names of a run's scorers within its results: the scorer's, with a number where two are alike.
@@ -39,7 +41,7 @@ func (s *State) scoreIntent(e *agentv1.Event, i *agentv1.ScoreIntent) error {
 		}
 		s.Scoring, s.lastScores = &Scoring{Intermediate: true}, nil
 	}
-	s.Scoring.Intent, s.Scoring.Execs = e.GetSeq(), nil
+	s.Scoring.Intent, s.Scoring.Results = e.GetSeq(), nil
 	return nil
 }
 
@@ -63,7 +65,7 @@ func (s *State) scoreOutcome(o *agentv1.ScoreOutcome) error {
 		}
 	}
 	s.Scoring.Next++
-	s.Scoring.Intent, s.Scoring.Execs = 0, nil
+	s.Scoring.Intent, s.Scoring.Results = 0, nil
 	if s.Scoring.Intermediate && s.Scoring.Next == len(s.spec.GetScorers()) {
 		s.Scoring = nil
 	}

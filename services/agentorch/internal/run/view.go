@@ -88,7 +88,7 @@ func (s *State) Deadline() time.Time {
 	bound := s.Limits.Bounds().GetTime()
 	switch {
 	case bound == nil || s.Finished:
-	case s.Phase == agentv1.RunState_RUN_STATE_SCORING:
+	case s.Judging():
 		if s.Error == nil {
 			return s.Scored.Add(bound.AsDuration() / 2)
 		}

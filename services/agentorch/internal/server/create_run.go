@@ -52,6 +52,11 @@ func (s *Runs) Check(ctx context.Context, project string, spec *agentv1.RunSpec)
 	return err
 }
 
+// Pin pins what workers offer under the names of an evaluation.
+func (s *Runs) Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error {
+	return s.deps.Launcher.Pin(ctx, project, spec)
+}
+
 // digest hashes a request's content: all but its id and on whose behalf it is.
 func digest(r *agentv1.CreateRunRequest) []byte {
 	content := proto.CloneOf(r)

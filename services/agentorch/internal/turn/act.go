@@ -34,6 +34,8 @@ func (d *driver) act() (bool, error) {
 		return d.review()
 	case agent.Score:
 		return true, d.scoreNow()
+	case agent.Ask:
+		return true, d.askForAgent(then.Worker, action.OwnMessageLimit)
 	case agent.Wait:
 		return d.waitForInput()
 	case agent.Done:

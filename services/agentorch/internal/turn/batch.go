@@ -96,6 +96,8 @@ func eventID(e *agentv1.Event) string {
 		intent = k.SandboxOutcome.GetIntent()
 	case *agentv1.Event_ExecOutcome:
 		intent = k.ExecOutcome.GetIntent()
+	case *agentv1.Event_WorkerOutcome:
+		intent = k.WorkerOutcome.GetIntent()
 	case *agentv1.Event_ScoreOutcome:
 		intent = k.ScoreOutcome.GetIntent()
 	}
@@ -129,7 +131,7 @@ func (d *driver) note(e *agentv1.Event) {
 	case *agentv1.Event_RunStateChanged, *agentv1.Event_RunFinished, *agentv1.Event_SandboxOutcome, *agentv1.Event_SandboxRemoved, *agentv1.Event_LimitHit,
 		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_ScoreOutcome:
 		d.row = true
-	case *agentv1.Event_ModelIntent, *agentv1.Event_ToolIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent:
+	case *agentv1.Event_ModelIntent, *agentv1.Event_ToolIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent, *agentv1.Event_WorkerIntent:
 		d.intents = true
 	}
 }

@@ -61,6 +61,8 @@ func (d *driver) next() (more bool, err error) {
 		return false, nil
 	case s.Fault != nil:
 		return true, d.raise(s.Fault)
+	case s.Phase == agentv1.RunState_RUN_STATE_WAITING && s.Judging() && !s.Cutting():
+		return d.waited()
 	case (s.Stopping() || s.StepsDone) && len(s.Open) > 0:
 		return false, nil // a stopping run waits for what is being cancelled, one that is scored for its scorer's effect
 	case s.Cancel != nil && !s.Cancel.Acknowledged:
@@ -95,6 +97,7 @@ const (
 	waitCapacity = "capacity"
 	waitQuota    = "quota"
 	waitBudget   = "budget"
+	waitWorker   = "worker"
 	waitInput    = "input"
 	waitHold     = "hold"
 )
@@ -113,6 +116,9 @@ func (d *driver) waited() (bool, error) {
 	}
 	if !over {
 		return false, nil
+	}
+	if d.s.Judging() {
+		return true, d.phase(agentv1.RunState_RUN_STATE_SCORING, nil)
 	}
 	return true, d.phase(agentv1.RunState_RUN_STATE_RUNNING, nil)
 }
@@ -184,7 +190,7 @@ func (d *driver) toScore() bool {
 func (d *driver) clocks() error {
 	s := d.s
 	if deadline := s.Deadline(); !deadline.IsZero() && !d.now.Before(deadline) {
-		if s.Phase == agentv1.RunState_RUN_STATE_SCORING {
+		if s.Judging() {
 			if s.Error == nil {
 				return d.raise(&agentv1.RunError{Reason: reasonScoringTimeout, Message: "scoring took longer than half of the time limit"})
 			}
@@ -223,7 +229,7 @@ func (a *actor) workingSince() (since time.Time) {
 		switch i.Event.GetKind().(type) {
 		case *agentv1.Event_ModelIntent:
 			return time.Time{}
-		case *agentv1.Event_ToolIntent, *agentv1.Event_ExecIntent:
+		case *agentv1.Event_ToolIntent, *agentv1.Event_ExecIntent, *agentv1.Event_WorkerIntent:
 			if since.IsZero() {
 				since = i.Since()
 			}

@@ -6,7 +6,7 @@ import agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 type kind interface {
 	*agentv1.RunStateChanged | *agentv1.OwnerChanged | *agentv1.RunFinished | *agentv1.StepBegan | *agentv1.StepEnded |
 		*agentv1.ModelIntent | *agentv1.ModelOutcome | *agentv1.ToolsReviewed | *agentv1.ToolIntent | *agentv1.ToolOutcome |
-		*agentv1.SandboxIntent | *agentv1.SandboxOutcome | *agentv1.SandboxRemoved | *agentv1.ExecIntent | *agentv1.ExecOutcome |
+		*agentv1.SandboxIntent | *agentv1.SandboxOutcome | *agentv1.SandboxRemoved | *agentv1.ExecIntent | *agentv1.ExecOutcome | *agentv1.WorkerIntent | *agentv1.WorkerOutcome |
 		*agentv1.ScoreIntent | *agentv1.ScoreOutcome | *agentv1.LimitHit | *agentv1.LimitsRetuned | *agentv1.ErrorRaised |
 		*agentv1.CommandReceived | *agentv1.CancelAcknowledged | *agentv1.Info
 }
@@ -45,6 +45,10 @@ func event[K kind](k K) *agentv1.Event {
 		e.Kind = &agentv1.Event_ExecIntent{ExecIntent: k}
 	case *agentv1.ExecOutcome:
 		e.Kind = &agentv1.Event_ExecOutcome{ExecOutcome: k}
+	case *agentv1.WorkerIntent:
+		e.Kind = &agentv1.Event_WorkerIntent{WorkerIntent: k}
+	case *agentv1.WorkerOutcome:
+		e.Kind = &agentv1.Event_WorkerOutcome{WorkerOutcome: k}
 	case *agentv1.ScoreIntent:
 		e.Kind = &agentv1.Event_ScoreIntent{ScoreIntent: k}
 	case *agentv1.ScoreOutcome:

@@ -68,6 +68,8 @@ func waitFor(err error, now time.Time) *agentv1.RunWait {
 		wait.Reason = waitQuota
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
 		wait.Reason, after = waitBudget, budgetWait
+	case errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE:
+		wait.Reason = waitWorker
 	default:
 		return nil
 	}

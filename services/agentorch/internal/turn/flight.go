@@ -73,6 +73,8 @@ func keyOf(i *run.Intent) string {
 		return k.ToolIntent.GetRequestId()
 	case *agentv1.Event_SandboxIntent:
 		return k.SandboxIntent.GetRequestId()
+	case *agentv1.Event_WorkerIntent:
+		return k.WorkerIntent.GetRequestId()
 	default:
 		return i.Event.GetExecIntent().GetRequestId()
 	}
@@ -87,6 +89,8 @@ func (a *actor) effectOf(i *run.Intent) effect {
 		return a.toolStage()
 	case *agentv1.Event_SandboxIntent:
 		return a.creation(i.Seq(), k.SandboxIntent)
+	case *agentv1.Event_WorkerIntent:
+		return a.workerCall(i.Seq(), k.WorkerIntent)
 	default:
 		return a.execution(i.Seq(), i.Event.GetExecIntent())
 	}
@@ -254,7 +258,7 @@ func (d *driver) receive(m mail) error {
 			return err
 		}
 	}
-	if m.wait != nil && !d.s.Stopping() {
+	if m.wait != nil && !d.s.Cutting() {
 		return d.phase(agentv1.RunState_RUN_STATE_WAITING, m.wait)
 	}
 	return nil
@@ -271,6 +275,8 @@ func intentOf(e *agentv1.Event) int64 {
 		return k.SandboxOutcome.GetIntent()
 	case *agentv1.Event_ExecOutcome:
 		return k.ExecOutcome.GetIntent()
+	case *agentv1.Event_WorkerOutcome:
+		return k.WorkerOutcome.GetIntent()
 	}
 	return 0
 }
@@ -286,6 +292,8 @@ func (d *driver) after(e *agentv1.Event) error {
 				return d.hit(reached)
 			}
 		}
+	case *agentv1.Event_WorkerOutcome:
+		d.release = append(d.release, release{parent: s.Project(), key: s.Key(k.WorkerOutcome.GetIntent()), worker: true})
 	case *agentv1.Event_ToolOutcome:
 		if stage := s.Calls.Stage; stage.Ended() {
 			r := release{parent: s.Parent(), key: stage.RequestID}

@@ -3,6 +3,8 @@ package turn
 import (
 	"encoding/json"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -14,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
 // scoreNow begins a round of scoring after which the run goes on.
@@ -38,7 +41,7 @@ func (d *driver) judge() (bool, error) {
 	}
 	failpoint.Hit("agentorch/during-scoring")
 	outcome := &agentv1.ScoreOutcome{Intent: round.Intent, Name: run.ScorerNames(s.Spec().GetScorers())[round.Next], Intermediate: round.Intermediate}
-	step, err := d.askScorer(s.Spec().GetScorers()[round.Next], round.Execs)
+	step, err := d.askScorer(s.Spec().GetScorers()[round.Next], round.Results)
 	if err != nil {
 		outcome.Error = runError(err)
 		return true, d.emit(event(outcome))
@@ -51,14 +54,14 @@ func (d *driver) judge() (bool, error) {
 	return true, d.emit(event(outcome))
 }
 
-func (d *driver) askScorer(ref *agentv1.ScorerRef, execs []*agentv1.ExecOutcome) (score.Step, error) {
-	scorer, err := d.engine.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
+func (d *driver) askScorer(ref *agentv1.ScorerRef, outcomes []proto.Message) (score.Step, error) {
+	scorer, err := d.scorer(ref)
 	if err != nil {
 		return score.Step{}, err
 	}
-	results := make([]score.Result, len(execs))
-	for i, e := range execs {
-		results[i] = e
+	results := make([]score.Result, len(outcomes))
+	for i, outcome := range outcomes {
+		results[i] = outcome
 	}
 	in, err := scoreInput(d.s)
 	if err != nil {
@@ -67,13 +70,24 @@ func (d *driver) askScorer(ref *agentv1.ScorerRef, execs []*agentv1.ExecOutcome)
 	return scorer.Next(in, results)
 }
 
+// scorer makes the scorer of a reference: one of the platform's, or one that a worker serves.
+func (d *driver) scorer(ref *agentv1.ScorerRef) (score.Scorer, error) {
+	if ref.GetWorker() != nil {
+		return workers.NewScorer(ref.GetWorker()), nil
+	}
+	return d.engine.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
+}
+
 // scorerEffect journals the intent of an effect that a scorer asks for.
 func (d *driver) scorerEffect(effect score.Effect) error {
-	exec, ok := effect.(check.Exec)
-	if !ok {
+	switch asked := effect.(type) {
+	case check.Exec:
+		return d.emit(event(&agentv1.ExecIntent{Environment: asked.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: asked.Spec}))
+	case workers.Judgement:
+		return d.askWorker(asked.Worker, run.PurposeScore)
+	default:
 		return d.raise(runError(rpcerr.Internal("a scorer asks for a %T", effect)))
 	}
-	return d.emit(event(&agentv1.ExecIntent{Environment: exec.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: exec.Spec}))
 }
 
 // scoreInput is what scorers know of the run.

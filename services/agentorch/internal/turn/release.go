@@ -18,6 +18,8 @@ type release struct {
 	calls []string
 	// sandbox is where an exec ran.
 	sandbox string
+	// worker says that a worker answered; parent is then the project's id.
+	worker bool
 }
 
 // releaser tells owners in batches, off the path of the runs. What is lost with the process expires with the owners.
@@ -50,9 +52,11 @@ func (r *releaser) flush(ctx context.Context) {
 	pending := r.pending
 	r.pending = nil
 	r.mu.Unlock()
-	models, execs := map[string][]string{}, map[string][]string{}
+	models, execs, asked := map[string][]string{}, map[string][]string{}, map[string][]string{}
 	for _, p := range pending {
 		switch {
+		case p.worker:
+			asked[p.parent] = append(asked[p.parent], p.key)
 		case p.calls != nil:
 			_, _ = r.deps.Tools.ReleaseTools(ctx, &toolv1.ReleaseToolsRequest{Parent: p.parent, RequestId: p.key, CallIds: p.calls})
 		case p.sandbox != "":
@@ -60,6 +64,9 @@ func (r *releaser) flush(ctx context.Context) {
 		default:
 			models[p.parent] = append(models[p.parent], p.key)
 		}
+	}
+	for project, keys := range asked {
+		_ = r.deps.Workers.Release(ctx, project, keys)
 	}
 	for parent, keys := range models {
 		for len(keys) > 0 {

@@ -88,7 +88,9 @@ type Deps struct {
 	Sandboxes sandboxv1.SandboxServiceClient
 	Agents    run.Agents
 	Scorers   *score.Registry
-	Logger    *slog.Logger
+	// Workers asks workers for what is no tool; nil where no run names one.
+	Workers Workers
+	Logger  *slog.Logger
 	// AdoptEval is told of every eval that this replica takes over; reason is `restart` or `takeover`. Nil ignores them.
 	AdoptEval func(l journal.Listed, reason string)
 }

@@ -67,7 +67,7 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 // repeatable reports whether a call may be begun again when the process that ran it died. What a worker has is the worker's tool to know.
 func repeatable(b *Batch, i int) bool {
 	offer := b.Offers.Find(b.Calls[i].GetFunction())
-	return offer == nil || offer.Public.GetWorker() || offer.Public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_RETRY
+	return offer == nil || offer.Public.GetWorker() != "" || offer.Public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_RETRY
 }
 
 // release drops the results of a call's commands, now that its own is kept. Nobody waits for it.

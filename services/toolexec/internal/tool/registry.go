@@ -118,7 +118,7 @@ func (r *Registry) workers(project, path string, ref *toolv1.ToolRef) (*Offer, e
 	names := make([]string, len(known))
 	for i, definition := range known {
 		names[i] = definition.GetInfo().GetName()
-		if names[i] == ref.GetName() && definition.GetWorker() {
+		if names[i] == ref.GetName() && definition.GetWorker() != "" {
 			return r.served(path, ref, definition)
 		}
 	}
@@ -148,9 +148,9 @@ func (r *Registry) given(path string, ref *toolv1.ToolRef) (*Offer, error) {
 	switch {
 	case public.GetInfo().GetName() != ref.GetName():
 		return nil, rpcerr.InvalidField(path+".definition.info.name", "%q is not the name %q of the reference", public.GetInfo().GetName(), ref.GetName())
-	case public.GetWorker() && public.GetCallerRuns():
+	case public.GetWorker() != "" && public.GetCallerRuns():
 		return nil, rpcerr.InvalidField(path+".definition", "a tool is run by the caller or by a worker, not by both")
-	case public.GetWorker():
+	case public.GetWorker() != "":
 		return r.served(path, ref, public)
 	case !public.GetCallerRuns():
 		return nil, rpcerr.InvalidField(path+".definition.caller_runs", "a definition may only be given for a tool that the caller or a worker runs; refer to a registered tool by its name instead")

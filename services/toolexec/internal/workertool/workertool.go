@@ -46,7 +46,7 @@ func Definition(offer *workerv1.Offer) *toolv1.ToolDefinition {
 	}
 	return &toolv1.ToolDefinition{
 		Info:     &toolv1.ToolInfo{Name: offer.GetName(), Description: offer.GetDescription(), ParametersJson: parameters},
-		Parallel: offer.GetParallel(), OnUnknown: worker.OnUnknown(offer), StoreKeys: offer.GetStoreKeys(), Timeout: offer.GetTimeout(), Worker: true,
+		Parallel: offer.GetParallel(), OnUnknown: worker.OnUnknown(offer), StoreKeys: offer.GetStoreKeys(), Timeout: offer.GetTimeout(), Worker: offer.GetName(),
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *served) Definition() *tool.Definition { return s.definition }
 // Call implements [tool.Tool].
 func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error) {
 	public := s.definition.Public
-	name := public.GetInfo().GetName()
+	name := public.GetWorker()
 	payload, err := protojson.Marshal(&workerv1.ToolPayload{
 		CallId: call.ID, ArgumentsJson: string(call.Arguments), Store: texts(call.Store.Entries()), Attribution: call.Attribution,
 	})

@@ -378,8 +378,8 @@ type ToolDefinition struct {
 	CallerRuns bool `protobuf:"varint,7,opt,name=caller_runs,json=callerRuns,proto3" json:"caller_runs,omitempty"`
 	// True when the tool needs a sandbox.
 	NeedsSandbox bool `protobuf:"varint,8,opt,name=needs_sandbox,json=needsSandbox,proto3" json:"needs_sandbox,omitempty"`
-	// True when a worker serves the tool. A run pins such a definition and hands it back with each reference, so that its calls can wait for a worker that is away.
-	Worker bool `protobuf:"varint,9,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Optional. Name under which workers serve the tool. A run pins such a definition and hands it back with each reference, so that its calls can wait for a worker that is away.
+	Worker string `protobuf:"bytes,9,opt,name=worker,proto3" json:"worker,omitempty"`
 	// Optional. How long one call may take in the hands of a worker; default: no bound of its own.
 	Timeout       *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -472,11 +472,11 @@ func (x *ToolDefinition) GetNeedsSandbox() bool {
 	return false
 }
 
-func (x *ToolDefinition) GetWorker() bool {
+func (x *ToolDefinition) GetWorker() string {
 	if x != nil {
 		return x.Worker
 	}
-	return false
+	return ""
 }
 
 func (x *ToolDefinition) GetTimeout() *durationpb.Duration {
@@ -1415,7 +1415,7 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\vcaller_runs\x18\a \x01(\bR\n" +
 	"callerRuns\x12#\n" +
 	"\rneeds_sandbox\x18\b \x01(\bR\fneedsSandbox\x12\x16\n" +
-	"\x06worker\x18\t \x01(\bR\x06worker\x123\n" +
+	"\x06worker\x18\t \x01(\tR\x06worker\x123\n" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x13\n" +
 	"\x11_max_output_bytes\"\xb8\x03\n" +

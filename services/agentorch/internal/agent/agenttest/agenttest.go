@@ -31,13 +31,15 @@ type Script struct {
 	Results func(call *toolv1.ToolCall) *toolv1.ToolResult
 	// Scores are those of the rounds that the agent asks for, in order.
 	Scores []*agentv1.ScoreValue
+	// Told is what workers answer, in order: the JSON form of their kind's result.
+	Told []string
 	// Posts are messages of an operator, of which each wait takes one.
 	Posts []string
 }
 
 // Played is what became of it.
 type Played struct {
-	// Effects are the agent's effects and notes in order: `ask`, `call ID FUNCTION`, `score`, `wait`, `note CODE`, `done`, `completed`, `stop TYPE`.
+	// Effects are the agent's effects and notes in order: `ask`, `call ID FUNCTION`, `KIND NAME` of a worker, `score`, `wait`, `note CODE`, `done`, `completed`, `stop TYPE`.
 	Effects []string
 	// Asked are the model calls that it wanted.
 	Asked []agent.Generate
@@ -58,6 +60,10 @@ func Play(t testing.TB, d agent.Definition, step *agentv1.AgentRef, s Script) *P
 	again, err := agent.NewRegistry(d).Resolve(resolved)
 	require.NoError(t, err, "a resolved step resolves")
 	require.True(t, proto.Equal(resolved, again), "a resolved step resolves to itself:\n%v\n%v", resolved, again)
+	if d.Workers != nil {
+		resolved.Workers, err = d.Workers(resolved)
+		require.NoError(t, err)
+	}
 	p := &player{t: t, d: d, step: resolved, script: s, Played: &Played{}}
 	p.spec = s.Spec
 	if p.spec == nil {
@@ -128,6 +134,8 @@ func (p *player) act() (over bool) {
 		p.generate(then)
 	case agent.CallTools:
 		p.callTools()
+	case agent.Ask:
+		p.consult(then)
 	case agent.Score:
 		p.score()
 	case agent.Wait:
@@ -191,6 +199,17 @@ func (p *player) score() {
 	p.scores = []*agentv1.NamedScore{{Name: "scripted", Score: &agentv1.Score{Value: p.script.Scores[0]}}}
 	p.script.Scores = p.script.Scores[1:]
 	p.emit(&agentv1.Event{Kind: &agentv1.Event_ScoreOutcome{ScoreOutcome: &agentv1.ScoreOutcome{Intermediate: true}}})
+}
+
+func (p *player) consult(a agent.Ask) {
+	p.Effects = append(p.Effects, a.Worker.GetKind()+" "+a.Worker.GetName())
+	require.NotEmpty(p.t, p.script.Told, "the agent asks workers more often than they answer")
+	told := p.script.Told[0]
+	p.script.Told = p.script.Told[1:]
+	p.emit(&agentv1.Event{Kind: &agentv1.Event_WorkerIntent{WorkerIntent: &agentv1.WorkerIntent{Worker: a.Worker, Purpose: run.PurposeAgent}}})
+	p.emit(&agentv1.Event{Kind: &agentv1.Event_WorkerOutcome{WorkerOutcome: &agentv1.WorkerOutcome{
+		Intent: int64(len(p.events)), Content: &agentv1.WorkerAnswer{PayloadJson: told},
+	}}})
 }
 
 func (p *player) wait() {

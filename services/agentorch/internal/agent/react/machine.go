@@ -1,6 +1,7 @@
 package react
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -25,6 +26,8 @@ type machine struct {
 	asked int
 	// refusals counts refusals in a row that are in the conversation.
 	refusals int
+	// guide is the worker that says how to go on; nil for none.
+	guide *agentv1.WorkerRef
 	// submissions counts accepted submit calls.
 	submissions int
 }
@@ -33,6 +36,11 @@ func newMachine(step *agentv1.AgentRef) (*machine, error) {
 	m := &machine{}
 	if err := agent.Params(step, &m.params); err != nil {
 		return nil, err
+	}
+	if name := m.params.OnContinue.worker(); name != "" {
+		if m.guide = pinned(step, name); m.guide == nil {
+			return nil, fmt.Errorf("the worker %s of on_continue is not pinned", name)
+		}
 	}
 	var err error
 	m.truncate, err = truncation(m.params.Truncation)
@@ -74,7 +82,7 @@ func (m *machine) Apply(e *agentv1.Event) {
 			m.asked++
 		}
 		m.settled = m.settled && k.ModelOutcome.GetError() != nil
-	case *agentv1.Event_ToolsReviewed, *agentv1.Event_ScoreOutcome:
+	case *agentv1.Event_ToolsReviewed, *agentv1.Event_ScoreOutcome, *agentv1.Event_WorkerOutcome:
 		m.settled = false
 	case *agentv1.Event_HistoryChanged:
 		m.settled = true
@@ -114,6 +122,8 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 		return m.called(run)
 	case m.At == agent.Scored:
 		return m.scored(run)
+	case m.At == agent.Told:
+		return m.told(run)
 	case m.params.Prompt.None:
 		return m.turn(run), nil
 	}
@@ -146,10 +156,12 @@ func (m *machine) answered(run agent.View) (agent.Action, error) {
 		return m.done(run, took), nil
 	case len(message.GetToolCalls()) > 0:
 		return agent.Action{Events: []*agentv1.Event{took}, Then: agent.CallTools{}}, nil
+	case m.guide != nil:
+		return agent.Action{Events: []*agentv1.Event{took}, Then: agent.Ask{Worker: m.guide}}, nil
 	case m.params.OnContinue == nil:
 		return m.done(run, took), nil
 	}
-	more := agent.Says(modelv1.Role_ROLE_USER, fill(*m.params.OnContinue, m.submitName()))
+	more := agent.Says(modelv1.Role_ROLE_USER, fill(m.params.OnContinue.Text, m.submitName()))
 	return agent.Action{Events: []*agentv1.Event{took, agent.Add(more)}}, nil
 }
 
@@ -175,7 +187,11 @@ func (m *machine) overflow(run agent.View, message *modelv1.ChatMessage) (agent.
 // called goes on after tool calls.
 func (m *machine) called(run agent.View) (agent.Action, error) {
 	answer, submitted := m.submission(run)
-	if !submitted {
+	switch {
+	case submitted:
+	case m.guide != nil:
+		return agent.Action{Then: agent.Ask{Worker: m.guide}}, nil
+	default:
 		return m.turn(run), nil
 	}
 	events := m.submit(run, answer)
@@ -191,7 +207,11 @@ func (m *machine) scored(run agent.View) (agent.Action, error) {
 		return m.done(run), nil
 	}
 	wrong := agent.Says(modelv1.Role_ROLE_USER, *m.params.Attempts.Incorrect)
-	return agent.Action{Events: []*agentv1.Event{agent.Add(wrong)}}, nil
+	action := agent.Action{Events: []*agentv1.Event{agent.Add(wrong)}}
+	if m.guide != nil {
+		action.Then = agent.Ask{Worker: m.guide}
+	}
+	return action, nil
 }
 
 // done ends the step, and takes the submissions out of the conversation where they are not to stay.

@@ -17,7 +17,7 @@ type params struct {
 	Model         string          `json:"model,omitempty"`
 	Attempts      attemptsParam   `json:"attempts"`
 	Submit        submitParam     `json:"submit"`
-	OnContinue    *string         `json:"on_continue,omitempty"`
+	OnContinue    *continueParam  `json:"on_continue,omitempty"`
 	RetryRefusals int             `json:"retry_refusals"`
 	Truncation    truncationParam `json:"truncation"`
 }
@@ -119,6 +119,36 @@ func (s submitParam) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object(s))
 }
 
+// continueParam is a text, or the name of a worker.
+type continueParam struct {
+	Text   string `json:"-"`
+	Worker string `json:"worker"`
+}
+
+func (c *continueParam) UnmarshalJSON(b []byte) error {
+	type object continueParam
+	if b[0] == '"' {
+		return json.Unmarshal(b, &c.Text)
+	}
+	return json.Unmarshal(b, (*object)(c))
+}
+
+func (c continueParam) MarshalJSON() ([]byte, error) {
+	type object continueParam
+	if c.Worker == "" {
+		return json.Marshal(c.Text)
+	}
+	return json.Marshal(object(c))
+}
+
+// worker is the name of the worker that says how to go on; empty for none.
+func (c *continueParam) worker() string {
+	if c == nil {
+		return ""
+	}
+	return c.Worker
+}
+
 // truncationParam is a word, or a list of filters.
 type truncationParam []string
 
@@ -159,13 +189,13 @@ func resolve(step *agentv1.AgentRef) error {
 		p.Truncation = truncationParam{truncateDisabled}
 	}
 	if p.Submit.Off {
-		if p.OnContinue != nil {
+		if p.OnContinue != nil && p.OnContinue.Worker == "" {
 			return rpcerr.InvalidField("params_json/on_continue", "an agent without submit ends with an answer without calls, so there is nothing to continue; leave it out")
 		}
 		return agent.SetParams(step, p)
 	}
 	if p.OnContinue == nil {
-		p.OnContinue = new(continuePrompt)
+		p.OnContinue = &continueParam{Text: continuePrompt}
 	}
 	if p.Submit.Delimiter == nil {
 		p.Submit.Delimiter = new("\n\n")

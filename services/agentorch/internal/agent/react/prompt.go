@@ -12,6 +12,8 @@ const (
 
 	continuePrompt = `Please go on with the next step, as you judge best. If the task is done, call {submit}() with your answer.`
 
+	continueShort = `Please go on with the next step, as you judge best.`
+
 	incorrectMessage = `That submission was not right. Look at the task again and keep trying, until you can submit a better answer.`
 
 	submitDescription = `Submit your final answer to the task.`

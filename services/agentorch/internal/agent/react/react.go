@@ -6,6 +6,9 @@
 //	                        ├─ third refusal in a row ─▶ stop                │
 //	                        ├─ tool calls ─▶ run them ─▶ submitted? ─────────┤
 //	                        └─ no calls ─▶ ask to go on (without submit: stop)
+//
+//	A worker that is named in on_continue is asked after each turn that does not end the agent, and says whether and how it continues.
+//
 //	                                           submitted ─▶ last attempt? ─ yes ─▶ done
 //	                                                           │ no
 //	                                                           ▼
@@ -26,6 +29,7 @@ func Definition() agent.Definition {
 		Description: "Thinks and acts in turns with tools until it submits an answer.",
 		Parameters:  schema,
 		Resolve:     resolve,
+		Workers:     consulted,
 		New:         func(step *agentv1.AgentRef) (agent.Machine, error) { return newMachine(step) },
 	}
 }
@@ -57,7 +61,9 @@ const schema = `{"type": "object", "properties": {
 			"answer_delimiter": {"type": "string", "description": "Between completion and answer; default an empty line."},
 			"keep_in_messages": {"type": "boolean", "description": "Leave submit calls and results in the conversation."}
 		}, "additionalProperties": false}]},
-	"on_continue": {"type": "string", "description": "What the model reads after an answer without calls; {submit} is the name of the submit tool."},
+	"on_continue": {"description": "What the model reads after an answer without calls; {submit} is the name of the submit tool. An object names a worker that says after each turn how to go on.", "anyOf": [
+		{"type": "string"},
+		{"type": "object", "properties": {"worker": {"type": "string", "minLength": 1}}, "required": ["worker"], "additionalProperties": false}]},
 	"retry_refusals": {"type": "integer", "minimum": 0, "description": "How often a refusal is asked again."},
 	"truncation": {"description": "When the context is full: auto trims the history, disabled stops, a filter is applied.", "anyOf": [
 		{"enum": ["auto", "disabled", "content_only", "remove_tools", "last_message"]},

@@ -132,6 +132,24 @@ func TestTurns(t *testing.T) {
 			},
 			effects: []string{"ask", "call h1 hand_in", "ask", "call h2 hand_in", "done"}, completion: "b\n\nHANDED",
 		},
+		"a worker says how to go on after each turn": {
+			params: `{"on_continue": {"worker": "guide"}}`,
+			script: agenttest.Script{
+				Answers: []*modelv1.ModelOutput{ownertest.Say("a", add), ownertest.Say("b", add), ownertest.Say("c"), ownertest.Say("d"), ownertest.Say("e"), nil, ownertest.Say("f")},
+				Told: []string{
+					`{"proceed":true}`, `{"message":"use {submit}"}`, `{"proceed":true}`,
+					`{"conversation":{"messages":[{"id":"n","role":"ROLE_USER","content":{"text":"anew"}}]}}`, `{"proceed":true}`, `{"proceed":false}`,
+				},
+			},
+			effects:  []string{"ask", "call c1 add", "continue guide", "ask", "call c1 add", "continue guide", "ask", "continue guide", "ask", "continue guide", "ask", "continue guide", "ask", "ask", "continue guide", "done"},
+			messages: []string{"A:e", "U:Please go on with the next step, as you judge best. If the task is done, call submit() with your answer.", "A:f"}, completion: "f",
+		},
+		"a worker's guidance without submit": {
+			params:   `{"submit": false, "on_continue": {"worker": "guide"}}`,
+			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("a"), ownertest.Say("b")}, Told: []string{`{"proceed":true}`, `{"proceed":false}`}},
+			effects:  []string{"ask", "continue guide", "ask", "continue guide", "done"},
+			messages: []string{"U:go", "A:a", "U:Please go on with the next step, as you judge best.", "A:b"}, completion: "b",
+		},
 		"without submit an answer ends it": {
 			params:   `{"submit": false}`,
 			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("a", add), ownertest.Say("that is all")}},

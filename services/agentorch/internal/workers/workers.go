@@ -1,0 +1,229 @@
+// Package workers asks workers for what is no tool: to score, and how an agent goes on.
+//
+// A call is an effect of a run, like a model call: its intent is in the run's journal, its claim and its result in a ledger of this service, and the worker hears that its result counts once
+// that is durable. What the run or evaluation needs to know of an offer is pinned when it is made ([Workers.Pin]), so that a call can wait for a worker that is away.
+package workers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/worker"
+)
+
+// maxReissues bounds how often a call is taken up again because the process that had asked for it died. Whether a worker may be given it twice is for its offer to say.
+const maxReissues = 16
+
+// Config makes [Workers].
+type Config struct {
+	// Worker sets how long workers may be silent or away.
+	Worker worker.Config
+	// Ledger keeps claims and results; it is for these calls alone.
+	Ledger effect.Ledger
+	// Owner names this process in the ledger, from its start to its end.
+	Owner string
+	// Taken reports that a scorer's name is one of the platform's own.
+	Taken func(scorer string) bool
+	// Logger logs. Payloads are never logged.
+	Logger *slog.Logger
+}
+
+// Workers is the host of workers that are no tools. Its methods may be called concurrently.
+type Workers struct {
+	host   *worker.Host
+	runner *effect.Runner
+	ledger effect.Ledger
+	log    *slog.Logger
+}
+
+// New makes it. Run keeps its ledger small, Close ends it.
+func New(cfg Config) (*Workers, error) {
+	runner, err := effect.New(effect.Config{Ledger: cfg.Ledger, Owner: cfg.Owner, MaxReissues: maxReissues, Retryable: worker.NotBegun, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	host := worker.New(cfg.Worker, worker.Deps{Kinds: kinds(cfg.Taken), Ledger: cfg.Ledger, Logger: cfg.Logger})
+	return &Workers{host: host, runner: runner, ledger: cfg.Ledger, log: cfg.Logger}, nil
+}
+
+// Register offers WorkerService at a server.
+func (w *Workers) Register(registrar grpc.ServiceRegistrar) { w.host.Register(registrar) }
+
+// Run forgets, hour by hour, what nobody released in time, until ctx ends. It then lets the workers go.
+func (w *Workers) Run(ctx context.Context) {
+	defer w.host.Close()
+	hour := time.NewTicker(time.Hour)
+	defer hour.Stop()
+	for {
+		now := time.Now()
+		if _, err := w.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
+			w.log.ErrorContext(ctx, "old answers of workers are not forgotten", "error", err)
+		}
+		select {
+		case <-hour.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends what Run left. Calls in the hands of workers stay open for the next process.
+func (w *Workers) Close(ctx context.Context) error {
+	w.host.Close()
+	return w.runner.Drain(ctx)
+}
+
+// Pin returns what workers of a project offer under a name, as a run or evaluation pins it. Params, a JSON object or empty, must keep to what the offer says. It fails with
+// SCORER_NOT_FOUND or WORKER_UNAVAILABLE where none does, and with INVALID_REQUEST for the parameters.
+func (w *Workers) Pin(project, kind, name, params string) (*agentv1.WorkerRef, error) {
+	offer := w.host.Find(project, kind, name)
+	if offer == nil {
+		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, "no worker that serves %s %q is connected; start one", kind, name).
+			With("kind", kind).With("name", name)
+	}
+	if schema := offer.GetParametersJson(); schema != "" {
+		if err := checkParams(schema, params); err != nil {
+			return nil, rpcerr.InvalidField("params_json", "parameters of %s, which a worker serves: %v", name, err)
+		}
+	}
+	return &agentv1.WorkerRef{Kind: kind, Name: name, OnUnknown: worker.OnUnknown(offer), StoreKeys: offer.GetStoreKeys(), Timeout: offer.GetTimeout()}, nil
+}
+
+func checkParams(schema, params string) error {
+	compiled, err := jsonschema.Compile(json.RawMessage(schema))
+	if err != nil {
+		return err
+	}
+	if params == "" {
+		params = "{}"
+	}
+	violations, err := compiled.Check(json.RawMessage(params))
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, v := range violations {
+		faults = append(faults, errors.New(v.String()))
+	}
+	return errors.Join(faults...)
+}
+
+// Request is one call.
+type Request struct {
+	// Project is the project's id, Key the effect's key.
+	Project, Key string
+	// Worker is who is asked, as it was pinned.
+	Worker *agentv1.WorkerRef
+	// Payload is what is asked: the message of the kind.
+	Payload proto.Message
+}
+
+// Ask has a worker answer. A repeated key attaches to the call that is there. What went wrong on the worker's side is the outcome's error; the call itself fails where it
+// could not begin (see [worker.NotBegun]), was cancelled, or has to be taken up by another process.
+func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, error) {
+	key := effect.Key{Project: r.Project, ID: r.Key}
+	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Payload)
+	if err != nil {
+		return nil, err
+	}
+	request := effect.Request{
+		Key: key, Hash: sha256.Sum256(append([]byte(r.Worker.GetKind()+"\x00"+r.Worker.GetName()+"\x00"), content...)), Reissue: true,
+		Kept: func() { w.host.Accept(key) },
+	}
+	kept, err := w.runner.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) { return w.call(ctx, r, attempt) })
+	if err != nil {
+		return nil, explain(err, r)
+	}
+	outcome := &agentv1.WorkerOutcome{}
+	if err := proto.Unmarshal(kept.Body, outcome); err != nil {
+		return nil, rpcerr.Internal("a worker's answer that was kept cannot be read: %w", err)
+	}
+	return outcome, nil
+}
+
+// call gives the call to a worker and makes its outcome.
+func (w *Workers) call(ctx context.Context, r Request, attempt effect.Attempt) ([]byte, error) {
+	began := time.Now()
+	payload, err := protojson.Marshal(r.Payload)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := w.host.Do(ctx, worker.Call{
+		Key: attempt.Key, Kind: r.Worker.GetKind(), Name: r.Worker.GetName(), PayloadJSON: string(payload), OnUnknown: r.Worker.GetOnUnknown(),
+		Timeout: r.Worker.GetTimeout().AsDuration(), Lost: attempt.Reissued > 0,
+	})
+	outcome := &agentv1.WorkerOutcome{}
+	switch {
+	case errors.Is(err, worker.ErrUnknown):
+		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, worker.ErrUnknown.Error())
+	case errors.Is(err, worker.ErrTimeout):
+		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, "it did not answer within "+r.Worker.GetTimeout().AsDuration().String())
+	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE) && !worker.NotBegun(err):
+		outcome.Error = &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()}
+	case err != nil:
+		return nil, err
+	case answer.Error != nil:
+		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, answer.Error.GetType()+": "+answer.Error.GetMessage())
+	default:
+		if outcome.Content, err = read(r.Worker, answer.PayloadJSON); err != nil {
+			outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, err.Error())
+		}
+	}
+	ended := time.Now()
+	outcome.Timing = &effectv1.Timing{
+		StartedAt: timestamppb.New(began), CompletedAt: timestamppb.New(ended), Queued: durationpb.New(answer.Queued), Working: durationpb.New(max(0, ended.Sub(began)-answer.Queued)),
+		Attempts: int32(1 + attempt.Reissued), Reissued: attempt.Reissued > 0,
+	}
+	return proto.Marshal(outcome)
+}
+
+func fault(r Request, reason errorsv1.ErrorReason, message string) *agentv1.RunError {
+	return &agentv1.RunError{Reason: rpcerr.ReasonName(reason), Message: "the worker that serves " + r.Worker.GetKind() + " " + r.Worker.GetName() + ": " + message}
+}
+
+// Cancel stops a call, or keeps it from beginning.
+func (w *Workers) Cancel(ctx context.Context, project, key string) error {
+	_, err := w.runner.Cancel(ctx, effect.Key{Project: project, ID: key})
+	return err
+}
+
+// Release drops results that are in a journal.
+func (w *Workers) Release(ctx context.Context, project string, keys []string) error {
+	released := make([]effect.Key, len(keys))
+	for i, id := range keys {
+		released[i] = effect.Key{Project: project, ID: id}
+	}
+	return w.ledger.Release(ctx, released...)
+}
+
+// explain turns the errors of effects into those of the platform.
+func explain(err error, r Request) error {
+	switch {
+	case errors.Is(err, effect.ErrCancelled):
+		return rpcerr.Cancelled("the call of %s %s was cancelled", r.Worker.GetKind(), r.Worker.GetName())
+	case errors.Is(err, effect.ErrContentMismatch):
+		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "%s was used for a call with other content", r.Key).With("requestId", r.Key)
+	case errors.Is(err, effect.ErrIndeterminate):
+		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "the processes that asked %s %s died, again and again", r.Worker.GetKind(), r.Worker.GetName())
+	case errors.Is(err, effect.ErrDraining):
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "agentorch is stopping").RetryIn(time.Second)
+	default:
+		return err
+	}
+}
