@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/gateway/internal/openapi"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/proxy"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/rest"
+	"github.com/evalfleet/evalfleet/services/gateway/internal/split"
 )
 
 // Config sets whom the gateway serves.
@@ -54,9 +55,10 @@ var UnaryInterceptor grpc.UnaryClientInterceptor = rest.UnaryKeys
 
 // Gateway serves clients.
 type Gateway struct {
-	grpc *grpcserver.Server
-	http *http.Server
-	log  *slog.Logger
+	grpc    *grpcserver.Server
+	http    *http.Server
+	workers *split.Front
+	log     *slog.Logger
 }
 
 // New builds a gateway; it listens once Serve is called.
@@ -74,7 +76,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 		agentv1.ApprovalService_ServiceDesc.ServiceName:  deps.Orchestrator,
 		agentv1.AdminService_ServiceDesc.ServiceName:     deps.Orchestrator,
 		blobv1.BlobService_ServiceDesc.ServiceName:       deps.Orchestrator,
-		workerv1.WorkerService_ServiceDesc.ServiceName:   deps.Orchestrator,
 	}
 	backends := proxy.Backends{}
 	for name, conn := range conns {
@@ -88,7 +89,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{grpc: s, log: deps.Logger}
+	orchestrator := workerv1.NewWorkerServiceClient(deps.Orchestrator)
+	workers := split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{"tool": workerv1.NewWorkerServiceClient(deps.Tools)}, Rest: orchestrator})
+	workerv1.RegisterWorkerServiceServer(s, workers)
+	g := &Gateway{grpc: s, workers: workers, log: deps.Logger}
 	g.http = &http.Server{
 		Handler:           guard(cfg, deps.Listen, g.routes(api, deps)),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -130,6 +134,7 @@ func (g *Gateway) Serve(l net.Listener) error {
 // Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a caller bounds ctx.
 func (g *Gateway) Stop(ctx context.Context) error {
 	g.grpc.SetReady(false)
+	g.workers.Close()
 	err := g.http.Shutdown(ctx)
 	if err != nil {
 		err = g.http.Close()

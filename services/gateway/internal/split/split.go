@@ -1,0 +1,134 @@
+// Package split gives a worker one connection to all services: it parts a registration by kind among the services that call those kinds, and joins what they say.
+//
+//	                       ┌─ tools ──────────────▶ toolexec
+//	worker ◀──▶ front ─────┤
+//	                       └─ scorers, continue ──▶ agentorch
+//
+// It keeps nothing beyond a connection. A host that goes away ends the worker's connection; the worker connects again and offers what it has in hand. The worker's bound of calls in flight
+// holds for all hosts together.
+package split
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc/metadata"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Hosts are the services that have workers.
+type Hosts struct {
+	// ByKind are hosts by the kind that they call.
+	ByKind map[string]workerv1.WorkerServiceClient
+	// Rest is who says what is wrong with any other kind.
+	Rest workerv1.WorkerServiceClient
+}
+
+// Front is WorkerService on the shared address. It may be used concurrently; Close ends it.
+type Front struct {
+	workerv1.UnimplementedWorkerServiceServer
+
+	hosts Hosts
+
+	mu     sync.Mutex
+	open   map[*worker]context.CancelCauseFunc
+	closed bool
+}
+
+// New makes a front.
+func New(hosts Hosts) *Front {
+	return &Front{hosts: hosts, open: map[*worker]context.CancelCauseFunc{}}
+}
+
+// Close ends all connections, which never end by themselves.
+func (f *Front) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for _, cancel := range f.open {
+		cancel(stopping())
+	}
+}
+
+func stopping() error {
+	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the gateway is stopping; connect again")
+}
+
+// enter notes a connection.
+func (f *Front) enter(w *worker, cancel context.CancelCauseFunc) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return stopping()
+	}
+	f.open[w] = cancel
+	return nil
+}
+
+func (f *Front) leave(w *worker) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.open, w)
+}
+
+// Connect implements WorkerService.
+func (f *Front) Connect(stream workerv1.WorkerService_ConnectServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if first.GetRegister() == nil {
+		return rpcerr.InvalidField("register", "the first frame of a worker must be its registration")
+	}
+	ctx, cancel := context.WithCancelCause(passOn(stream.Context()))
+	defer cancel(nil)
+	w := newWorker(stream, first.GetRegister(), cancel)
+	if err := f.enter(w, cancel); err != nil {
+		return err
+	}
+	defer f.leave(w)
+	if err := w.connect(ctx, f.hosts); err != nil {
+		return err
+	}
+	return w.run(ctx)
+}
+
+// passOn carries the worker's credential and request id to the hosts.
+func passOn(ctx context.Context) context.Context {
+	out := metadata.MD{}
+	for _, key := range []string{"authorization", "x-request-id"} {
+		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
+			out.Set(key, values...)
+		}
+	}
+	return metadata.NewOutgoingContext(ctx, out)
+}
+
+// shares parts a registration among the hosts, each with its offers in order.
+func shares(r *workerv1.Register, hosts Hosts) ([]workerv1.WorkerServiceClient, map[workerv1.WorkerServiceClient][]*workerv1.Offer, error) {
+	var order []workerv1.WorkerServiceClient
+	offers := map[workerv1.WorkerServiceClient][]*workerv1.Offer{}
+	seen := map[string]bool{}
+	for i, offer := range r.GetOffers() {
+		host, ok := hosts.ByKind[offer.GetKind()]
+		if !ok {
+			host = hosts.Rest
+		}
+		if name := offer.GetKind() + " " + offer.GetName(); seen[name] {
+			return nil, nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%s is offered twice", name)
+		}
+		seen[offer.GetKind()+" "+offer.GetName()] = true
+		if offers[host] == nil {
+			order = append(order, host)
+		}
+		offers[host] = append(offers[host], offer)
+	}
+	if len(order) == 0 {
+		return nil, nil, rpcerr.InvalidField("offers", "a worker has to offer something, such as a tool")
+	}
+	return order, offers, nil
+}

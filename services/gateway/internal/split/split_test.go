@@ -1,0 +1,185 @@
+package split_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/worker"
+	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
+	"github.com/evalfleet/evalfleet/services/gateway/internal/split"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve serves in memory until the test ends.
+func serve(t *testing.T, register func(grpc.ServiceRegistrar)) workerv1.WorkerServiceClient {
+	t.Helper()
+	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "test"}})
+	require.NoError(t, err)
+	register(server)
+	listener := grpcserver.ListenMemory()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := grpcclient.New("memory", grpcclient.Options{Dial: listener.Dial})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, conn.Close())
+		server.Stop()
+		assert.NoError(t, <-served)
+	})
+	return workerv1.NewWorkerServiceClient(conn)
+}
+
+// fleet is two hosts behind a front.
+type fleet struct {
+	tools, rest *worker.Host
+	ledgers     map[*worker.Host]*memory.Ledger
+	front       *split.Front
+	client      workerv1.WorkerServiceClient
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{ledgers: map[*worker.Host]*memory.Ledger{}}
+	host := func(kinds ...string) (*worker.Host, workerv1.WorkerServiceClient) {
+		ledger := &memory.Ledger{}
+		deps := worker.Deps{Ledger: ledger, Logger: slog.New(slog.DiscardHandler)}
+		for _, kind := range kinds {
+			deps.Kinds = append(deps.Kinds, worker.Kind{Name: kind})
+		}
+		h := worker.New(worker.Config{}, deps)
+		f.ledgers[h] = ledger
+		client := serve(t, h.Register)
+		t.Cleanup(h.Close)
+		return h, client
+	}
+	var tools, rest workerv1.WorkerServiceClient
+	f.tools, tools = host("tool")
+	f.rest, rest = host("scorer", "continue")
+	f.front = split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{"tool": tools}, Rest: rest})
+	f.client = serve(t, func(r grpc.ServiceRegistrar) { workerv1.RegisterWorkerServiceServer(r, f.front) })
+	return f
+}
+
+func both(unfinished ...string) *workerv1.Register {
+	return &workerv1.Register{Offers: []*workerv1.Offer{{Kind: "tool", Name: "lookup"}, {Kind: "scorer", Name: "polite"}}, Unfinished: unfinished}
+}
+
+type answered struct {
+	worker.Answer
+	err error
+}
+
+func ask(t *testing.T, h *worker.Host, kind, name, id string) chan answered {
+	t.Helper()
+	c := make(chan answered, 1)
+	go func() {
+		a, err := h.Do(t.Context(), worker.Call{Key: effect.Key{Project: "default", ID: id}, Kind: kind, Name: name, PayloadJSON: "{}"})
+		c <- answered{a, err}
+	}()
+	return c
+}
+
+func TestOneConnectionServesAllKindsWithinItsBound(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	w := workertest.Dial(t, f.client)
+	assert.NotEmpty(t, w.Register(both()).GetWorker())
+	tool := ask(t, f.tools, "tool", "lookup", "t")
+	assert.Equal(t, "t", w.Call().GetKey())
+	scored := ask(t, f.rest, "scorer", "polite", "s")
+	w.Send(workertest.Result("t", `{"text":"x"}`))
+	got := <-tool
+	require.NoError(t, got.err)
+	assert.JSONEq(t, `{"text":"x"}`, got.PayloadJSON)
+	assert.Equal(t, "s", w.Call().GetKey(), "one call at a time, though two services ask")
+	w.Send(workertest.Result("s", `{}`))
+	require.NoError(t, (<-scored).err)
+	f.rest.Accept(effect.Key{Project: "default", ID: "s"})
+	assert.Equal(t, "s", w.Next().GetAccepted().GetKey())
+	w.Send(workertest.Result("nobody's", `{}`))
+	assert.Equal(t, "nobody's", w.Next().GetAccepted().GetKey())
+
+	w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Draining{Draining: &workerv1.Draining{}}})
+	f.tools.Accept(effect.Key{Project: "default", ID: "t"})
+	require.NoError(t, w.Ended(), "a draining worker ends once nothing is left anywhere")
+}
+
+func TestAWorkerThatComesBackIsHeardByWhoeverAskedIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for h, id := range map[*worker.Host]string{f.tools: "t", f.rest: "s"} {
+		_, _, err := f.ledgers[h].Claim(t.Context(), effect.Key{Project: "default", ID: id}, effect.Hash{}, "gone")
+		require.NoError(t, err)
+	}
+	w := workertest.Dial(t, f.client)
+	assert.Equal(t, []string{"old"}, w.Register(both("t", "s", "old")).GetForget())
+	w.Send(workertest.Result("s", `{"score":{}}`))
+	w.Send(workertest.Result("t", `{"text":"t"}`))
+	require.NoError(t, (<-ask(t, f.rest, "scorer", "polite", "s")).err)
+	require.NoError(t, (<-ask(t, f.tools, "tool", "lookup", "t")).err)
+}
+
+func TestWhatEndsAConnection(t *testing.T) {
+	t.Parallel()
+	t.Run("a kind that nobody serves", func(t *testing.T) {
+		t.Parallel()
+		w := workertest.Dial(t, newFleet(t).client)
+		w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Offers: []*workerv1.Offer{{Kind: "wizard", Name: "merlin"}}}}})
+		err := w.Ended()
+		require.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
+		assert.ErrorContains(t, err, `"wizard" is not served here`)
+	})
+	t.Run("no offer", func(t *testing.T) {
+		t.Parallel()
+		w := workertest.Dial(t, newFleet(t).client)
+		w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{}}})
+		assert.Equal(t, codes.InvalidArgument, rpcerr.Code(w.Ended()))
+	})
+	t.Run("a host that goes", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t)
+		w := workertest.Dial(t, f.client)
+		w.Register(both())
+		f.rest.Close()
+		assert.Equal(t, codes.Unavailable, rpcerr.Code(w.Ended()))
+		require.Eventually(t, func() bool {
+			_, err := f.tools.Do(t.Context(), worker.Call{Key: effect.Key{Project: "default", ID: "t"}, Kind: "tool", Name: "lookup"})
+			return worker.NotBegun(err)
+		}, time.Minute, time.Millisecond, "the other host has lost the worker too")
+	})
+	t.Run("a stop", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t)
+		w := workertest.Dial(t, f.client)
+		w.Register(both())
+		f.front.Close()
+		assert.Equal(t, codes.Unavailable, rpcerr.Code(w.Ended()))
+		_, err := f.client.Connect(context.Background())
+		require.NoError(t, err)
+	})
+	t.Run("a flood", func(t *testing.T) {
+		t.Parallel()
+		w := workertest.Dial(t, newFleet(t).client)
+		w.Register(both())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Ended() }()
+		w.Flood(func(int) *workerv1.ConnectRequest { return workertest.Result("stray", `{}`) })
+		assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(<-ended))
+	})
+}
