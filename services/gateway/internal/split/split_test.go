@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
@@ -159,7 +160,7 @@ func TestWhatEndsAConnection(t *testing.T) {
 		f.rest.Close()
 		assert.Equal(t, codes.Unavailable, rpcerr.Code(w.Ended()))
 		require.Eventually(t, func() bool {
-			_, err := f.tools.Do(t.Context(), worker.Call{Key: effect.Key{Project: "default", ID: "t"}, Kind: "tool", Name: "lookup"})
+			_, err := f.tools.Do(t.Context(), worker.Call{Key: effect.Key{Project: "default", ID: "t"}, Kind: "tool", Name: "lookup", OnUnknown: toolv1.OnUnknown_ON_UNKNOWN_RETRY})
 			return worker.NotBegun(err)
 		}, time.Minute, time.Millisecond, "the other host has lost the worker too")
 	})

@@ -142,7 +142,7 @@ func TestTurns(t *testing.T) {
 				},
 			},
 			effects:  []string{"ask", "call c1 add", "continue guide", "ask", "call c1 add", "continue guide", "ask", "continue guide", "ask", "continue guide", "ask", "continue guide", "ask", "ask", "continue guide", "done"},
-			messages: []string{"A:e", "U:Please go on with the next step, as you judge best. If the task is done, call submit() with your answer.", "A:f"}, completion: "f",
+			messages: []string{"U:anew", "A:e", "U:Please go on with the next step, as you judge best. If the task is done, call submit() with your answer.", "A:f"}, completion: "f",
 		},
 		"a worker's guidance without submit": {
 			params:   `{"submit": false, "on_continue": {"worker": "guide"}}`,
