@@ -28,6 +28,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
@@ -76,6 +77,8 @@ type runs struct {
 	states map[string]agentv1.RunState
 	made   map[string]*agentv1.Run
 }
+
+func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
 
 func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) error {
 	if spec.GetModel().GetModel() == "nosuch/model" {
@@ -155,11 +158,13 @@ func serve(t *testing.T) *rig {
 	made := &runs{journals: store, states: map[string]agentv1.RunState{}, made: map[string]*agentv1.Run{}}
 	judges := eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
-	engine := eval.New(eval.Config{MaxSamples: 10}, eval.Deps{Journals: store, Blobs: &bodies{}, Runs: made, Judges: judges, Replica: "test", Logger: log})
+	kept := &bodies{}
+	engine := eval.New(eval.Config{MaxSamples: 10}, eval.Deps{Journals: store, Blobs: kept, Runs: made, Judges: judges, Replica: "test", Logger: log})
 	t.Cleanup(engine.Close)
+	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: kept, Judges: judges, Samples: engine.Samples})
 	s, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "user:ada"}})
 	require.NoError(t, err)
-	agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, func(e *agentv1.Event) *agentv1.Event {
+	agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, func(e *agentv1.Event) *agentv1.Event {
 		bare := proto.CloneOf(e)
 		content.Strip(bare)
 		return bare
