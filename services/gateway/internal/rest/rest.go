@@ -49,14 +49,15 @@ func services() map[string]register {
 
 // New maps REST to the given connections, by the full name of their services. A connection needs UnaryKeys as an interceptor for Idempotency-Key to count.
 func New(ctx context.Context, conns map[string]*grpc.ClientConn) (http.Handler, error) {
-	asJSON := &runtime.JSONPb{
+	asJSON := &messages{runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{},
 		UnmarshalOptions: protojson.UnmarshalOptions{}, // An unknown field is an error that names it.
-	}
+	}}
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, asJSON),
 		runtime.WithMarshalerOption(eventStream, &events{json: asJSON}),
 		runtime.WithIncomingHeaderMatcher(header),
+		runtime.WithWriteContentLength(),
 	)
 	for name, register := range services() {
 		conn, ok := conns[name]

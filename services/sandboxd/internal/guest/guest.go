@@ -96,7 +96,11 @@ func runInit() error {
 	if err != nil {
 		return err
 	}
-	return g.serve(func() (net.Conn, error) { return dialHost(spec.Guest.ControlFD) })
+	control := "/proc/self/fd/" + strconv.Itoa(spec.Guest.ControlFD)
+	return g.serve(link.Config{
+		Dial: func() (net.Conn, error) { return dialHost(control) }, Idle: g.checkOrphaned,
+		Watch: func() (<-chan struct{}, func(), error) { return link.WatchFolder(control) },
+	})
 }
 
 // begin enters the box and makes the guest ready to serve.
@@ -161,18 +165,18 @@ func processLimits(limits []box.Limit) []process.Limit {
 	return out
 }
 
-// serve serves every connection that dial gives, one after the other, until the sandbox ends.
-func (g *guest) serve(dial func() (net.Conn, error)) error {
+// serve serves every connection to the host, one after the other, until the sandbox ends.
+func (g *guest) serve(host link.Config) error {
 	g.server = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.UnaryInterceptor(unaryErrors), grpc.StreamInterceptor(streamErrors), grpc.WaitForHandlers(false), grpc.NumStreamWorkers(4),
 	)
 	guestv1.RegisterGuestServiceServer(g.server, g)
-	return g.server.Serve(link.NewListener(dial, g.checkOrphaned))
+	return g.server.Serve(link.NewListener(host))
 }
 
-// dialHost connects to the host's socket in the folder behind fd. Only this process has the folder: the way leads over its own
+// dialHost connects to the host's socket in the control folder. Only this process has the folder: the way leads over its own
 // descriptors, which no command can read.
-func dialHost(fd int) (net.Conn, error) {
-	return (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "unix", "/proc/self/fd/"+strconv.Itoa(fd)+"/"+SocketName)
+func dialHost(control string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "unix", control+"/"+SocketName)
 }

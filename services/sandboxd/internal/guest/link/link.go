@@ -10,27 +10,37 @@ import (
 	"time"
 )
 
-// Redialling begins with minBackoff and doubles up to maxBackoff; after a long absence of the host it is done at leisure.
+// Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch tells when to go on, and
+// redialling is for what a watch might miss; without a watch it is done at leisure.
 const (
 	minBackoff     = time.Millisecond
 	maxBackoff     = 25 * time.Millisecond
 	longAbsence    = 30 * time.Second
+	watchedBackoff = 10 * time.Second
 	leisureBackoff = 250 * time.Millisecond
 )
 
+// Config says how a listener gets its connections.
+type Config struct {
+	// Dial dials the host.
+	Dial func() (net.Conn, error)
+	// Idle is called before each attempt to dial, at least every ten seconds, with the time since when there has been no host. Nil does nothing.
+	Idle func(since time.Time)
+	// Watch watches for the host until stop is called: changed gets a token when it may have come. Nil, or an error, does without.
+	Watch func() (changed <-chan struct{}, stop func(), err error)
+}
+
 // Listener gives a server one connection at a time: Accept dials out, and the next Accept waits until that connection has ended.
 type Listener struct {
-	dial   func() (net.Conn, error)
+	cfg    Config
 	ended  chan struct{} // holds a token while no connection is open
 	closed chan struct{}
 	once   sync.Once
-	idle   func(since time.Time)
 }
 
-// NewListener makes a listener that gets its connections from dial. Idle is called before each attempt to dial with the time
-// since when there has been no host; it may be nil.
-func NewListener(dial func() (net.Conn, error), idle func(since time.Time)) *Listener {
-	l := &Listener{dial: dial, ended: make(chan struct{}, 1), closed: make(chan struct{}), idle: idle}
+// NewListener makes a listener.
+func NewListener(cfg Config) *Listener {
+	l := &Listener{cfg: cfg, ended: make(chan struct{}, 1), closed: make(chan struct{})}
 	l.ended <- struct{}{}
 	return l
 }
@@ -43,21 +53,36 @@ func (l *Listener) Accept() (net.Conn, error) {
 	case <-l.ended:
 	}
 	since := time.Now()
+	stir := since // when the host was last about to be there
+	var changed <-chan struct{}
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
-		if time.Since(since) > longAbsence {
-			backoff = leisureBackoff
+		if l.cfg.Idle != nil {
+			l.cfg.Idle(since)
 		}
-		if l.idle != nil {
-			l.idle(since)
-		}
-		c, err := l.dial()
+		c, err := l.cfg.Dial()
 		if err == nil {
 			return &conn{Conn: c, ended: l.ended}, nil
+		}
+		pause := backoff
+		if time.Since(stir) > longAbsence {
+			if changed == nil && l.cfg.Watch != nil {
+				if found, stop, err := l.cfg.Watch(); err == nil {
+					defer stop()
+					changed = found
+					continue // it may have come before the watch began
+				}
+			}
+			pause = leisureBackoff
+			if changed != nil {
+				pause = watchedBackoff
+			}
 		}
 		select {
 		case <-l.closed:
 			return nil, errors.Join(net.ErrClosed, err)
-		case <-time.After(backoff):
+		case <-changed:
+			stir, backoff = time.Now(), minBackoff // it listens in a moment
+		case <-time.After(pause):
 		}
 	}
 }

@@ -1,0 +1,39 @@
+package rest
+
+import (
+	"bytes"
+	"io"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/proto"
+)
+
+// messages is the JSON of grpc-gateway with a shorter way for whole messages, which most requests and answers are: a body is read once, where
+// encoding/json would look for its end first, and an answer is not copied.
+type messages struct{ runtime.JSONPb }
+
+// Marshal writes a message, or what else the mapping hands over.
+func (m *messages) Marshal(v any) ([]byte, error) {
+	if p, ok := v.(proto.Message); ok {
+		return m.MarshalOptions.Marshal(p)
+	}
+	return m.JSONPb.Marshal(v)
+}
+
+// NewDecoder reads one value, which is all that is there: no call takes a stream over REST.
+func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		p, ok := v.(proto.Message)
+		if !ok {
+			return m.JSONPb.NewDecoder(r).Decode(v)
+		}
+		body, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(body)) == 0 {
+			return io.EOF
+		}
+		return m.UnmarshalOptions.Unmarshal(body, p)
+	})
+}
