@@ -14,9 +14,9 @@ import (
 func TestABodyIsOneWholeMessageOrNone(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]int{
-		` {"spec": {"steps": [{"name": "generate"}]}} `:        http.StatusOK,
-		``:                                                     http.StatusBadRequest, // the message lacks what it must have
-		" \n":                                                  http.StatusBadRequest,
+		` {"spec": {"steps": [{"name": "generate"}]}} `: http.StatusOK,
+		``:    http.StatusBadRequest, // the message lacks what it must have
+		" \n": http.StatusBadRequest,
 		`{"spec": {"steps": [{"name": "generate"}]}} {}`:       http.StatusBadRequest,
 		`{"spec": {"steps": [{"name": "generate"}]`:            http.StatusBadRequest,
 		`{"spec": {"steps": [{"name": "generate"}]}, "no": 1}`: http.StatusBadRequest,

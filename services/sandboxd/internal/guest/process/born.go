@@ -36,7 +36,12 @@ const maxCalls = 12
 
 // cloneArgs is the kernel's struct clone_args.
 type cloneArgs struct {
-	flags, pidFD, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+	flags      uint64
+	pidFD      uint64
+	_          [2]uint64 // where to write thread ids
+	exitSignal uint64
+	_          [5]uint64 // the stack, which is the parent's; thread-local storage; ids to take
+	cgroup     uint64
 }
 
 // born makes a child that makes the calls, the last of which is execve. It gives the child's id, or the kernel's negative error number
@@ -72,13 +77,13 @@ func (b *birth) bear(c Command, cgroup int) (pid, fd int, err error) {
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(b)
 
-	if code := -int(r); code > 0 { //nolint:gosec // The kernel gives negative numbers as it does.
+	if code := -int(r); code > 0 {
 		if syscall.Errno(code) == syscall.EINVAL {
 			return 0, -1, errNoBirth
 		}
 		return 0, -1, syscall.Errno(code)
 	}
-	pid, fd = int(r), int(b.pidfd) //nolint:gosec // Process ids are small.
+	pid, fd = int(r), int(b.pidfd)
 	if b.failed != 0 {
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
 		unix.Close(fd)
@@ -111,7 +116,7 @@ func (b *birth) prepare(c Command) (err error) {
 	}
 	b.then(unix.SYS_CHDIR, address(b.dir))
 	for i, fd := range c.Files {
-		if int(fd) < len(c.Files) { //nolint:gosec // A descriptor is small.
+		if int(fd) < len(c.Files) {
 			return syscall.EBADF // dup3 would close another before it is given
 		}
 		b.then(unix.SYS_DUP3, fd, uintptr(i), 0)

@@ -1,10 +1,10 @@
 // Package process starts, waits for and kills the processes of a sandbox.
 //
-// Its one idea: a Table owns every child of the program. One locked thread does all forks, as vfork does them: what is done to that thread once
-// (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself keeps its
-// powers. Whoever started a process waits for its end through the network poller, which costs no thread; orphans of the workload,
-// which come to this program, have a reaper of their own while there are any. A lock spans fork and registration, so that neither
-// mistakes one for the other, and no end is lost.
+// Its one idea: a Table owns every child of the program. One locked thread does all forks, as vfork does them: what is done to that
+// thread once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself
+// keeps its powers. Whoever started a process waits for its end through the network poller, which costs no thread; orphans of the
+// workload, which come to this program, have a reaper of their own while there are any. A lock spans fork and registration, so that
+// neither mistakes one for the other, and no end is lost.
 package process
 
 import (
