@@ -20,6 +20,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/local"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/server"
@@ -27,7 +28,7 @@ import (
 
 // Config sets how sandboxes are made.
 type Config struct {
-	// Driver makes the sandboxes that name none. Default `local`.
+	// Driver makes the sandboxes that name none: local or docker. Default `local`.
 	Driver string `yaml:"driver" env:"EVALFLEET_SANDBOXD_DRIVER"`
 	// Dir holds what drivers keep of sandboxes on this machine. Required.
 	Dir string `yaml:"dir" env:"EVALFLEET_SANDBOXD_DIR"`
@@ -45,6 +46,8 @@ type Config struct {
 	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
 	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
 	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
+	// Docker sets the docker driver up.
+	Docker docker.Config `yaml:"docker"`
 }
 
 // SetDefaults fills in what is not set.
@@ -53,6 +56,7 @@ func (c *Config) SetDefaults() {
 	c.MaxSandboxes = cmp.Or(c.MaxSandboxes, 64)
 	c.MaxCreating = cmp.Or(c.MaxCreating, lifecycle.DefaultMaxCreating())
 	c.OrphanTimeout = cmp.Or(c.OrphanTimeout, time.Hour)
+	c.Docker.SetDefaults()
 }
 
 // Validate names every fault.
@@ -67,8 +71,8 @@ func (c *Config) Validate() error {
 	if c.OrphanTimeout < 0 {
 		errs = append(errs, errors.New("orphan_timeout: must not be below zero"))
 	}
-	if c.Driver != "" && c.Driver != "local" {
-		errs = append(errs, fmt.Errorf("driver: unknown driver %q; known: local", c.Driver))
+	if c.Driver != "" && c.Driver != "local" && c.Driver != "docker" {
+		errs = append(errs, fmt.Errorf("driver: unknown driver %q; known: docker, local", c.Driver))
 	}
 	return errors.Join(errs...)
 }
@@ -114,8 +118,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		DefaultDriver: cfg.Driver, MaxSandboxes: cfg.MaxSandboxes, MaxCreating: cfg.MaxCreating,
 		AllowUnisolated: cfg.AllowUnisolated, OrphanTimeout: cfg.OrphanTimeout,
 	}, lifecycle.Deps{
-		Drivers: map[string]driver.Driver{"local": newLocal(cfg, deps.Logger)}, Store: store, Ledger: deps.Ledger,
-		Owner: deps.Owner, Alive: deps.Alive, Logger: deps.Logger,
+		Drivers: drivers(cfg, deps.Logger), Store: store, Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, Logger: deps.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -123,24 +126,37 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger)}, nil
 }
 
-// newLocal makes the local driver, or one that says why it cannot be used.
-func newLocal(cfg Config, log *slog.Logger) driver.Driver {
-	guest := cfg.GuestPath
-	if guest == "" {
-		program, err := os.Executable()
+// drivers makes every driver, or one in its place that says why it cannot be used.
+func drivers(cfg Config, log *slog.Logger) map[string]driver.Driver {
+	guest := guestPath(cfg)
+	out := map[string]driver.Driver{}
+	for name, build := range map[string]func() (driver.Driver, error){
+		"local": func() (driver.Driver, error) {
+			return local.New(local.Config{
+				Dir: filepath.Join(cfg.Dir, "local"), GuestPath: guest, Python: cfg.Python, SearchPath: cfg.SearchPath, Logger: log,
+			})
+		},
+		"docker": func() (driver.Driver, error) {
+			return docker.New(cfg.Docker, docker.Deps{Dir: filepath.Join(cfg.Dir, "docker"), GuestPath: guest, Logger: log})
+		},
+	} {
+		d, err := build()
 		if err != nil {
-			return driver.Absent{As: "local", Cause: fmt.Errorf("find the guest program: %w", err)}
+			log.Error("a driver cannot be used", "driver", name, "error", err)
+			d = driver.Absent{As: name, Cause: err}
 		}
-		guest = filepath.Join(filepath.Dir(program), "guestd")
+		out[name] = d
 	}
-	d, err := local.New(local.Config{
-		Dir: filepath.Join(cfg.Dir, "local"), GuestPath: guest, Python: cfg.Python, SearchPath: cfg.SearchPath, Logger: log,
-	})
-	if err != nil {
-		log.Error("the local driver cannot be used", "error", err)
-		return driver.Absent{As: "local", Cause: err}
+	return out
+}
+
+// guestPath is where the guest program should be.
+func guestPath(cfg Config) string {
+	program, err := os.Executable()
+	if cfg.GuestPath != "" || err != nil {
+		return cmp.Or(cfg.GuestPath, "guestd")
 	}
-	return d
+	return filepath.Join(filepath.Dir(program), "guestd")
 }
 
 // Register offers the service's RPCs at a server.

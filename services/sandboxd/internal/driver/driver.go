@@ -37,14 +37,16 @@ type Spec struct {
 	Owner string
 	// Labels are kept with the box, for people.
 	Labels map[string]string
+	// Image is what the box is made from; empty takes the driver's. Drivers without images ignore it.
+	Image string
 	// Deadline is when the guest ends the box, whoever else is alive.
 	Deadline time.Time
 	// OrphanTimeout is how long the guest lives without a host.
 	OrphanTimeout time.Duration
 	Limits        Limits
-	// Workdir is where commands start; empty takes the driver's.
+	// Workdir is where commands start; empty takes the driver's, or that of the image.
 	Workdir string
-	// User is who commands run as; empty takes the driver's.
+	// User is who commands run as; empty takes the driver's, or that of the image.
 	User string
 	// AllowUnisolated makes the box although a part of the isolation is missing.
 	AllowUnisolated bool

@@ -47,8 +47,8 @@ const SocketName = "h.sock"
 const memoryLimit = 256 << 20
 
 // Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of a sandbox,
-// `proc` a helper of the launcher that mounts a /proc for it, `text-editor` a helper that reads one request and prints one answer,
-// `version` prints the version.
+// `proc` a helper of the launcher that mounts a /proc for it, `container` the first process of a container, `text-editor` a helper
+// that reads one request and prints one answer, `version` prints the version.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	what := ""
 	if len(args) > 0 {
@@ -67,13 +67,19 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return 1
 		}
 		return 0
+	case "container":
+		if err := runContainer(); err != nil {
+			fmt.Fprintln(stderr, "guestd:", err)
+			return 1
+		}
+		return 0
 	case "text-editor":
 		return editor.Main(stdin, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, version.String())
 		return 0
 	}
-	fmt.Fprintln(stderr, "guestd: give one of: init, proc, text-editor, version")
+	fmt.Fprintln(stderr, "guestd: give one of: init, proc, container, text-editor, version")
 	return 2
 }
 
@@ -142,7 +148,7 @@ func begin(spec box.Spec) (*guest, box.Outcome, error) {
 		return nil, failed(err), err
 	}
 	g := &guest{bootID: rand.Text(), table: table, runner: runner, log: log, notes: weaker}
-	if err := g.takeSignals(!spec.Isolated); err != nil {
+	if err := g.takeSignals(!spec.Isolated && !spec.Contained); err != nil {
 		return nil, failed(err), err
 	}
 	g.setDeadline(time.Unix(spec.Guest.DeadlineUnix, 0), spec.Guest.DeadlineUnix > 0)

@@ -151,7 +151,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *sandboxv1.SandboxSpec) error {
 	b := e.snapshot()
 	report, err := d.Create(ctx, driver.Spec{
-		ID: b.ID, Owner: s.installation, Labels: spec.GetLabels(), Deadline: b.Deadline, OrphanTimeout: s.cfg.OrphanTimeout,
+		ID: b.ID, Owner: s.installation, Labels: spec.GetLabels(), Image: spec.GetImage(), Deadline: b.Deadline, OrphanTimeout: s.cfg.OrphanTimeout,
 		Limits: limits(spec.GetLimits()), Workdir: spec.GetWorkdir(), User: spec.GetUser(), AllowUnisolated: s.cfg.AllowUnisolated,
 	})
 	if err != nil {

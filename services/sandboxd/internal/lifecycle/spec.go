@@ -102,9 +102,9 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 			"spec.image: the local driver shows this machine's own system and has no images").With("capability", "images")
 	case spec.GetDriverConfigJson() != "" && !json.Valid([]byte(spec.GetDriverConfigJson())):
 		return rpcerr.InvalidField("spec.driver_config_json", "is not JSON")
-	case spec.GetDriverConfigJson() != "" && spec.GetDriver() == "local":
+	case spec.GetDriverConfigJson() != "":
 		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED,
-			"spec.driver_config_json: the local driver has no configuration of its own").With("capability", "driver_config_json")
+			"spec.driver_config_json: the %s driver has no configuration of its own", spec.GetDriver()).With("capability", "driver_config_json")
 	}
 	for key, value := range spec.GetEnv() {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {

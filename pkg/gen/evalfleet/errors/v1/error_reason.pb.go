@@ -140,6 +140,10 @@ const (
 	//
 	//	{"reason": "NOT_UTF8", "metadata": {"path": "a.bin"}}
 	ErrorReason_ERROR_REASON_NOT_UTF8 ErrorReason = 38
+	// The image that a sandbox is to be made from is not there, cannot be fetched, or is for another machine. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "IMAGE_UNAVAILABLE", "metadata": {"image": "debian:bookworm", "driver": "docker"}}
+	ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE ErrorReason = 39
 	// The provider refused our key. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PROVIDER_CREDENTIALS_REJECTED", "metadata": {"provider": "openai"}}
@@ -245,6 +249,7 @@ var (
 		36: "ERROR_REASON_INVALID_PATH",
 		37: "ERROR_REASON_OUTPUT_LIMIT",
 		38: "ERROR_REASON_NOT_UTF8",
+		39: "ERROR_REASON_IMAGE_UNAVAILABLE",
 		40: "ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED",
 		41: "ERROR_REASON_PROVIDER_NOT_CONFIGURED",
 		42: "ERROR_REASON_CAPABILITY_UNSUPPORTED",
@@ -293,6 +298,7 @@ var (
 		"ERROR_REASON_INVALID_PATH":                  36,
 		"ERROR_REASON_OUTPUT_LIMIT":                  37,
 		"ERROR_REASON_NOT_UTF8":                      38,
+		"ERROR_REASON_IMAGE_UNAVAILABLE":             39,
 		"ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED": 40,
 		"ERROR_REASON_PROVIDER_NOT_CONFIGURED":       41,
 		"ERROR_REASON_CAPABILITY_UNSUPPORTED":        42,
@@ -345,7 +351,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xd6\f\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xfa\f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -375,7 +381,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1fERROR_REASON_SANDBOX_PERMISSION\x10#\x12\x1d\n" +
 	"\x19ERROR_REASON_INVALID_PATH\x10$\x12\x1d\n" +
 	"\x19ERROR_REASON_OUTPUT_LIMIT\x10%\x12\x19\n" +
-	"\x15ERROR_REASON_NOT_UTF8\x10&\x12.\n" +
+	"\x15ERROR_REASON_NOT_UTF8\x10&\x12\"\n" +
+	"\x1eERROR_REASON_IMAGE_UNAVAILABLE\x10'\x12.\n" +
 	"*ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED\x10(\x12(\n" +
 	"$ERROR_REASON_PROVIDER_NOT_CONFIGURED\x10)\x12'\n" +
 	"#ERROR_REASON_CAPABILITY_UNSUPPORTED\x10*\x12\"\n" +

@@ -30,6 +30,10 @@ type Harness struct {
 	OneUser bool
 	// PerProcess tells that memory is bounded for each process alone.
 	PerProcess bool
+	// OwnSystem tells that a box's system folders are its own: root may write them.
+	OwnSystem bool
+	// NoDiskBound tells that what is written is not bounded, but for the size of one file.
+	NoDiskBound bool
 	// Secrets are files and folders of the host that no box may see.
 	Secrets []string
 	// Unwritable are paths that are there in a box and that nobody in it can write.

@@ -21,7 +21,7 @@ import (
 
 // Create makes a box, or gives the one of the same id.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
-	unlock, err := d.lock(ctx, spec.ID)
+	unlock, err := d.locks.Lock(ctx, spec.ID)
 	if err != nil {
 		return driver.Report{}, err
 	}
@@ -35,7 +35,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 	case err == nil && rec.Ready && rec.alive():
 		return rec.Report, nil
 	case err == nil && rec.Ready:
-		return driver.Report{}, lost(spec.ID)
+		return driver.Report{}, driver.Lost(spec.ID)
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return driver.Report{}, err
 	}

@@ -17,9 +17,8 @@ import (
 	"sync"
 	"time"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/program"
 )
 
 // Config sets the driver up.
@@ -48,9 +47,9 @@ type Driver struct {
 	root    bool
 	many    bool // boxes have a range of users
 
-	mu      sync.Mutex
-	doors   map[string]*door // boxes that this process listens for
-	pending map[string]chan struct{}
+	locks driver.Locks
+	mu    sync.Mutex
+	doors map[string]*boxDoor // boxes that this process listens for
 }
 
 // New makes the driver. It makes no box and starts no program.
@@ -58,12 +57,12 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{dir: cfg.Dir, log: cfg.Logger, root: os.Geteuid() == 0, doors: map[string]*door{}, pending: map[string]chan struct{}{}}
+	d := &Driver{dir: cfg.Dir, log: cfg.Logger, root: os.Geteuid() == 0, doors: map[string]*boxDoor{}}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of boxes: %w", err)
 	}
 	var err error
-	if d.guest, err = stageGuest(cfg.GuestPath, d.dir); err != nil {
+	if d.guest, err = program.Stage(cfg.GuestPath, d.dir); err != nil {
 		return nil, err
 	}
 	d.find = func(ctx context.Context) system { return findSystem(ctx, cfg.Python, cfg.SearchPath) }
@@ -90,16 +89,16 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 	}
 	for {
 		select {
-		case c := <-b.conns:
+		case c := <-b.Conns():
 			return c, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-b.closed:
-			return nil, lost(id)
+		case <-b.Closed():
+			return nil, driver.Lost(id)
 		case <-time.After(time.Second):
 			if !b.record.alive() {
 				d.log.Warn("the guest of a box has ended", "box", id, "words", lastWords(d.folder(id)))
-				return nil, lost(id)
+				return nil, driver.Lost(id)
 			}
 		}
 	}
@@ -107,7 +106,7 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 
 // Destroy kills the box's first process, and with it all others, and removes what is left of it.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
-	unlock, err := d.lock(ctx, id)
+	unlock, err := d.locks.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func (d *Driver) destroy(ctx context.Context, id string) error {
 	delete(d.doors, id)
 	d.mu.Unlock()
 	if b != nil {
-		b.close()
+		b.Close()
 	}
 	folder := d.folder(id)
 	rec, err := readRecord(folder)
@@ -152,7 +151,7 @@ func (d *Driver) List(_ context.Context, owner string) ([]driver.Observed, error
 	}
 	var out []driver.Observed
 	for _, e := range entries {
-		if !e.IsDir() || !validID(e.Name()) {
+		if !e.IsDir() || !driver.ValidID(e.Name()) {
 			continue
 		}
 		rec, err := readRecord(d.folder(e.Name()))
@@ -176,7 +175,7 @@ func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id, b := range d.doors {
-		b.close()
+		b.Close()
 		delete(d.doors, id)
 	}
 	return nil
@@ -192,47 +191,19 @@ func (d *Driver) removeGroups(ctx context.Context, rec *record) error {
 
 func (d *Driver) folder(id string) string { return filepath.Join(d.dir, id) }
 
-// lock makes work on one box one after the other.
-func (d *Driver) lock(ctx context.Context, id string) (unlock func(), err error) {
-	if !validID(id) {
-		return nil, rpcerr.InvalidField("id", "%q is not made of letters, digits and dashes", id)
-	}
-	for {
-		d.mu.Lock()
-		busy, ok := d.pending[id]
-		if !ok {
-			mine := make(chan struct{})
-			d.pending[id] = mine
-			d.mu.Unlock()
-			return func() {
-				d.mu.Lock()
-				delete(d.pending, id)
-				d.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		d.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
 // adopt gives the box of that id, listening for its guest.
-func (d *Driver) adopt(id string) (*door, error) {
+func (d *Driver) adopt(id string) (*boxDoor, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b, ok := d.doors[id]; ok {
 		return b, nil
 	}
-	if !validID(id) {
-		return nil, lost(id)
+	if !driver.ValidID(id) {
+		return nil, driver.Lost(id)
 	}
 	rec, err := readRecord(d.folder(id))
 	if err != nil || !rec.alive() {
-		return nil, lost(id)
+		return nil, driver.Lost(id)
 	}
 	b, err := listen(d.folder(id), rec, d.log)
 	if err != nil {
@@ -240,20 +211,6 @@ func (d *Driver) adopt(id string) (*door, error) {
 	}
 	d.doors[id] = b
 	return b, nil
-}
-
-// validID keeps ids fit for file names.
-func validID(id string) bool {
-	for _, c := range id {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && c != '-' {
-			return false
-		}
-	}
-	return id != "" && id[0] != '-' && len(id) <= 100
-}
-
-func lost(id string) error {
-	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "the box %s is gone", id).With("sandbox", id).With("cause", "gone")
 }
 
 // mapsAll tells that this process can map any user of the machine into a namespace.

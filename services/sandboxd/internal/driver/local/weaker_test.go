@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -166,23 +165,6 @@ func TestMountedHierarchiesAreRead(t *testing.T) {
 	}, parseMounts(v1, own))
 	assert.Equal(t, hierarchies{unified: {"/sys/fs/cgroup", "/user.slice"}},
 		parseMounts("30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n", map[string]string{"": "/user.slice"}))
-}
-
-func TestAStrangerAtTheSocketIsTurnedAway(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, controlFolder), 0o755))
-	door, err := listen(dir, &record{ID: "x", PID: os.Getpid() + 100_000}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(door.close)
-	c, err := net.Dial("unix", filepath.Join(dir, controlFolder, "h.sock"))
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
-	_, err = c.Read(make([]byte, 1))
-	require.Error(t, err, "it is closed")
-	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-	assert.Empty(t, door.conns)
 }
 
 func TestARecordIsNotTakenForAnotherProcess(t *testing.T) {

@@ -21,7 +21,7 @@ type Account struct {
 	Home     string
 }
 
-// Lookup finds a user by name, id, or `id:group` as the sandbox's own /etc/passwd and /etc/group have it. An id that no name
+// Lookup finds a user by name, id, or either with `:group`, as the sandbox's own /etc/passwd and /etc/group have it. An id that no name
 // bears is a user without a home (`/`), whose group is of the same number. The empty name is the program's own user.
 func Lookup(name string) (Account, error) {
 	user, group, _ := strings.Cut(name, ":")
@@ -37,11 +37,11 @@ func Lookup(name string) (Account, error) {
 		a = Account{Name: user, UID: uint32(uid), GID: uint32(uid), Home: "/"}
 	}
 	if group != "" {
-		gid, err := strconv.ParseUint(group, 10, 32)
-		if err != nil {
+		gid, found := groupID(group)
+		if !found {
 			return Account{}, fault.UnknownUser(name)
 		}
-		a.GID = uint32(gid)
+		a.GID = gid
 	}
 	a.Groups = groupsOf(a)
 	return a, nil
@@ -101,6 +101,18 @@ func byField(file, key string) (Account, bool) {
 		}
 	}
 	return Account{}, false
+}
+
+// groupID finds a group by name or id.
+func groupID(group string) (uint32, bool) {
+	for f := range lines("/etc/group") {
+		if len(f) >= 3 && f[0] == group {
+			group = f[2]
+			break
+		}
+	}
+	gid, err := strconv.ParseUint(group, 10, 32)
+	return uint32(gid), err == nil
 }
 
 // groupsOf lists the groups that name the user as a member.

@@ -13,7 +13,9 @@ import (
 type Spec struct {
 	// Isolated says that the process has namespaces of its own and shall build a private root. Without it only Limits apply.
 	Isolated bool `json:"isolated"`
-	Hostname string
+	// Contained says that the process is the first of a container, which an engine has isolated already.
+	Contained bool
+	Hostname  string
 	// RootBytes bounds the private root with all that is written to it.
 	RootBytes int64
 	// Inodes bounds the number of files in the private root.

@@ -106,7 +106,7 @@ func (t *Table) tree(p *Process) []int {
 	own := map[int]bool{}
 	for pid := range ours {
 		s := all[pid]
-		if alive && pid == p.pid || s.session == p.pid || s.group == p.pid || p.mark != 0 && readMark(pid) == p.mark {
+		if alive && pid == p.pid || s.session == p.pid || s.group == p.pid || p.mark != 0 && t.marks.read(pid) == p.mark {
 			own[pid] = true
 		}
 	}

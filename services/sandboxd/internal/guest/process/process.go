@@ -9,6 +9,7 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -53,7 +54,7 @@ type Table struct {
 	live    map[int]*Process
 	starts  int // counts forks, for the reaper
 	reaping bool
-	marks   marks
+	marks   *marks
 }
 
 // Process is a started process: the leader of a session of its own.
@@ -72,7 +73,11 @@ func NewTable(cfg Config) (*Table, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &Table{cfg: cfg, requests: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}}
+	marks, err := newMarks()
+	if err != nil {
+		return nil, fmt.Errorf("find marks for processes: %w", err)
+	}
+	t := &Table{cfg: cfg, requests: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks}
 	ready := make(chan error)
 	go t.spawn(ready)
 	if err := <-ready; err != nil {

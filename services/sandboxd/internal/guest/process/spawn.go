@@ -92,7 +92,7 @@ func (t *Table) register(c Command) (*Process, error) {
 }
 
 func (t *Table) fork(c Command, mark uint64) (pid, fd int, err error) {
-	setMark(mark)
+	t.marks.set(mark)
 	err = errNoBirth
 	if !t.plain {
 		pid, fd, err = t.birth.bear(c, t.cfg.CgroupFD)

@@ -1,4 +1,5 @@
-package local
+// Package program keeps the guest program where boxes can reach it.
+package program
 
 import (
 	"errors"
@@ -10,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageGuest copies the guest program into the folder of boxes, so that every box can reach it and an update of the original does
-// not change the program under running boxes.
-func stageGuest(path, dir string) (string, error) {
+// Stage copies the guest program at path into a folder and gives the copy's path, so that every box can reach it and an update of
+// the original does not change the program under running boxes. Everybody may read and start the copy.
+func Stage(path, dir string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", fmt.Errorf("find the guest program: %w; build it with `make build`, or say where it is", err)
@@ -26,15 +27,15 @@ func stageGuest(path, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the guest program: %w", err)
 	}
-	if err := writeProgram(staged, content); err != nil {
+	if err := write(staged, content); err != nil {
 		return "", fmt.Errorf("copy the guest program: %w", err)
 	}
 	return staged, nil
 }
 
-// writeProgram writes a program at once. No process is forked meanwhile: it would inherit the open file for a moment, in which the
+// write writes a program at once. No process is forked meanwhile: it would inherit the open file for a moment, in which the
 // program could not be started ("text file busy").
-func writeProgram(path string, content []byte) error {
+func write(path string, content []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	temp, err := os.CreateTemp(filepath.Dir(path), ".guestd-*")

@@ -1,0 +1,110 @@
+package sandboxd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/image"
+)
+
+// ImageRequest says what image BuildImage builds.
+type ImageRequest struct {
+	// Tag is the name of the image. Default: the configured image of sandboxes that name none.
+	Tag string
+	// Output is a file to write the image to, in place of loading it into the engine.
+	Output string
+	// Progress is called with how much was read of how much there is, in bytes; nil for no progress.
+	Progress func(read, total int64)
+}
+
+// BuiltImage is what BuildImage built.
+type BuiltImage struct {
+	// Tag is the image's full name.
+	Tag string `json:"tag"`
+	// Content is a hash over what is in it.
+	Content string `json:"content"`
+	// Files and Bytes tell how much that is.
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// Output is the file that it was written to, if it was.
+	Output string `json:"output,omitempty"`
+	// Current tells that the engine had it already, and nothing was done.
+	Current bool `json:"current"`
+}
+
+// BuildImage builds an image for the docker driver from this machine's own files, and loads it into the engine unless that has it.
+func BuildImage(ctx context.Context, cfg Config, req ImageRequest) (built BuiltImage, err error) {
+	cfg.SetDefaults()
+	if built.Tag, err = docker.FullTag(cmp.Or(req.Tag, cfg.Docker.Image)); err != nil {
+		return built, err
+	}
+	var engine *docker.Loader
+	have := ""
+	if req.Output == "" {
+		if engine, err = docker.NewLoader(cfg.Docker); err != nil {
+			return built, err
+		}
+		defer func() { err = errors.Join(err, engine.Close()) }()
+		if have, err = engine.Label(ctx, built.Tag, image.LabelContent); err != nil {
+			return built, err
+		}
+	}
+	img, err := image.Find(ctx, image.Config{Python: cfg.Python, SearchPath: cfg.SearchPath})
+	if err != nil {
+		return built, fmt.Errorf("find what goes into the image: %w", err)
+	}
+	built.Content, built.Files, built.Bytes, built.Output = img.Content, img.Files, img.Bytes, req.Output
+	progress := func(read int64) {
+		if req.Progress != nil {
+			req.Progress(read, img.Bytes)
+		}
+	}
+	switch {
+	case req.Output != "":
+		return built, writeFile(req.Output, func(w io.Writer) error { return img.Write(ctx, w, built.Tag, progress) })
+	case have == img.Content:
+		built.Current = true
+		return built, nil
+	}
+	archive, w := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		err := img.Write(ctx, w, built.Tag, progress)
+		w.CloseWithError(err)
+		written <- err
+	}()
+	err = engine.Load(ctx, archive)
+	archive.CloseWithError(errors.New("the engine reads no more"))
+	return built, errors.Join(err, ignorePipe(<-written, err))
+}
+
+// ignorePipe leaves out that the writer of a pipe failed because its reader did.
+func ignorePipe(writer, reader error) error {
+	if reader != nil {
+		return nil
+	}
+	return writer
+}
+
+// writeFile writes a file that is there whole or not at all.
+func writeFile(name string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package docker
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
+)
+
+// keptCapabilities are what the guest needs to start commands as any user of the image, to end them, to read and write files for
+// them, and to take all capabilities away from them. Commands have none. Every engine can give these: they are among its defaults.
+var keptCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETPCAP", "SETUID"}
+
+const (
+	// guestPIDs are the processes and threads of a container beyond those that its tenant may have: the guest's own.
+	guestPIDs = 32
+	// outOfMemoryScore lets sandboxes go before the platform when the machine runs out of memory. It is above what an engine
+	// without CAP_SYS_RESOURCE has itself, and below that of commands, which go before the guest.
+	outOfMemoryScore = 500
+	// noResolver is an address where nobody answers, instead of the resolvers of this machine.
+	noResolver = "127.0.0.1"
+	hostname   = "sandbox"
+)
+
+// configuration is the container of a box. Nothing that the image would start is started.
+func (d *Driver) configuration(spec driver.Spec, image settings) *container.Config {
+	labels := map[string]string{labelOwner: spec.Owner, labelBox: spec.ID}
+	if !spec.Deadline.IsZero() {
+		labels[labelDeadline] = spec.Deadline.UTC().Format(time.RFC3339)
+	}
+	for key, value := range spec.Labels {
+		if _, ours := labels[key]; !ours {
+			labels[key] = value
+		}
+	}
+	return &container.Config{
+		Image: image.name, Hostname: hostname, Labels: labels,
+		Entrypoint: []string{guest.ContainerProgram}, Cmd: []string{"container"},
+		User: "0:0", WorkingDir: "/", // whatever the image says; commands have that
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+	}
+}
+
+// bounds is how a container is held.
+func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
+	l := spec.Limits
+	h := &container.HostConfig{
+		NetworkMode: "none", IpcMode: "private", DNS: []string{noResolver}, DNSSearch: []string{"."},
+		CapDrop: []string{"ALL"}, CapAdd: keptCapabilities, SecurityOpt: []string{"no-new-privileges"},
+		LogConfig:     container.LogConfig{Type: "none"}, // or output could fill the disk
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		AutoRemove:    true, // so that a box that ends with nobody alive leaves nothing with the engine
+		Init:          new(false),
+		Runtime:       d.cfg.Runtime, OomScoreAdj: outOfMemoryScore,
+		Mounts: []mount.Mount{
+			{Type: mount.TypeBind, Source: d.guest, Target: guest.ContainerProgram, ReadOnly: true},
+			{Type: mount.TypeBind, Source: d.control(spec.ID), Target: guest.ContainerFolder, ReadOnly: true},
+		},
+	}
+	h.Memory, h.MemorySwap = l.MemoryBytes, l.MemoryBytes // the same: no swap
+	if !can.swap {
+		h.MemorySwap = 0
+	}
+	if l.PIDs > 0 {
+		h.PidsLimit = new(l.PIDs + guestPIDs)
+	}
+	if can.cpu {
+		h.NanoCPUs = l.CPUMillis * 1e6
+	}
+	if l.DiskBytes > 0 && can.quota {
+		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.DiskBytes, 10)}
+	}
+	return h
+}
+
+// report tells what holds a box of that specification. Written tells that what is written is bounded.
+func report(spec driver.Spec, image settings, can facts, written bool) driver.Report {
+	r := driver.Report{GuestPath: guest.ContainerProgram, Workdir: spec.Workdir, User: spec.User, Env: image.environment()}
+	iso := &r.Isolation
+	iso.Parts = append([]string{
+		"mount namespace", "process namespace", "ipc namespace", "uts namespace", "network namespace", "image", "no capabilities", "no_new_privs",
+	}, can.others...)
+	bounded := func(asked, can bool, part, weaker string) {
+		switch {
+		case asked && can:
+			iso.Parts = append(iso.Parts, part)
+		case asked:
+			iso.Weaker = append(iso.Weaker, weaker)
+		}
+	}
+	bounded(true, can.seccomp, "seccomp", "system calls: the engine filters none; the guest refuses some to commands")
+	bounded(spec.Limits.MemoryBytes > 0, can.memory, "cgroup memory", "memory: unbounded, since the engine cannot bound it")
+	bounded(spec.Limits.MemoryBytes > 0 && !can.swap, false, "", "memory: without a bound of swap")
+	bounded(spec.Limits.PIDs > 0, can.pids, "cgroup pids", "pids: unbounded, since the engine cannot bound them")
+	bounded(spec.Limits.CPUMillis > 0, can.cpu, "cgroup cpu", "cpu: unbounded, since the engine cannot bound it")
+	bounded(spec.Limits.DiskBytes > 0, written, "disk quota", fmt.Sprintf("disk: unbounded, since the engine's storage (%s) has no quotas here", can.storage))
+	return r
+}
+
+// needed names a part that this engine lacks and that a box should not be without; empty where nothing is.
+func needed(spec driver.Spec, can facts) string {
+	switch {
+	case spec.Limits.MemoryBytes > 0 && !can.memory:
+		return "cgroup memory"
+	case spec.Limits.PIDs > 0 && !can.pids:
+		return "cgroup pids"
+	}
+	return ""
+}

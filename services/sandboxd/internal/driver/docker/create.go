@@ -1,0 +1,229 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/pkg/stdcopy"
+	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/door"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
+)
+
+// comeTimeout bounds the wait for the guest of a container that was started.
+const comeTimeout = 45 * time.Second
+
+// Create makes a box, or gives the one of the same id.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
+	unlock, err := d.locks.Lock(ctx, spec.ID)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	defer unlock()
+	if err := check(spec); err != nil {
+		return driver.Report{}, err
+	}
+	rec, err := readRecord(d.folder(spec.ID))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return driver.Report{}, err
+	}
+	if rec != nil && rec.Ready {
+		found, err := d.engine.inspect(ctx, spec.ID)
+		if err == nil && !found.is(rec) {
+			err = driver.Lost(spec.ID)
+		}
+		return rec.Report, err
+	}
+	image, err := d.images.find(ctx, spec.Image)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	// What a crash left in the middle of making it is thrown away; nothing ever ran in it.
+	if err := d.destroy(ctx, spec.ID); err != nil {
+		return driver.Report{}, err
+	}
+	if spec.Workdir == "" {
+		spec.Workdir = image.workdir
+	}
+	if spec.User == "" {
+		spec.User = image.user
+	}
+	spec.Workdir = path.Clean(spec.Workdir)
+	report, err := d.make(ctx, spec, image)
+	if err != nil {
+		err = errors.Join(err, d.destroy(context.WithoutCancel(ctx), spec.ID))
+	}
+	return report, err
+}
+
+// check refuses what no container can be.
+func check(spec driver.Spec) error {
+	if spec.Workdir != "" && !path.IsAbs(spec.Workdir) {
+		return rpcerr.InvalidField("spec.workdir", "%q is not an absolute path", spec.Workdir)
+	}
+	if dir := path.Clean(spec.Workdir); dir == "/.evalfleet" || strings.HasPrefix(dir, "/.evalfleet/") {
+		return rpcerr.InvalidField("spec.workdir", "/.evalfleet is the platform's; choose another path")
+	}
+	return nil
+}
+
+// make makes the folder, the container and its record, in this order, and waits for the guest.
+func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (driver.Report, error) {
+	can, err := d.engine.ready(ctx)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	if part := needed(spec, can); part != "" && !spec.AllowUnisolated {
+		return driver.Report{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+			"the Docker Engine at %s cannot isolate a sandbox: %s is missing; give its kernel that cgroup, use another driver, or allow it with --allow-unisolated",
+			d.cfg.Host, part).With("missing", part)
+	}
+	rec := &record{ID: spec.ID, Owner: spec.Owner, Labels: spec.Labels, Created: time.Now()}
+	if err := os.MkdirAll(d.folder(spec.ID), 0o700); err != nil {
+		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
+	}
+	if err := rec.write(d.folder(spec.ID)); err != nil {
+		return driver.Report{}, err
+	}
+	if err := makeControl(d.control(spec.ID), specification(spec), can.remapped); err != nil {
+		return driver.Report{}, err
+	}
+	failpoint.Hit("sandboxd/docker-folder")
+	id, written, err := d.createContainer(ctx, spec, image, can)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	failpoint.Hit("sandboxd/docker-container")
+	if err := d.start(ctx, spec.ID, id); err != nil {
+		return driver.Report{}, err
+	}
+	failpoint.Hit("sandboxd/docker-started")
+	rec.Container, rec.Ready, rec.Report = id, true, report(spec, image, can, written)
+	rec.Report.Isolation.Unisolated = needed(spec, can) != ""
+	return rec.Report, rec.write(d.folder(spec.ID))
+}
+
+// createContainer makes the container. Written tells that what is written in it is bounded, which an engine may refuse.
+func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, written bool, err error) {
+	config, bounds := d.configuration(spec, image), d.bounds(spec, can)
+	made, err := d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))
+	if err != nil && bounds.StorageOpt != nil {
+		bounds.StorageOpt = nil
+		made, err = d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))
+	}
+	return made.ID, bounds.StorageOpt != nil, d.engine.kind(ctx, "make a container", err)
+}
+
+// start starts a container and waits until its guest has come.
+func (d *Driver) start(ctx context.Context, boxID, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, comeTimeout)
+	defer cancel()
+	known := make(chan func(int) bool, 1) // who is admitted, once that is known
+	admit := sync.OnceValue(func() func(int) bool { return <-known })
+	open, err := door.Open(d.control(boxID), func(pid int) bool { return admit()(pid) }, d.log)
+	if err != nil {
+		return err
+	}
+	d.keep(boxID, open)
+
+	words, err := d.listenTo(ctx, id)
+	if err != nil {
+		known <- nobody
+		return err
+	}
+	defer words.close()
+	exited, failed := d.engine.api.ContainerWait(ctx, id, container.WaitConditionNextExit)
+	err = d.engine.kind(ctx, "start a container", d.engine.api.ContainerStart(ctx, id, container.StartOptions{}))
+	var now *found
+	if err == nil {
+		now, err = d.engine.inspect(ctx, boxID)
+	}
+	if err == nil && now == nil {
+		err = driver.Lost(boxID)
+	}
+	if err != nil {
+		known <- nobody
+		return err
+	}
+	known <- isGuest(now.pid)
+	select {
+	case <-open.Came():
+		return nil
+	case end := <-exited:
+		return rpcerr.Internal("the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
+	case err := <-failed:
+		return d.engine.kind(ctx, "wait for a container", err)
+	case <-ctx.Done():
+		return rpcerr.Internal("the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.dir, words.said())
+	}
+}
+
+// nobody is who is admitted to a box that could not be made.
+func nobody(int) bool { return false }
+
+// words are what a guest writes while it starts.
+type words struct {
+	close func()
+	done  chan struct{}
+	text  bytes.Buffer // once done is closed
+}
+
+// listenTo takes down what the first process of a container says from now on.
+func (d *Driver) listenTo(ctx context.Context, id string) (*words, error) {
+	stream, err := d.engine.api.ContainerAttach(ctx, id, container.AttachOptions{Stream: true, Stderr: true})
+	if err != nil {
+		return nil, d.engine.kind(ctx, "attach to a container", err)
+	}
+	w := &words{done: make(chan struct{})}
+	w.close = func() {
+		stream.Close()
+		<-w.done
+	}
+	go func() {
+		defer close(w.done)
+		_, _ = stdcopy.StdCopy(&w.text, &w.text, stream.Reader)
+	}()
+	return w, nil
+}
+
+// said waits for the end of the words.
+func (w *words) said() string {
+	const most = 4 << 10
+	w.close()
+	text := strings.TrimSpace(w.text.String())
+	return text[max(0, len(text)-most):]
+}
+
+// specification is what the guest is told.
+func specification(spec driver.Spec) guest.ContainerSpec {
+	c := guest.ContainerSpec{
+		Guest:   box.Guest{OrphanSeconds: int64(spec.OrphanTimeout / time.Second)},
+		Command: box.Command{OOMScoreAdj: 1000},
+		Limits:  []box.Limit{{Resource: unix.RLIMIT_CORE}},
+		Workdir: spec.Workdir, User: spec.User,
+	}
+	if !spec.Deadline.IsZero() {
+		c.Guest.DeadlineUnix = spec.Deadline.Unix()
+	}
+	if n := spec.Limits.OpenFiles; n > 0 {
+		c.Limits = append(c.Limits, box.Limit{Resource: unix.RLIMIT_NOFILE, Value: uint64(n)})
+	}
+	if n := spec.Limits.FileSizeBytes; n > 0 {
+		c.Limits = append(c.Limits, box.Limit{Resource: unix.RLIMIT_FSIZE, Value: uint64(n)})
+	}
+	return c
+}

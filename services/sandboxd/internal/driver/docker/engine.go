@@ -1,0 +1,236 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/versions"
+	"github.com/docker/docker/client"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// oldestAPI is the oldest version of the Engine API that is spoken: that of Docker 20.10.
+const oldestAPI = "1.41"
+
+// Labels of containers. They are how a later process finds them.
+const (
+	labelOwner    = "evalfleet.installation"
+	labelBox      = "evalfleet.sandbox"
+	labelDeadline = "evalfleet.deadline"
+)
+
+// How long the engine may take to tell something, to remove a container, and how long what it can do is believed.
+const (
+	askTimeout    = 30 * time.Second
+	removeTimeout = 45 * time.Second
+	believed      = time.Minute
+)
+
+// engine is the Docker Engine. It may be used concurrently.
+type engine struct {
+	host string
+	api  *client.Client
+
+	mu    sync.Mutex
+	facts facts
+	asked time.Time // zero: not yet, or the engine was away since
+}
+
+// facts are what an engine can do.
+type facts struct {
+	memory, swap, pids, cpu bool
+	seccomp                 bool
+	others                  []string // further security options that are on
+	remapped                bool     // root in containers is another user here
+	quota                   bool     // what is written may be bounded
+	storage                 string
+}
+
+// errElsewhere is why an engine cannot be used that is not on this machine: the guest's socket lies in a folder that both must see.
+var errElsewhere = errors.New("it is not on this machine")
+
+func newEngine(host string) (*engine, error) {
+	e := &engine{host: host}
+	if !strings.HasPrefix(host, "unix://") {
+		return e, nil // said when it is used
+	}
+	var err error
+	if e.api, err = client.NewClientWithOpts(client.WithHost(host)); err != nil {
+		return nil, fmt.Errorf("host: %w", err)
+	}
+	return e, nil
+}
+
+func (e *engine) close() error {
+	if e.api == nil {
+		return nil
+	}
+	return e.api.Close()
+}
+
+// isAway tells that there is no engine to ask.
+func isAway(err error) bool { return client.IsErrConnectionFailed(err) || errors.Is(err, errElsewhere) }
+
+// kind says what an error of the engine means to the caller.
+func (e *engine) kind(ctx context.Context, doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	case isAway(err):
+		e.mu.Lock()
+		e.asked = time.Time{}
+		e.mu.Unlock()
+		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+			"no Docker Engine answers at %s; start it (Debian: apt-get install docker.io), say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver: %w",
+			e.host, err).With("missing", "engine").With("host", e.host)
+	}
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE, "the Docker Engine at %s cannot %s: %w", e.host, doing, err).
+		With("missing", "container").With("host", e.host)
+}
+
+// ready makes sure that the engine answers and is not too old, and gives what it can do.
+func (e *engine) ready(ctx context.Context) (facts, error) {
+	if e.api == nil {
+		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+			"the Docker Engine at %s cannot be used: %w; name one of this machine in sandboxd.docker.host or DOCKER_HOST, as unix:// and the path of its socket, or use another driver",
+			e.host, errElsewhere).With("missing", "engine").With("host", e.host)
+	}
+	e.mu.Lock()
+	known, fresh := e.facts, time.Since(e.asked) < believed
+	e.mu.Unlock()
+	if fresh {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	ping, err := e.api.Ping(ctx)
+	if err != nil {
+		return facts{}, e.kind(ctx, "answer", err)
+	}
+	if ping.APIVersion == "" || versions.LessThan(ping.APIVersion, oldestAPI) {
+		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+			"the Docker Engine at %s speaks version %q of its API; version %s is needed, which Docker 20.10 and later speak", e.host, ping.APIVersion, oldestAPI).
+			With("missing", "engine").With("host", e.host)
+	}
+	e.api.NegotiateAPIVersionPing(ping)
+	info, err := e.api.Info(ctx)
+	if err != nil {
+		return facts{}, e.kind(ctx, "tell what it can do", err)
+	}
+	f := facts{memory: info.MemoryLimit, swap: info.SwapLimit, pids: info.PidsLimit, cpu: info.CPUCfsQuota, storage: info.Driver}
+	for _, option := range info.SecurityOptions {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(option, "name="), ",")
+		switch name {
+		case "seccomp":
+			f.seccomp = !strings.Contains(rest, "unconfined")
+		case "userns", "rootless":
+			f.remapped = true
+			f.others = append(f.others, "user namespace")
+		case "apparmor", "selinux":
+			f.others = append(f.others, name)
+		}
+	}
+	f.quota = slices.Contains([]string{"btrfs", "zfs", "devicemapper", "windowsfilter"}, info.Driver)
+	for _, status := range info.DriverStatus {
+		f.quota = f.quota || info.Driver == "overlay2" && status == [2]string{"Backing Filesystem", "xfs"}
+	}
+	e.mu.Lock()
+	e.facts, e.asked = f, time.Now()
+	e.mu.Unlock()
+	return f, nil
+}
+
+// containerName is the name of a box's container.
+func containerName(id string) string { return "evalfleet-" + id }
+
+// found is a container as the engine knows it.
+type found struct {
+	id      string
+	running bool
+	pid     int // of its first process, in the engine's process namespace
+	created time.Time
+}
+
+// is tells that a container runs and is the one of a record.
+func (f *found) is(rec *record) bool {
+	return f != nil && f.running && rec.Ready && f.id == rec.Container
+}
+
+// inspect finds the container of a box; nil where there is none. One that bears the name and is none of ours is an error.
+func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, err := e.ready(ctx); err != nil {
+		return nil, err
+	}
+	c, err := e.api.ContainerInspect(ctx, containerName(id))
+	if cerrdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, e.kind(ctx, "look for a container", err)
+	}
+	if c.Config == nil || c.Config.Labels[labelBox] != id {
+		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+			"the container %s is none of evalfleet's; remove or rename it", containerName(id)).With("missing", "container name")
+	}
+	f := &found{id: c.ID}
+	if c.State != nil {
+		f.running, f.pid = c.State.Running, c.State.Pid
+	}
+	return f, nil
+}
+
+// list finds an owner's containers, by box.
+func (e *engine) list(ctx context.Context, owner string) (map[string]*found, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, err := e.ready(ctx); err != nil {
+		return nil, err
+	}
+	all, err := e.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+owner))})
+	if err != nil {
+		return nil, e.kind(ctx, "list containers", err)
+	}
+	out := map[string]*found{}
+	for _, c := range all {
+		out[c.Labels[labelBox]] = &found{id: c.ID, running: c.State == container.StateRunning, created: time.Unix(c.Created, 0)}
+	}
+	return out, nil
+}
+
+// remove ends and removes the container of a box, and waits until it is gone.
+func (e *engine) remove(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c, err := e.inspect(ctx, id)
+		if err != nil || c == nil {
+			return err
+		}
+		err = e.api.ContainerRemove(ctx, c.id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || cerrdefs.IsNotFound(err) {
+			return nil
+		}
+		if !cerrdefs.IsConflict(err) { // it is being removed already, by the engine itself
+			return e.kind(ctx, "remove a container", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return e.kind(ctx, "remove a container", err)
+		}
+	}
+}

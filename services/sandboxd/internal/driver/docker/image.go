@@ -1,0 +1,195 @@
+package docker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/image"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// pullTimeout bounds one fetching of an image, which goes on when the sandbox that needs it is given up.
+const pullTimeout = 15 * time.Minute
+
+// defaultPath is PATH where the image sets none, as engines have it.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// settings are what an image decides of its boxes.
+type settings struct {
+	name    string
+	env     map[string]string
+	workdir string
+	user    string
+}
+
+// images finds what boxes are made from, and fetches it where that is configured. It may be used concurrently.
+type images struct {
+	cfg    Config
+	engine *engine
+	log    *slog.Logger
+	ctx    context.Context // of all fetching
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	fetches map[string]*fetch // by name; a failed one is forgotten
+}
+
+// fetch is an image that is being fetched, or was by this process.
+type fetch struct {
+	done chan struct{}
+	err  error
+}
+
+func newImages(cfg Config, e *engine, log *slog.Logger) *images {
+	m := &images{cfg: cfg, engine: e, log: log, fetches: map[string]*fetch{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m
+}
+
+func (m *images) close() {
+	m.cancel()
+	m.work.Wait()
+}
+
+// find gives the settings of the image of that name, or of the configured one where there is none.
+func (m *images) find(ctx context.Context, name string) (settings, error) {
+	name = cmp.Or(name, m.cfg.Image)
+	if m.cfg.Pull == PullAlways {
+		if err := m.fetch(ctx, name); err != nil {
+			return settings{}, err
+		}
+	}
+	got, err := m.engine.image(ctx, name)
+	if cerrdefs.IsNotFound(err) && m.cfg.Pull == PullMissing {
+		if err := m.fetch(ctx, name); err != nil {
+			return settings{}, err
+		}
+		got, err = m.engine.image(ctx, name)
+	}
+	switch {
+	case cerrdefs.IsNotFound(err):
+		return settings{}, m.missing(name)
+	case cerrdefs.IsInvalidArgument(err):
+		return settings{}, rpcerr.InvalidField("spec.image", "%q is not the name of an image", name)
+	case err != nil:
+		return settings{}, m.engine.kind(ctx, "look for the image "+name, err)
+	}
+	return read(name, got)
+}
+
+// read takes over what an image decides.
+func read(name string, got image.InspectResponse) (settings, error) {
+	if got.Os != "linux" || got.Architecture != runtime.GOARCH {
+		return settings{}, unavailable(name, "the image %s is for %s/%s and this machine is linux/%s; fetch or build one for it", name, got.Os, got.Architecture, runtime.GOARCH)
+	}
+	s := settings{name: name, workdir: "/", user: "0", env: map[string]string{"PATH": defaultPath}}
+	if got.Config == nil {
+		return s, nil
+	}
+	for _, variable := range got.Config.Env {
+		if key, value, ok := strings.Cut(variable, "="); ok {
+			s.env[key] = value
+		}
+	}
+	s.workdir, s.user = cmp.Or(got.Config.WorkingDir, s.workdir), cmp.Or(got.Config.User, s.user)
+	return s, nil
+}
+
+// missing says what to do about an image that the engine lacks.
+func (m *images) missing(name string) error {
+	if name == DefaultImage {
+		return unavailable(name, "the Docker Engine has no image %s; build it from this machine's own files with `evalfleet sandbox image`, or name another one", name)
+	}
+	return unavailable(name, "the Docker Engine has no image %s; fetch it with `docker pull %s`, let the driver do so with sandboxd.docker.pull: missing, "+
+		"or leave the image out for the one that `evalfleet sandbox image` builds", name, name)
+}
+
+func unavailable(name, format string, args ...any) error {
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE, format, args...).With("image", name).With("driver", "docker")
+}
+
+// fetch fetches an image once in the life of this process, for all who wait for it.
+func (m *images) fetch(ctx context.Context, name string) error {
+	m.mu.Lock()
+	f, ok := m.fetches[name]
+	if !ok {
+		f = &fetch{done: make(chan struct{})}
+		m.fetches[name] = f
+		m.work.Go(func() {
+			ctx, cancel := context.WithTimeout(m.ctx, pullTimeout)
+			defer cancel()
+			began := time.Now()
+			if f.err = m.pull(ctx, name); f.err == nil {
+				m.log.Info("an image was fetched", "image", name, "took", time.Since(began).Round(time.Millisecond))
+			} else {
+				m.mu.Lock()
+				delete(m.fetches, name)
+				m.mu.Unlock()
+			}
+			close(f.done)
+		})
+	}
+	m.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the image %s: %w", name, ctx.Err())
+	}
+}
+
+func (m *images) pull(ctx context.Context, name string) error {
+	if _, err := m.engine.ready(ctx); err != nil {
+		return err
+	}
+	progress, err := m.engine.api.ImagePull(ctx, name, image.PullOptions{})
+	if err == nil {
+		err = errors.Join(readProgress(progress), progress.Close())
+	}
+	if err != nil && ctx.Err() == nil {
+		return unavailable(name, "the image %s cannot be fetched: %w", name, err)
+	}
+	return err
+}
+
+// readProgress reads what the engine tells of its work on an image, to the end or to an error.
+func readProgress(r io.Reader) error {
+	for d := json.NewDecoder(r); ; {
+		var line struct{ Error string }
+		switch err := d.Decode(&line); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read what the engine says: %w", err)
+		case line.Error != "":
+			return errors.New(line.Error)
+		}
+	}
+}
+
+// image looks an image up. The error is the engine's own where it is about the image.
+func (e *engine) image(ctx context.Context, name string) (image.InspectResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, err := e.ready(ctx); err != nil {
+		return image.InspectResponse{}, err
+	}
+	return e.api.ImageInspect(ctx, name)
+}
+
+// environment is a copy, for a box of its own.
+func (s settings) environment() map[string]string { return maps.Clone(s.env) }
