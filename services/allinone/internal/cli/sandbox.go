@@ -21,7 +21,7 @@ func (a *app) sandboxCommand() *cobra.Command {
   evalfleet sandbox exec SANDBOX -- ps aux
   evalfleet sandbox cp SANDBOX:/work/out.txt .
   evalfleet sandbox rm SANDBOX`,
-	}, a.sandboxListCommand(), a.sandboxExecCommand(), a.sandboxCopyCommand(), a.sandboxRemoveCommand())
+	}, a.sandboxListCommand(), a.sandboxExecCommand(), a.sandboxCopyCommand(), a.sandboxRemoveCommand(), a.sandboxImageCommand())
 }
 
 func (a *app) sandboxListCommand() *cobra.Command {

@@ -176,6 +176,10 @@ const (
 	//
 	//	{"reason": "SCRIPT_EXHAUSTED", "metadata": {"model": "mockllm/model", "sample": "7", "turn": "3"}}
 	ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED ErrorReason = 47
+	// The container engine of a sandbox driver does not answer, is too old, or refuses what it is asked. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "ENGINE_UNAVAILABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
+	ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE ErrorReason = 48
 	// Too many calls wait for the account's connections. Code RESOURCE_EXHAUSTED, with RetryInfo.
 	//
 	//	{"reason": "CONNECTION_QUEUE_FULL", "metadata": {"account": "openai/default"}}
@@ -258,6 +262,7 @@ var (
 		45: "ERROR_REASON_PROVIDER_UNAVAILABLE",
 		46: "ERROR_REASON_PROVIDER_RESPONSE_INVALID",
 		47: "ERROR_REASON_SCRIPT_EXHAUSTED",
+		48: "ERROR_REASON_ENGINE_UNAVAILABLE",
 		50: "ERROR_REASON_CONNECTION_QUEUE_FULL",
 		51: "ERROR_REASON_SANDBOX_QUOTA",
 		52: "ERROR_REASON_BUDGET_EXHAUSTED",
@@ -307,6 +312,7 @@ var (
 		"ERROR_REASON_PROVIDER_UNAVAILABLE":          45,
 		"ERROR_REASON_PROVIDER_RESPONSE_INVALID":     46,
 		"ERROR_REASON_SCRIPT_EXHAUSTED":              47,
+		"ERROR_REASON_ENGINE_UNAVAILABLE":            48,
 		"ERROR_REASON_CONNECTION_QUEUE_FULL":         50,
 		"ERROR_REASON_SANDBOX_QUOTA":                 51,
 		"ERROR_REASON_BUDGET_EXHAUSTED":              52,
@@ -351,7 +357,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xfa\f\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\x9f\r\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -390,7 +396,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_PROVIDER_RATE_LIMITED\x10,\x12%\n" +
 	"!ERROR_REASON_PROVIDER_UNAVAILABLE\x10-\x12*\n" +
 	"&ERROR_REASON_PROVIDER_RESPONSE_INVALID\x10.\x12!\n" +
-	"\x1dERROR_REASON_SCRIPT_EXHAUSTED\x10/\x12&\n" +
+	"\x1dERROR_REASON_SCRIPT_EXHAUSTED\x10/\x12#\n" +
+	"\x1fERROR_REASON_ENGINE_UNAVAILABLE\x100\x12&\n" +
 	"\"ERROR_REASON_CONNECTION_QUEUE_FULL\x102\x12\x1e\n" +
 	"\x1aERROR_REASON_SANDBOX_QUOTA\x103\x12!\n" +
 	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x12#\n" +

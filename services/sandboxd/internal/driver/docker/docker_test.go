@@ -1,7 +1,10 @@
 package docker_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,18 +13,25 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/evalfleet/evalfleet/pkg/enginetest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/drivertest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/image"
 )
 
-// testImage is the image that the tests' sandboxes are made from.
-const testImage = "evalfleet/sandbox:test"
+// Images of the tests: of this machine's files, one that decides all that an image may, and one with nothing but a program.
+const (
+	testImage     = "evalfleet/sandbox:test"
+	decidingImage = "evalfleet/sandbox:test-decides"
+	emptyImage    = "evalfleet/sandbox:test-empty"
+)
 
 // What TestMain makes.
 var (
@@ -30,31 +40,55 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "guestd")
-		if err != nil {
-			panic(err)
+	code, err := run(m)
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// run runs the tests between what they need and its end.
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "guestd")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	guestPath = filepath.Join(dir, "guestd")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", guestPath, "../../../cmd/guestd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if prebuilt := os.Getenv("EVALFLEET_TEST_GUEST"); prebuilt != "" {
+		guestPath = prebuilt
+	} else if out, err := cmd.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build the guest: %w\n%s", err, out)
+	}
+	engine, err := enginetest.Find(context.Background())
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, engine.Stop()) }()
+	host = engine.Host
+	ctx := context.Background()
+	if err := loadImage(ctx); err != nil {
+		return 1, err
+	}
+	program, err := os.ReadFile(guestPath)
+	if err != nil {
+		return 1, err
+	}
+	for tag, files := range map[string]map[string][]byte{
+		decidingImage: {"Dockerfile": []byte("FROM " + testImage + "\n" + drivertest.Dockerfile)},
+		emptyImage:    {"Dockerfile": []byte("FROM scratch\nCOPY program /program\n"), "program": program},
+	} {
+		if err := buildImage(ctx, tag, files); err != nil {
+			return 1, err
 		}
-		defer os.RemoveAll(dir)
-		guestPath = filepath.Join(dir, "guestd")
-		cmd := exec.Command("go", "build", "-trimpath", "-o", guestPath, "../../../cmd/guestd")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build the guest: %v\n%s", err, out)
-			return 1
-		}
-		host = docker.DefaultHost
-		if err := loadImage(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		code := m.Run()
-		if err := goleak.Find(); err != nil && code == 0 {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return code
-	}())
+	}
+	return m.Run(), nil
 }
 
 // loadImage puts the image of this machine's files into the engine.
@@ -76,6 +110,35 @@ func loadImage(ctx context.Context) error {
 	return loader.Load(ctx, r)
 }
 
+// buildImage builds an image as people do.
+func buildImage(ctx context.Context, tag string, files map[string][]byte) error {
+	api, err := client.NewClientWithOpts(client.WithHost(host), client.WithAPIVersionNegotiation())
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	var context bytes.Buffer
+	w := tar.NewWriter(&context)
+	for name, content := range files {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content))}))
+		_, writeErr := w.Write(content)
+		err = errors.Join(err, writeErr)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	resp, err := api.ImageBuild(ctx, &context, build.ImageBuildOptions{Tags: []string{tag}, Remove: true})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	if bytes.Contains(said, []byte(`"error"`)) {
+		err = fmt.Errorf("build %s: %s", tag, said)
+	}
+	return err
+}
+
 func newDriver(t *testing.T, dir string) driver.Driver {
 	t.Helper()
 	d, err := docker.New(docker.Config{Host: host, Image: testImage}, docker.Deps{Dir: dir, GuestPath: guestPath, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -89,5 +152,5 @@ func TestSuite(t *testing.T) {
 	caps, err := newDriver(t, t.TempDir()).Probe(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, caps.Problem, "this machine's engine must be able to isolate, or the promises below are not tested")
-	drivertest.Run(t, drivertest.Harness{New: newDriver, OwnSystem: true, NoDiskBound: true})
+	drivertest.Run(t, drivertest.Harness{New: newDriver, OwnSystem: true, NoDiskBound: true, Image: decidingImage})
 }

@@ -92,20 +92,20 @@ func (e *engine) kind(ctx context.Context, doing string, err error) error {
 		e.mu.Lock()
 		e.asked = time.Time{}
 		e.mu.Unlock()
-		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
 			"no Docker Engine answers at %s; start it (Debian: apt-get install docker.io), say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver: %w",
-			e.host, err).With("missing", "engine").With("host", e.host)
+			e.host, err).With("driver", "docker").With("host", e.host)
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE, "the Docker Engine at %s cannot %s: %w", e.host, doing, err).
-		With("missing", "container").With("host", e.host)
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, "the Docker Engine at %s cannot %s: %w", e.host, doing, err).
+		With("driver", "docker").With("host", e.host)
 }
 
 // ready makes sure that the engine answers and is not too old, and gives what it can do.
 func (e *engine) ready(ctx context.Context) (facts, error) {
 	if e.api == nil {
-		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
 			"the Docker Engine at %s cannot be used: %w; name one of this machine in sandboxd.docker.host or DOCKER_HOST, as unix:// and the path of its socket, or use another driver",
-			e.host, errElsewhere).With("missing", "engine").With("host", e.host)
+			e.host, errElsewhere).With("driver", "docker").With("host", e.host)
 	}
 	e.mu.Lock()
 	known, fresh := e.facts, time.Since(e.asked) < believed
@@ -120,9 +120,9 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 		return facts{}, e.kind(ctx, "answer", err)
 	}
 	if ping.APIVersion == "" || versions.LessThan(ping.APIVersion, oldestAPI) {
-		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
+		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
 			"the Docker Engine at %s speaks version %q of its API; version %s is needed, which Docker 20.10 and later speak", e.host, ping.APIVersion, oldestAPI).
-			With("missing", "engine").With("host", e.host)
+			With("driver", "docker").With("host", e.host)
 	}
 	e.api.NegotiateAPIVersionPing(ping)
 	info, err := e.api.Info(ctx)
@@ -183,8 +183,8 @@ func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
 		return nil, e.kind(ctx, "look for a container", err)
 	}
 	if c.Config == nil || c.Config.Labels[labelBox] != id {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
-			"the container %s is none of evalfleet's; remove or rename it", containerName(id)).With("missing", "container name")
+		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
+			"the container %s is none of evalfleet's; remove or rename it", containerName(id)).With("driver", "docker").With("host", e.host)
 	}
 	f := &found{id: c.ID}
 	if c.State != nil {

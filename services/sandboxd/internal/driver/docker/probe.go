@@ -18,7 +18,9 @@ func (d *Driver) Probe(ctx context.Context) (driver.Capabilities, error) {
 	report, err := d.Create(ctx, driver.Spec{
 		ID: id, Owner: id, Deadline: time.Now().Add(time.Minute), OrphanTimeout: time.Minute, Limits: driver.Limits{MemoryBytes: 64 << 20, PIDs: 16},
 	})
-	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE) || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE) {
+	switch rpcerr.Reason(err) { //nolint:exhaustive // All others are faults of the measurement.
+	case errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
+		errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE:
 		return driver.Capabilities{Problem: err.Error()}, nil
 	}
 	if err != nil {

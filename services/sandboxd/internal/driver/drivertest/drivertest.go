@@ -34,6 +34,8 @@ type Harness struct {
 	OwnSystem bool
 	// NoDiskBound tells that what is written is not bounded, but for the size of one file.
 	NoDiskBound bool
+	// Image is an image that was built from Dockerfile; empty for a driver without images.
+	Image string
 	// Secrets are files and folders of the host that no box may see.
 	Secrets []string
 	// Unwritable are paths that are there in a box and that nobody in it can write.
@@ -49,6 +51,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("files", func(t *testing.T) { t.Parallel(); files(t, h) })
 	t.Run("isolation", func(t *testing.T) { t.Parallel(); isolation(t, h) })
 	t.Run("limits", func(t *testing.T) { t.Parallel(); bounds(t, h) })
+	t.Run("images", func(t *testing.T) { t.Parallel(); images(t, h) })
 	t.Run("life", func(t *testing.T) { t.Parallel(); life(t, h) })
 }
 

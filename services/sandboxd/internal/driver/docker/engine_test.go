@@ -1,0 +1,129 @@
+package docker_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
+)
+
+// withConfig makes a driver of that configuration, in a folder of its own.
+func withConfig(t *testing.T, cfg docker.Config) *docker.Driver {
+	t.Helper()
+	d, err := docker.New(cfg, docker.Deps{Dir: t.TempDir(), GuestPath: guestPath})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	return d
+}
+
+// fakeEngine answers pings as an engine of that version of the API does, and nothing else.
+func fakeEngine(t *testing.T, api string) (host string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fake-") //nolint:usetesting // the path of a socket must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
+	require.NoError(t, err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", api) })}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() { assert.NoError(t, server.Close()); <-done })
+	return "unix://" + filepath.Join(dir, "d.sock")
+}
+
+// An engine that cannot be used is named with its socket and what to do, whoever asks; where nothing was made, that nothing can be
+// found is no fault.
+func TestAnEngineThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	nobody := "unix://" + filepath.Join(t.TempDir(), "no.sock")
+	old := fakeEngine(t, "1.40")
+	for name, tt := range map[string]struct {
+		host string
+		says []string
+	}{
+		"missing":   {nobody, []string{nobody, "docker.io", "DOCKER_HOST"}},
+		"too old":   {old, []string{old, `"1.40"`, "1.41", "20.10"}},
+		"elsewhere": {"tcp://192.0.2.1:2375", []string{"tcp://192.0.2.1:2375", "not on this machine", "unix://"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := withConfig(t, docker.Config{Host: tt.host})
+			_, err := d.Create(t.Context(), driver.Spec{ID: "x", Owner: "me"})
+			assert.Equal(t, codes.FailedPrecondition, rpcerr.Code(err))
+			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE), "%v", err)
+			caps, probeErr := d.Probe(t.Context())
+			require.NoError(t, probeErr)
+			for _, part := range tt.says {
+				assert.ErrorContains(t, err, part)
+				assert.Contains(t, caps.Problem, part)
+			}
+			if name == "too old" {
+				return
+			}
+			boxes, err := d.List(t.Context(), "me")
+			require.NoError(t, err)
+			assert.Empty(t, boxes)
+			require.NoError(t, d.Destroy(t.Context(), "x"))
+		})
+	}
+}
+
+func TestImagesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	const absent = "evalfleet-test.invalid/no/such:image"
+	for name, tt := range map[string]struct {
+		cfg    docker.Config
+		image  string
+		reason errorsv1.ErrorReason
+		says   []string
+	}{
+		"absent":                  {docker.Config{}, absent, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE, []string{absent, "docker pull", "pull: missing", "evalfleet sandbox image"}},
+		"the default one":         {docker.Config{Image: absent}, "", errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE, []string{absent, "evalfleet sandbox image"}},
+		"no registry, if missing": {docker.Config{Pull: docker.PullMissing}, absent, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE, []string{absent, "cannot be fetched"}},
+		"no registry, always":     {docker.Config{Pull: docker.PullAlways}, absent, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE, []string{absent, "cannot be fetched"}},
+		"no name":                 {docker.Config{}, "UPPER/case", errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"UPPER/case"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.cfg.Host = host
+			d := withConfig(t, tt.cfg)
+			_, err := d.Create(t.Context(), driver.Spec{ID: "no-image", Owner: name, Image: tt.image})
+			require.True(t, rpcerr.Is(err, tt.reason), "%v", err)
+			for _, part := range tt.says {
+				assert.ErrorContains(t, err, part)
+			}
+			boxes, err := d.List(t.Context(), name)
+			require.NoError(t, err)
+			assert.Empty(t, boxes, "nothing is left behind")
+		})
+	}
+}
+
+func TestWhatTheEngineRefusesIsTold(t *testing.T) {
+	t.Parallel()
+	d := withConfig(t, docker.Config{Host: host, Image: testImage, Runtime: "no-such-runtime"})
+	_, err := d.Create(t.Context(), driver.Spec{ID: "bad-runtime", Owner: "nobody-else"})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE), "%v", err)
+	require.ErrorContains(t, err, "no-such-runtime")
+	boxes, err := d.List(t.Context(), "nobody-else")
+	require.NoError(t, err)
+	assert.Empty(t, boxes)
+}
+
+func TestAnUnknownPolicyIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := docker.New(docker.Config{Pull: "sometimes"}, docker.Deps{Dir: t.TempDir(), GuestPath: guestPath})
+	require.ErrorContains(t, err, "sometimes")
+	require.ErrorContains(t, err, strings.Join([]string{docker.PullNever, docker.PullMissing, docker.PullAlways}, ", "))
+}

@@ -1,0 +1,164 @@
+package docker_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/client"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
+	guestclient "github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
+)
+
+// engineOf talks to the engine beside the driver.
+func engineOf(t *testing.T) *client.Client {
+	t.Helper()
+	api, err := client.NewClientWithOpts(client.WithHost(host), client.WithAPIVersionNegotiation())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, api.Close()) })
+	return api
+}
+
+// create makes a box that is destroyed with the test, and gives what runs a command in it.
+func create(t *testing.T, d *docker.Driver, spec driver.Spec) (driver.Report, func(argv ...string) *sandboxv1.ExecResult) {
+	t.Helper()
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
+	report, err := d.Create(t.Context(), spec)
+	require.NoError(t, err)
+	c := guestclient.New(guestclient.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, spec.ID) },
+		Hello:   &guestv1.HelloRequest{Env: report.Env, Workdir: report.Workdir, User: report.User},
+	})
+	t.Cleanup(c.Close)
+	return report, func(argv ...string) (r *sandboxv1.ExecResult) {
+		t.Helper()
+		require.NoError(t, c.Once(t.Context(), func(api guestv1.GuestServiceClient) error {
+			resp, err := api.Run(t.Context(), &guestv1.RunRequest{Spec: &sandboxv1.ExecSpec{Argv: argv}, MaxAnswerBytes: 1 << 20})
+			r = resp.GetResult()
+			return err
+		}))
+		return r
+	}
+}
+
+// What a crash leaves, wherever it comes, is found by label or folder and can be removed; and the same box can be made over it.
+func TestWhatACrashLeavesIsFound(t *testing.T) {
+	t.Parallel()
+	api := engineOf(t)
+	made := func(t *testing.T, id, owner string) {
+		_, err := api.ContainerCreate(t.Context(), &container.Config{
+			Image: testImage, Cmd: []string{"sleep", "1000"}, Labels: map[string]string{"evalfleet.installation": owner, "evalfleet.sandbox": id},
+		}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "evalfleet-"+id)
+		require.NoError(t, err)
+	}
+	folder := func(t *testing.T, dir, id string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "boxes", id, "ctl"), 0o700))
+	}
+	for name, leave := range map[string]func(t *testing.T, dir, id, owner string){
+		"folder":               func(t *testing.T, dir, id, _ string) { folder(t, dir, id) },
+		"folder-and-container": func(t *testing.T, dir, id, owner string) { folder(t, dir, id); made(t, id, owner) },
+		"container":            func(t *testing.T, _, id, owner string) { made(t, id, owner) },
+		"running-container": func(t *testing.T, dir, id, owner string) {
+			folder(t, dir, id)
+			made(t, id, owner)
+			require.NoError(t, api.ContainerStart(t.Context(), "evalfleet-"+id, container.StartOptions{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			d, err := docker.New(docker.Config{Host: host, Image: testImage}, docker.Deps{Dir: dir, GuestPath: guestPath})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, d.Close()) })
+			id, owner := "left-"+name, "owner-of-"+name
+			t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
+			leave(t, dir, id, owner)
+			boxes, err := d.List(t.Context(), owner)
+			require.NoError(t, err)
+			require.Len(t, boxes, 1)
+			assert.Equal(t, id, boxes[0].ID)
+			assert.False(t, boxes[0].Alive, "it is no box that can be used")
+			require.NoError(t, d.Destroy(t.Context(), id))
+			boxes, err = d.List(t.Context(), owner)
+			require.NoError(t, err)
+			assert.Empty(t, boxes)
+			_, err = api.ContainerInspect(t.Context(), "evalfleet-"+id)
+			require.Error(t, err, "it is gone")
+
+			leave(t, dir, id, owner)
+			_, run := create(t, d, driver.Spec{ID: id, Owner: owner, OrphanTimeout: time.Minute, Limits: driver.Limits{MemoryBytes: 128 << 20, PIDs: 64}})
+			assert.Equal(t, "here\n", string(run("echo", "here").GetStdout()))
+		})
+	}
+}
+
+// A container of that name which is somebody else's is left alone, and named.
+func TestAForeignContainerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	api := engineOf(t)
+	_, err := api.ContainerCreate(t.Context(), &container.Config{Image: testImage, Cmd: []string{"true"}}, nil, nil, nil, "evalfleet-foreign")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, api.ContainerRemove(context.Background(), "evalfleet-foreign", container.RemoveOptions{Force: true}))
+	})
+	d := withConfig(t, docker.Config{Host: host, Image: testImage})
+	_, err = d.Create(t.Context(), driver.Spec{ID: "foreign", Owner: "me"})
+	require.ErrorContains(t, err, "evalfleet-foreign")
+	require.Error(t, d.Destroy(t.Context(), "foreign"))
+	_, err = api.ContainerInspect(t.Context(), "evalfleet-foreign")
+	require.NoError(t, err)
+}
+
+// An image needs nothing: no shell, no init, no user, no library.
+func TestAnImageWithOneProgram(t *testing.T) {
+	t.Parallel()
+	d := withConfig(t, docker.Config{Host: host})
+	report, run := create(t, d, driver.Spec{ID: "one-program", Owner: "me", Image: emptyImage, OrphanTimeout: time.Minute})
+	assert.Equal(t, "/", report.Workdir)
+	r := run("/program", "version")
+	assert.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
+	assert.NotEmpty(t, r.GetStdout())
+}
+
+// A container is held as the driver says, whatever the image wants.
+func TestHowAContainerIsHeld(t *testing.T) {
+	t.Parallel()
+	d := withConfig(t, docker.Config{Host: host})
+	limits := driver.Limits{MemoryBytes: 128 << 20, PIDs: 100, CPUMillis: 500}
+	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
+	report, _ := create(t, d, driver.Spec{
+		ID: "held", Owner: "holder", Image: decidingImage, OrphanTimeout: time.Minute, Deadline: deadline, Limits: limits, Labels: map[string]string{"for": "people"},
+	})
+	for _, part := range []string{"network namespace", "no capabilities", "no_new_privs", "cgroup memory", "cgroup pids", "cgroup cpu", "seccomp"} {
+		assert.Contains(t, report.Isolation.Parts, part)
+	}
+	c, err := engineOf(t).ContainerInspect(t.Context(), "evalfleet-held")
+	require.NoError(t, err)
+	h := c.HostConfig
+	assert.EqualValues(t, "none", h.NetworkMode)
+	assert.Equal(t, []string{"ALL"}, []string(h.CapDrop))
+	assert.Contains(t, h.SecurityOpt, "no-new-privileges")
+	assert.False(t, h.Privileged)
+	assert.Equal(t, limits.MemoryBytes, h.Memory)
+	assert.EqualValues(t, limits.CPUMillis*1e6, h.NanoCPUs)
+	assert.GreaterOrEqual(t, *h.PidsLimit, limits.PIDs)
+	assert.LessOrEqual(t, *h.PidsLimit, 2*limits.PIDs)
+	assert.Equal(t, "none", h.LogConfig.Type)
+	for _, m := range c.Mounts {
+		assert.True(t, !m.RW || m.Type == "volume", m.Destination)
+	}
+	assert.Equal(t, "holder", c.Config.Labels["evalfleet.installation"])
+	assert.Equal(t, "held", c.Config.Labels["evalfleet.sandbox"])
+	assert.Equal(t, deadline.UTC().Format(time.RFC3339), c.Config.Labels["evalfleet.deadline"])
+	assert.Equal(t, "people", c.Config.Labels["for"])
+}
