@@ -52,8 +52,9 @@ build: ## Build bin/evalfleet and bin/guestd
 	go build -trimpath -o bin/ ./services/allinone/cmd/evalfleet ./services/sandboxd/cmd/guestd
 
 .PHONY: demo
-demo: build ## Run the demonstration evaluation (MODEL=provider/name for a real model)
-	@examples/demo/run.sh $(if $(MODEL),--model '$(MODEL)')
+demo: build ## Run the demonstration evaluation (MODEL=provider/name for a real model, DRIVER=docker for containers)
+	$(if $(filter docker,$(DRIVER)),@bin/evalfleet sandbox image)
+	@examples/demo/run.sh $(if $(MODEL),--model '$(MODEL)') $(if $(DRIVER),--driver '$(DRIVER)')
 
 .PHONY: generate
 generate: tools ## Generate Go, REST and OpenAPI from proto

@@ -49,6 +49,8 @@ type settings struct {
 	Log     map[string]string `json:"log"`
 	Peers   map[string]string `json:"peers,omitempty"`
 	Modelgw modelSettings     `json:"modelgw"`
+	// Sandboxd is that of sandboxd, by its names in YAML.
+	Sandboxd map[string]any `json:"sandboxd,omitempty"`
 }
 
 type modelSettings struct {

@@ -21,6 +21,17 @@ import (
 
 // HumanEval, through the built program and sandboxes on this machine: a model that gives the canonical solution of every even-numbered problem, and something broken for the others, gets 82 of 164.
 func TestHumanEval(t *testing.T) {
+	inEachForm(t, func(t *testing.T, f form) { humanEval(t, f) })
+}
+
+// The same comes of sandboxes that are containers.
+func TestHumanEvalOnDocker(t *testing.T) {
+	t.Parallel()
+	humanEval(t, single, docker.env(t)...)
+}
+
+func humanEval(t *testing.T, f form, env ...string) {
+	t.Helper()
 	file := data(t, "HumanEval.jsonl.gz")
 	var script bytes.Buffer
 	for i, row := range rowsOf(t, file) {
@@ -32,24 +43,22 @@ func TestHumanEval(t *testing.T) {
 		}[i%4]
 		fmt.Fprintln(&script, text(t, object{"sample": row["task_id"], "output": answer}))
 	}
-	inEachForm(t, func(t *testing.T, f form) {
-		samples := evaluated(t, f, "humaneval", file, script.String(), 82./164)
-		require.Len(t, samples, 164)
-		right := 0
-		for i, s := range samples {
-			assert.Equal(t, fmt.Sprintf("HumanEval/%d", i), s.GetId())
-			want := "I"
-			if i%2 == 0 {
-				want = "C"
-			}
-			got := s.GetScores()[0].GetScore()
-			assert.Equal(t, want, got.GetValue().GetText(), "%s: %s", s.GetId(), got.GetExplanation())
-			if got.GetValue().GetText() == "C" {
-				right++
-			}
+	samples := evaluated(t, f, "humaneval", file, script.String(), 82./164, env...)
+	require.Len(t, samples, 164)
+	right := 0
+	for i, s := range samples {
+		assert.Equal(t, fmt.Sprintf("HumanEval/%d", i), s.GetId())
+		want := "I"
+		if i%2 == 0 {
+			want = "C"
 		}
-		assert.Equal(t, 82, right)
-	})
+		got := s.GetScores()[0].GetScore()
+		assert.Equal(t, want, got.GetValue().GetText(), "%s: %s", s.GetId(), got.GetExplanation())
+		if got.GetValue().GetText() == "C" {
+			right++
+		}
+	}
+	assert.Equal(t, 82, right)
 }
 
 // GSM8K: a model that is right about every even-numbered row, thousands separated, and wrong about the others gets 100 of 200.
@@ -125,9 +134,9 @@ func rowsOf(t *testing.T, path string) []object {
 }
 
 // evaluated runs an example's task file over a data set, with scripted answers, and returns the samples. The single binary is started by the command itself.
-func evaluated(t *testing.T, f form, example, file, script string, accuracy float64) []*agentv1.EvalSample {
+func evaluated(t *testing.T, f form, example, file, script string, accuracy float64, env ...string) []*agentv1.EvalSample {
 	t.Helper()
-	h := newHome(t, &shipped, f)
+	h := newHome(t, &shipped, f, env...)
 	if f != single {
 		h.serve()
 	}

@@ -15,12 +15,22 @@ import (
 // The demonstration comes to the verdicts that its answers were written for, and ends with a table, where the log is, and what to try next.
 func TestDemo(t *testing.T) {
 	t.Parallel()
+	demo(t, newHome(t, &shipped, single))
+}
+
+// It does so in containers too.
+func TestDemoOnDocker(t *testing.T) {
+	t.Parallel()
+	demo(t, newHome(t, &shipped, single, docker.env(t)...), "--driver", "docker")
+}
+
+func demo(t *testing.T, h *home, flags ...string) {
+	t.Helper()
 	known, err := os.ReadFile(filepath.Join(repository, "examples/demo/expected.json"))
 	require.NoError(t, err)
 	var expected map[string]struct{ Score, Limit string }
 	require.NoError(t, json.Unmarshal(known, &expected))
-	h := newHome(t, &shipped, single)
-	end := h.run("eval", "run", "examples/demo/task.yaml")
+	end := h.run(append([]string{"eval", "run", "examples/demo/task.yaml"}, flags...)...)
 	require.Zero(t, end.code, end.err)
 	name := regexp.MustCompile(`^projects/default/evals/\S+`).FindString(end.out)
 	right := 0

@@ -13,14 +13,21 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		for _, b := range []*build{&shipped, &breakable} {
-			if b.dir != "" {
-				_ = os.RemoveAll(b.dir)
-			}
+	code := m.Run()
+	err := docker.stop()
+	for _, b := range []*build{&shipped, &breakable} {
+		if b.dir != "" {
+			_ = os.RemoveAll(b.dir)
 		}
-		os.Exit(code)
-	}))
+	}
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // build is the programs as `go build` makes them, once in a test run.

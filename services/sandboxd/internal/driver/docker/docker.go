@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the folder of containers: %w", err)
 	}
-	d := &Driver{cfg: cfg, dir: filepath.Join(dir, "boxes"), log: deps.Logger, doors: map[string]*door.Door{}}
+	d := &Driver{cfg: cfg, dir: dir, log: deps.Logger, doors: map[string]*door.Door{}}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of containers: %w", err)
 	}
@@ -180,8 +181,8 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 		return nil, fmt.Errorf("read the folder of containers: %w", err)
 	}
 	found, err := d.engine.list(ctx, owner)
-	if isAway(err) && len(entries) == 0 {
-		return nil, nil
+	if isAway(err) && !slices.ContainsFunc(entries, os.DirEntry.IsDir) {
+		return nil, nil // nothing was ever made
 	}
 	if err != nil {
 		return nil, err
@@ -189,9 +190,11 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 	var out []driver.Observed
 	for _, e := range entries {
 		id := e.Name()
+		if !e.IsDir() || !driver.ValidID(id) {
+			continue // the guest program
+		}
 		rec, err := readRecord(d.folder(id))
 		switch {
-		case !driver.ValidID(id):
 		case errors.Is(err, os.ErrNotExist):
 			out = append(out, driver.Observed{ID: id}) // a crash left it so; it belongs to whoever owns the folder
 		case err != nil:

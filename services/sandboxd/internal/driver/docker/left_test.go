@@ -62,7 +62,7 @@ func TestWhatACrashLeavesIsFound(t *testing.T) {
 		require.NoError(t, err)
 	}
 	folder := func(t *testing.T, dir, id string) {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, "boxes", id, "ctl"), 0o700))
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, id, "ctl"), 0o700))
 	}
 	for name, leave := range map[string]func(t *testing.T, dir, id, owner string){
 		"folder":               func(t *testing.T, dir, id, _ string) { folder(t, dir, id) },
