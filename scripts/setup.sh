@@ -25,8 +25,7 @@ if ! PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v dockerd >/dev/null &&
   if ((EUID == 0)) && command -v apt-get >/dev/null; then
     echo "setup: installing docker.io"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
-    apt-get install -y -qq --no-install-recommends docker.io >/dev/null && installed=yes
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends docker.io >/dev/null && installed=yes
   fi
   if [[ -z $installed ]]; then
     echo "setup: there is no Docker Engine here, so the tests of the docker driver will fail; install Docker (Debian: docker.io) as root" >&2

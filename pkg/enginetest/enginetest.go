@@ -123,7 +123,7 @@ func start(ctx context.Context, program, storage string) (_ *Engine, err error) 
 	if storage != "vfs" && layered(dir) {
 		memory = "yes"
 	}
-	e.cmd = exec.Command("/bin/sh", "-c", script) //nolint:noctx // It lives until Stop.
+	e.cmd = exec.Command("/bin/sh", "-c", script) // not bound to ctx: it lives until Stop
 	e.cmd.Env = []string{
 		"PATH=" + strings.Join(folders(), ":"), "HOME=/root", "DIR=" + dir, "PROGRAM=" + program, "STORAGE=" + storage, "MEMORY=" + memory,
 	}

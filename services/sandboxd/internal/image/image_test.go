@@ -98,7 +98,7 @@ func TestWhatIsInTheImage(t *testing.T) {
 	require.NotNil(t, passwd)
 	assert.Less(t, passwd.Size, int64(400), "it is not this machine's")
 	assert.EqualValues(t, 0o1777, layer["tmp"].Mode)
-	assert.EqualValues(t, userID, layer["workspace"].Uid)
+	assert.Equal(t, userID, layer["workspace"].Uid)
 
 	// Every program of PATH is there, and leads to a file.
 	for _, name := range append([]string{"python3"}, needed...) {

@@ -112,11 +112,11 @@ func (l *libraries) of(file string) error {
 
 // add adds a library with what it loads.
 func (l *libraries) add(file string) error {
-	real, err := l.tree.add(file)
+	at, err := l.tree.add(file)
 	if err != nil {
 		return err
 	}
-	return l.of(real)
+	return l.of(at)
 }
 
 // optional adds a library that may be loaded later, if it is there.

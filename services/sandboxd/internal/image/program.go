@@ -98,27 +98,27 @@ func (f *finder) plain(file string) bool {
 
 // program adds a program with what it loads, and its folder to the image's PATH.
 func (f *finder) program(file string) error {
-	real, err := f.tree.add(file)
+	at, err := f.tree.add(file)
 	if err != nil {
 		return err
 	}
 	if dir := path.Dir(file); !slices.Contains(f.searchPath, dir) {
 		f.searchPath = append(f.searchPath, dir)
 	}
-	return f.libraries.of(real)
+	return f.libraries.of(at)
 }
 
 // all adds a file, or a folder with all that leave does not leave out. Links are followed.
 func (f *finder) all(name string, leave func(name string, folder bool) bool) error {
-	real, err := f.tree.add(name)
+	top, err := f.tree.add(name)
 	if err != nil {
 		return err
 	}
-	return filepath.WalkDir(real, func(at string, e fs.DirEntry, err error) error {
+	return filepath.WalkDir(top, func(at string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case leave != nil && at != real && leave(at, e.IsDir()):
+		case leave != nil && at != top && leave(at, e.IsDir()):
 			if e.IsDir() {
 				return fs.SkipDir
 			}

@@ -56,7 +56,7 @@ var errLoop = errors.New("too many symbolic links")
 
 // add adds what is at a path of this machine, with the folders above it and every link on the way, and gives where it really is.
 // Of a folder, what it holds is not added. What is added belongs to root, for all to read: nothing keeps the powers of setuid.
-func (t *tree) add(name string) (real string, err error) {
+func (t *tree) add(name string) (where string, err error) {
 	const mostLinks = 40
 	links := 0
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")

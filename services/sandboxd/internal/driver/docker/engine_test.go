@@ -38,7 +38,10 @@ func fakeEngine(t *testing.T, api string) (host string) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", api) })}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
-	t.Cleanup(func() { assert.NoError(t, server.Close()); <-done })
+	t.Cleanup(func() {
+		assert.NoError(t, server.Close())
+		assert.ErrorIs(t, <-done, http.ErrServerClosed)
+	})
 	return "unix://" + filepath.Join(dir, "d.sock")
 }
 

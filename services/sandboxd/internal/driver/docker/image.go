@@ -129,7 +129,7 @@ func (m *images) fetch(ctx context.Context, name string) error {
 	if !ok {
 		f = &fetch{done: make(chan struct{})}
 		m.fetches[name] = f
-		m.work.Go(func() {
+		m.work.Go(func() { //nolint:contextcheck // It goes on when the caller leaves.
 			ctx, cancel := context.WithTimeout(m.ctx, pullTimeout)
 			defer cancel()
 			began := time.Now()

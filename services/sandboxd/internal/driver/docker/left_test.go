@@ -150,7 +150,7 @@ func TestHowAContainerIsHeld(t *testing.T) {
 	assert.Contains(t, h.SecurityOpt, "no-new-privileges")
 	assert.False(t, h.Privileged)
 	assert.Equal(t, limits.MemoryBytes, h.Memory)
-	assert.EqualValues(t, limits.CPUMillis*1e6, h.NanoCPUs)
+	assert.Equal(t, limits.CPUMillis*1e6, h.NanoCPUs)
 	assert.GreaterOrEqual(t, *h.PidsLimit, limits.PIDs)
 	assert.LessOrEqual(t, *h.PidsLimit, 2*limits.PIDs)
 	assert.Equal(t, "none", h.LogConfig.Type)
