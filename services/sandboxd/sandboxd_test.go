@@ -518,11 +518,15 @@ func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 
 func TestDriversTellWhatWasMeasured(t *testing.T) {
 	t.Parallel()
-	in := install(t, nil)
+	in := install(t, func(c *sandboxd.Config) { c.Docker.Host = "unix:///no/such/engine.sock" })
 	list, err := in.client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{})
 	require.NoError(t, err)
-	require.Len(t, list.GetDrivers(), 1)
+	require.Len(t, list.GetDrivers(), 2)
 	d := list.GetDrivers()[0]
+	assert.Equal(t, "docker", d.GetName())
+	assert.False(t, d.GetIsDefault() || d.GetAvailable())
+	assert.Contains(t, d.GetProblem(), "/no/such/engine.sock")
+	d = list.GetDrivers()[1]
 	assert.Equal(t, "local", d.GetName())
 	assert.True(t, d.GetIsDefault() && d.GetAvailable())
 	assert.NotEmpty(t, d.GetIsolation().GetParts())
