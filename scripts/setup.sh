@@ -37,3 +37,4 @@ go mod download
 go mod download -modfile=tools.mod
 
 scripts/venv.sh inspect scripts/requirements/inspect.txt
+scripts/workers.sh
