@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,10 +128,16 @@ func squares(t *testing.T, h *home, disturb func(c *client)) verdicts {
 	require.Zero(t, end.code, "%s\n%s", end.err, end.out)
 	c := h.connect()
 	eval := evalOf(t, end)
-	for _, s := range c.samples(t, eval.GetName()) {
-		checkJournal(t, c.journal(t, s.GetRun()))
+	got := verdictsOf(t, c, eval)
+	for i, s := range c.samples(t, eval.GetName()) {
+		events := c.journal(t, s.GetRun())
+		checkJournal(t, events)
+		for _, score := range s.GetScores() {
+			got.Samples[i] += fmt.Sprint(score.GetScore().GetValue().GetNumber())
+		}
+		got.Samples[i] += ", the model saw " + strings.Join(toolTexts(events), " ")
 	}
-	return verdictsOf(t, c, eval)
+	return got
 }
 
 // calmSquares is the table of the examples' task when nobody disturbs it.

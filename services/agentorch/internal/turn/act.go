@@ -22,6 +22,16 @@ func (d *driver) act() (bool, error) {
 	if action.Then == nil && len(action.Events) == 0 {
 		return true, d.raise(runError(fmt.Errorf("the agent of step %d does not know what to do", d.s.Step)))
 	}
+	var reviews []*toolv1.ToolReview
+	if _, calls := action.Then.(agent.CallTools); calls {
+		// Asked before anything is decided: where no answer is to be had now, the agent is asked again at the same place.
+		var later bool
+		if reviews, later, err = d.review(action.Events); later {
+			return false, nil
+		} else if err != nil {
+			return true, d.raise(runError(err))
+		}
+	}
 	if stopped, err := d.add(action.Events, action.OwnMessageLimit); err != nil || stopped {
 		return true, err
 	}
@@ -31,7 +41,7 @@ func (d *driver) act() (bool, error) {
 	case agent.Generate:
 		return true, d.generate(then, action.OwnMessageLimit)
 	case agent.CallTools:
-		return d.review()
+		return true, d.reviewed(reviews)
 	case agent.Score:
 		return true, d.scoreNow()
 	case agent.Ask:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -25,12 +26,18 @@ const (
 	reviewAgain = 500 * time.Millisecond
 )
 
-// review has the calls of the last assistant message reviewed. A review has no effect, so it is asked within the step and needs no intent.
-func (d *driver) review() (bool, error) {
+// review has the calls of the assistant message reviewed that stands last once the events are in the conversation. A review has no effect, so it is asked within the step and needs no intent.
+// Later says that toolexec is away for now.
+func (d *driver) review(events []*agentv1.Event) (reviews []*toolv1.ToolReview, later bool, err error) {
 	s := d.s
 	message := chat.LastAssistant(s.Messages())
+	for _, e := range events {
+		if m := e.GetMessageAdded().GetContent(); m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
+			message = m
+		}
+	}
 	if len(message.GetToolCalls()) == 0 {
-		return true, d.raise(runError(errors.New("the agent wants tools called, and the last answer calls none")))
+		return nil, false, errors.New("the agent wants tools called, and the last answer calls none")
 	}
 	ctx, cancel := withTimeout(d.ctx, d.engine.flights, reviewTimeout)
 	defer cancel()
@@ -40,20 +47,26 @@ func (d *driver) review() (bool, error) {
 	switch {
 	case err != nil && (passing(err) || ctx.Err() != nil):
 		d.again = d.now.Add(max(reviewAgain, rpcerr.RetryAfter(err)))
-		return false, nil
+		return nil, true, nil
 	case err != nil:
-		return true, d.raise(runError(err))
+		return nil, false, err
 	case len(answer.GetReviews()) != len(message.GetToolCalls()):
-		return true, d.raise(runError(rpcerr.Internal("%d calls have %d reviews", len(message.GetToolCalls()), len(answer.GetReviews()))))
+		return nil, false, rpcerr.Internal("%d calls have %d reviews", len(message.GetToolCalls()), len(answer.GetReviews()))
 	}
-	reviewed := &agentv1.ToolsReviewed{MessageId: message.GetId(), Content: &agentv1.ToolsReviewedContent{Reviews: answer.GetReviews()}}
-	for i, r := range answer.GetReviews() {
+	return answer.GetReviews(), false, nil
+}
+
+// reviewed journals the reviews of the last assistant message's calls.
+func (d *driver) reviewed(reviews []*toolv1.ToolReview) error {
+	message := chat.LastAssistant(d.s.Messages())
+	reviewed := &agentv1.ToolsReviewed{MessageId: message.GetId(), Content: &agentv1.ToolsReviewedContent{Reviews: reviews}}
+	for i, r := range reviews {
 		if proto.Equal(r.GetCall(), message.GetToolCalls()[i]) {
 			r.Call = nil // the message has it
 		}
 		reviewed.Decisions = append(reviewed.Decisions, &agentv1.ToolDecision{CallId: r.GetCallId(), Decision: r.GetDecision(), Approver: r.GetApprover(), Parallel: r.GetParallel()})
 	}
-	return true, d.emit(event(reviewed))
+	return d.emit(event(reviewed))
 }
 
 // calls goes on with the calls at hand: the next stage, or, when all have ended, their results into the conversation.

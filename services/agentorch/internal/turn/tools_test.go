@@ -164,3 +164,39 @@ func TestReviewIsAskedAgain(t *testing.T) {
 	assert.Equal(t, 2, asked)
 	assert.Equal(t, 2, f.Models.Total())
 }
+
+// TestAReviewThatCannotBeHadNow has toolexec away while calls are to be reviewed: they are reviewed and run once it is back, and nothing is done twice.
+func TestAReviewThatCannotBeHadNow(t *testing.T) {
+	t.Parallel()
+	for _, agent := range []string{"generate", "react"} {
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t).start()
+			f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "add", `{}`)), ownertest.Says("end", call("c2", "submit", `{"answer": "3"}`)), ownertest.Says("end"))
+			f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("3"), nil }}
+			asked := 0
+			f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
+				if asked++; asked == 1 {
+					return nil, rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "away")
+				}
+				decision := toolv1.ReviewDecision_REVIEW_DECISION_RUN
+				if r.GetCalls()[0].GetFunction() == "submit" {
+					decision = toolv1.ReviewDecision_REVIEW_DECISION_CALLER
+				}
+				return []*toolv1.ToolReview{{CallId: r.GetCalls()[0].GetId(), Decision: decision, Call: r.GetCalls()[0]}}, nil
+			}
+			one := step(agent, "", "add")
+			got := f.Finish(f.Create(spec(one)).Name)
+			assert.Equal(t, "c1", f.outcomes(got.Name)[0])
+			said := texts(got.Messages())
+			assert.Contains(t, said, "T:3")
+			n := 0
+			for _, text := range said {
+				if text == "A:go" {
+					n++
+				}
+			}
+			assert.Equal(t, 1, n, "%v", said)
+		})
+	}
+}
