@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path"
 	"runtime"
@@ -76,7 +75,7 @@ func runContainer() error {
 	if err := makeWorkdir(c.Workdir, c.User); err != nil {
 		return err
 	}
-	return g.serve(func() (net.Conn, error) { return dialHost(folder) })
+	return g.serve(folder)
 }
 
 // possible lowers limits to what this process is allowed.

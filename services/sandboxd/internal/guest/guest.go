@@ -102,11 +102,7 @@ func runInit() error {
 	if err != nil {
 		return err
 	}
-	control := "/proc/self/fd/" + strconv.Itoa(spec.Guest.ControlFD)
-	return g.serve(link.Config{
-		Dial: func() (net.Conn, error) { return dialHost(control) }, Idle: g.checkOrphaned,
-		Watch: func() (<-chan struct{}, func(), error) { return link.WatchFolder(control) },
-	})
+	return g.serve(spec.Guest.ControlFD)
 }
 
 // begin enters the box and makes the guest ready to serve.
@@ -171,14 +167,18 @@ func processLimits(limits []box.Limit) []process.Limit {
 	return out
 }
 
-// serve serves every connection to the host, one after the other, until the sandbox ends.
-func (g *guest) serve(host link.Config) error {
+// serve serves every connection to the host, whose socket lies in the folder control, one after the other, until the sandbox ends.
+func (g *guest) serve(control int) error {
 	g.server = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.UnaryInterceptor(unaryErrors), grpc.StreamInterceptor(streamErrors), grpc.WaitForHandlers(false), grpc.NumStreamWorkers(4),
 	)
 	guestv1.RegisterGuestServiceServer(g.server, g)
-	return g.server.Serve(link.NewListener(host))
+	folder := "/proc/self/fd/" + strconv.Itoa(control)
+	return g.server.Serve(link.NewListener(link.Config{
+		Dial: func() (net.Conn, error) { return dialHost(folder) }, Idle: g.checkOrphaned,
+		Watch: func() (<-chan struct{}, func(), error) { return link.WatchFolder(folder) },
+	}))
 }
 
 // dialHost connects to the host's socket in the control folder. Only this process has the folder: the way leads over its own
