@@ -1,0 +1,166 @@
+package anthropic
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// parseMessage makes messages of a turn: of a user's, each result of a tool is a message of its own, and so is what stands between them. functions are
+// the names of the tools by the ids of their calls.
+func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMessage, error) {
+	text, blocks, isText, err := readBlocks(m.Content)
+	if err != nil {
+		return nil, invalid("content", "%s", reason(err))
+	}
+	switch m.Role {
+	case roleSystem:
+		if !isText {
+			text = contentText(m.Content)
+		}
+		return []*modelv1.ChatMessage{chat.System(text)}, nil
+	case roleAssistant:
+		if isText {
+			blocks = []wireBlock{{Type: "text", Text: text}}
+		}
+		message := chat.Assistant("")
+		said := readSpoken(blocks, nil)
+		message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
+		for _, call := range said.calls {
+			functions[call.GetId()] = call.GetFunction()
+		}
+		return []*modelv1.ChatMessage{message}, nil
+	case roleUser:
+		if isText {
+			return []*modelv1.ChatMessage{chat.User(text)}, nil
+		}
+		return parseUser(blocks, functions)
+	default:
+		return nil, invalid("role", "%q is none of user, assistant, system", m.Role)
+	}
+}
+
+func parseUser(blocks []wireBlock, functions map[string]string) (messages []*modelv1.ChatMessage, err error) {
+	var said []*contentv1.Content
+	flush := func() {
+		if len(said) > 0 {
+			message := chat.User("")
+			message.Content = chat.ListContent(said...)
+			messages, said = append(messages, message), nil
+		}
+	}
+	for i := range blocks {
+		if blocks[i].Type == "tool_result" {
+			flush()
+			result, err := blocks[i].result(functions)
+			if err != nil {
+				return nil, at(fmt.Sprintf("content.%d", i), err)
+			}
+			messages = append(messages, result)
+			continue
+		}
+		parts, err := blocks[i].userParts()
+		if err != nil {
+			return nil, at(fmt.Sprintf("content.%d", i), err)
+		}
+		said = append(said, parts...)
+	}
+	flush()
+	return messages, nil
+}
+
+// result reads a tool's result.
+func (b *wireBlock) result(functions map[string]string) (*modelv1.ChatMessage, error) {
+	if b.ToolUseID == "" {
+		return nil, invalid("tool_use_id", "is required")
+	}
+	given := &toolv1.ToolResult{CallId: b.ToolUseID, Function: functions[b.ToolUseID]}
+	text, blocks, isText, err := readBlocks(b.Content)
+	if err != nil {
+		return nil, invalid("content", "%s", reason(err))
+	}
+	given.Content = chat.TextContent(text)
+	if !isText {
+		parts := []*contentv1.Content{}
+		for i := range blocks {
+			more, err := blocks[i].userParts()
+			if err != nil {
+				return nil, at(fmt.Sprintf("content.%d", i), err)
+			}
+			parts = append(parts, more...)
+		}
+		given.Content = chat.ListContent(parts...)
+	}
+	if b.IsError {
+		given.Error = &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: chat.ContentText(given.GetContent())}
+	}
+	return chat.ToolMessage(given), nil
+}
+
+// userParts reads a block that a user says. A document that is given as blocks is these.
+func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
+	switch {
+	case b.Type == "text":
+		return []*contentv1.Content{b.textPart()}, nil
+	case b.Type == "document" && b.Source != nil && b.Source.Type == "content":
+		text, blocks, isText, err := readBlocks(b.Source.Content)
+		if err != nil {
+			return nil, invalid("source.content", "%s", reason(err))
+		}
+		if isText {
+			return []*contentv1.Content{chat.TextPart(text)}, nil
+		}
+		var parts []*contentv1.Content
+		for i := range blocks {
+			if blocks[i].Type == "document" {
+				return nil, invalid(fmt.Sprintf("source.content.%d", i), "must be a text or an image")
+			}
+			inner, err := blocks[i].userParts()
+			if err != nil {
+				return nil, at(fmt.Sprintf("source.content.%d", i), err)
+			}
+			parts = append(parts, inner...)
+		}
+		return parts, nil
+	case b.Type == "image", b.Type == "document":
+		part, err := b.mediaPart()
+		return []*contentv1.Content{part}, err
+	case b.Type == "":
+		return nil, invalid("type", "is required")
+	default:
+		return nil, &UnsupportedError{What: "a block of type " + b.Type + " here"}
+	}
+}
+
+// mediaPart reads an image or a document: its data, or its address.
+func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
+	if b.Source == nil {
+		return nil, invalid("source", "is required")
+	}
+	uri := ""
+	switch s := b.Source; s.Type {
+	case "base64":
+		uri = "data:" + s.MediaType + ";base64," + s.Data
+	case "text":
+		uri = "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte(s.Data))
+	case "url":
+		uri = s.URL
+	default:
+		return nil, &UnsupportedError{What: "a source of type " + s.Type + " here"}
+	}
+	if b.Type == "image" {
+		return chat.ImagePart(uri), nil
+	}
+	var enabled struct {
+		Enabled bool `json:"enabled"`
+	}
+	_ = json.Unmarshal(b.Citations, &enabled)
+	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{
+		Media: &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}, Filename: b.Title, Citations: enabled.Enabled,
+	}}}, nil
+}
