@@ -1,0 +1,83 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
+
+// text passes over the rest of a text, its closing quote included.
+//
+// Most texts hold no quotes, and bytes.IndexByte finds their end with vector instructions. Those that quote other texts (code, JSON as a tool answers it) have an
+// escaped quote every few bytes: from the first one on they are looked through by blocks, without a branch for each quote.
+func (s *scanner) text() bool {
+	i := bytes.IndexByte(s.doc[s.at:], '"')
+	if i < 0 {
+		return false
+	}
+	if i == 0 || s.doc[s.at+i-1] != '\\' {
+		s.at += i + 1
+		return true
+	}
+	// Backslashes before the quote belong to it or to one another, so the block begins before them.
+	start := s.at + i - 1
+	for start > s.at && s.doc[start-1] == '\\' {
+		start--
+	}
+	end := indexClose(s.doc[start:])
+	if end < 0 {
+		return false
+	}
+	s.at = start + end + 1
+	return true
+}
+
+const block = 64
+
+// indexClose returns the index of the first quote that no backslash escapes; -1 where there is none.
+func indexClose(b []byte) int {
+	var escape uint64 // 1 where the last byte of the block before escapes the first of this one
+	for at := 0; at < len(b); at += block {
+		var rest [block]byte
+		piece := b[at:]
+		if len(piece) < block {
+			copy(rest[:], piece)
+			piece = rest[:]
+		}
+		quote, backslash := masks(piece[:block])
+		var escaped uint64
+		escaped, escape = follow(backslash, escape)
+		if open := quote &^ escaped; open != 0 {
+			return at + bits.TrailingZeros64(open)
+		}
+	}
+	return -1
+}
+
+// masks returns a bit for each byte of a block that is a quote, and for each that is a backslash.
+func masks(b []byte) (quote, backslash uint64) {
+	const quotes, slashes = 0x2222222222222222, 0x5C5C5C5C5C5C5C5C
+	for i := 0; i < block; i += 8 {
+		x := binary.LittleEndian.Uint64(b[i : i+8])
+		quote |= zeros(x^quotes) << i
+		backslash |= zeros(x^slashes) << i
+	}
+	return quote, backslash
+}
+
+// zeros returns a bit for each byte of x that is zero, the lowest first.
+func zeros(x uint64) uint64 {
+	const low, gather = 0x7F7F7F7F7F7F7F7F, 0x0102040810204080
+	return ^((x&low + low) | x | low) >> 7 * gather >> 56
+}
+
+// follow returns a bit for each byte of a block that a backslash escapes, given whether the first one is, and whether the first byte of the next block is. A run of
+// backslashes escapes what follows when its length is odd: adding the starts of runs that begin at odd places carries through them and tells the two apart.
+func follow(backslash, escape uint64) (escaped, next uint64) {
+	const even = 0x5555555555555555
+	backslash &^= escape
+	after := backslash<<1 | escape
+	oddStarts := backslash &^ even &^ after
+	carried, next := bits.Add64(oddStarts, backslash, 0)
+	return (even ^ carried<<1) & after, next
+}

@@ -1,0 +1,32 @@
+package jsonscan
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// Text reads a value that is a text; ok is false for any other.
+func Text(value []byte) (text string, ok bool) {
+	if len(value) < 2 || value[0] != '"' || json.Unmarshal(value, &text) != nil {
+		return "", false
+	}
+	return text, true
+}
+
+// Bool reads a value that is true or false; ok is false for any other.
+func Bool(value []byte) (b, ok bool) {
+	switch string(value) {
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	default:
+		return false, false
+	}
+}
+
+// Int reads a value that is an integer, written as one; ok is false for any other.
+func Int(value []byte) (n int64, ok bool) {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	return n, err == nil
+}
