@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -107,6 +109,14 @@ func TestThinkTagsGoBothWays(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, "one\n<think>two</think>", reasoning)
 	assert.Equal(t, "before  after", rest)
+
+	again, rest, ok := dialect.ReadThink("before " + text + " after")
+	require.True(t, ok)
+	assert.Equal(t, "before  after", rest)
+	assert.True(t, proto.Equal(part, again), "%v", again)
+	plain, _, ok := dialect.ReadThink("<think>just so</think>")
+	require.True(t, ok)
+	assert.True(t, proto.Equal(chat.ReasoningPart("just so"), plain), "%v", plain)
 }
 
 func TestTextThatOnlyLooksLikeThinkingStays(t *testing.T) {

@@ -2,7 +2,9 @@ package dialect
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"html"
+	"regexp"
 	"strings"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -42,15 +44,52 @@ func Think(part *contentv1.Content) string {
 // CutThink cuts the first block between think tags out of text. Blocks inside it belong to it. ok says whether there is a block that is closed; rest is
 // the text around it without blanks at its ends.
 func CutThink(text string) (reasoning, rest string, ok bool) {
-	start, body := nextOpen(text, 0)
-	if start < 0 {
+	_, body, rest, ok := cutBlock(text)
+	if !ok {
 		return "", text, false
 	}
-	depth, at := 1, body
+	_, reasoning = cutSummary(body)
+	return reasoning, rest, true
+}
+
+// ReadThink is CutThink for text that Think may have written: the part has the attributes of its tag and its summary again.
+func ReadThink(text string) (part *contentv1.Content, rest string, ok bool) {
+	attributes, body, rest, ok := cutBlock(text)
+	if !ok {
+		return nil, text, false
+	}
+	r := &contentv1.Reasoning{}
+	part = &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
+	r.Summary, r.Reasoning = cutSummary(body)
+	for _, attribute := range attribute.FindAllStringSubmatch(attributes, -1) {
+		switch value := html.UnescapeString(attribute[2]); attribute[1] {
+		case "signature":
+			r.Signature = &value
+		case "redacted":
+			r.Redacted = value == "true"
+		case "internal":
+			if internal, err := base64.StdEncoding.DecodeString(value); err == nil && json.Valid(internal) {
+				part.InternalJson = string(internal)
+			}
+		}
+	}
+	return part, rest, true
+}
+
+// attribute is an attribute of a tag.
+var attribute = regexp.MustCompile(`([a-z]+)="([^"]*)"`)
+
+// cutBlock cuts the first block out of text.
+func cutBlock(text string) (attributes, body, rest string, ok bool) {
+	start, inside := nextOpen(text, 0)
+	if start < 0 {
+		return "", "", text, false
+	}
+	depth, at := 1, inside
 	for {
 		end := strings.Index(text[at:], thinkClose)
 		if end < 0 {
-			return "", text, false
+			return "", "", text, false
 		}
 		end += at
 		inner, after := nextOpen(text[:end], at)
@@ -62,7 +101,7 @@ func CutThink(text string) (reasoning, rest string, ok bool) {
 		depth--
 		at = end + len(thinkClose)
 		if depth == 0 {
-			return cutSummary(strings.TrimSpace(text[body:end])), strings.TrimSpace(text[:start] + text[at:]), true
+			return text[start+len(thinkOpen) : inside-1], strings.TrimSpace(text[inside:end]), strings.TrimSpace(text[:start] + text[at:]), true
 		}
 	}
 }
@@ -85,14 +124,14 @@ func nextOpen(text string, from int) (start, end int) {
 	}
 }
 
-// cutSummary leaves a summary out that stands before the reasoning.
-func cutSummary(reasoning string) string {
-	if rest, ok := strings.CutPrefix(reasoning, "<summary>"); ok {
-		if _, after, closed := strings.Cut(rest, "</summary>"); closed {
-			return strings.TrimSpace(after)
+// cutSummary parts a summary that stands before the reasoning from it; it is nil where there is none.
+func cutSummary(body string) (summary *string, reasoning string) {
+	if rest, ok := strings.CutPrefix(body, "<summary>"); ok {
+		if within, after, closed := strings.Cut(rest, "</summary>"); closed {
+			return &within, strings.TrimSpace(after)
 		}
 	}
-	return reasoning
+	return nil, body
 }
 
 // WrapInternal writes a provider's own JSON as text, for formats that have no place for it.

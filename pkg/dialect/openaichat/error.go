@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -70,6 +71,45 @@ func DecodeError(body []byte) *Error {
 		return &Error{Message: whole.Message}
 	}
 	return &Error{Message: strings.TrimSpace(string(body))}
+}
+
+// EncodeError writes an error as the format has it. kind is its type, such as `invalid_request_error`; empty takes the one that goes with the status. A code is there where the
+// status has one of its own.
+func EncodeError(status int, kind, message string) []byte {
+	known := errorKinds[status]
+	if known.kind == "" {
+		known.kind = "api_error"
+		if status < 500 {
+			known.kind = "invalid_request_error"
+		}
+	}
+	if kind != "" {
+		known.kind = kind
+	}
+	var w encode.Writer
+	w.BeginObject()
+	w.Key("error")
+	w.BeginObject()
+	w.TextMember("message", message)
+	w.TextMember("type", known.kind)
+	w.Key("param")
+	w.Null()
+	w.Key("code")
+	if known.code == "" {
+		w.Null()
+	} else {
+		w.Text(known.code)
+	}
+	w.EndObject()
+	w.EndObject()
+	return w.Bytes()
+}
+
+// errorKinds are types and codes of errors by status, where they are not those of all requests or of all servers.
+var errorKinds = map[int]struct{ kind, code string }{
+	401: {"invalid_request_error", "invalid_api_key"},
+	404: {"invalid_request_error", "model_not_found"},
+	429: {"rate_limit_error", "rate_limit_exceeded"},
 }
 
 // kindRefusal is the kind of a stop that is the provider's refusal.

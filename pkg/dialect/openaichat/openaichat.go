@@ -1,5 +1,6 @@
-// Package openaichat is the format of OpenAI's chat completions, in the direction of a client: requests are written, answers and streams are read.
-// Many servers speak it; what differs between them is in Request.
+// Package openaichat is the format of OpenAI's chat completions, in both directions. As a client it writes requests and reads answers and streams (Request.Encode,
+// Decode, Stream); many servers speak the format, and what differs between them is in Request. As a server it reads requests and writes answers, streams and
+// errors (ParseRequest, EncodeResponse, StreamWriter, EncodeError). Between the two, Glance picks what accounts need from an answer that is passed on unread.
 //
 // Reference: https://platform.openai.com/docs/api-reference/chat. Requests are written in one order of members, model and messages first, and schemas and
 // arguments of tools go through byte for byte, so that equal prefixes of conversations are equal prefixes of bytes.
@@ -15,6 +16,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
+// Name is the format's name.
+const Name = "openai-chat"
+
 // Request is what to ask, and how the server wants to be asked.
 type Request struct {
 	// Model is the name that the server knows.
@@ -26,6 +30,8 @@ type Request struct {
 	Config *modelv1.GenerateConfig
 	// Stream asks for the answer in pieces.
 	Stream bool
+	// IncludeUsage says that a client asked for usage at the end of a stream. Requests that Encode writes always do.
+	IncludeUsage bool
 	// SystemRole is the role of system messages; empty is `system`.
 	SystemRole string
 	// MaxTokensMember is the name of the bound of output tokens; empty is `max_tokens`.

@@ -168,6 +168,9 @@ func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice 
 	}
 }
 
+// thinkTag is the internal JSON of reasoning that stood between tags in the text.
+const thinkTag = `"think"`
+
 // content returns what the model said: a refusal, a plain text, or reasoning and text.
 func (m *message) content() *contentv1.MessageContent {
 	text := string(m.Content)
@@ -181,7 +184,7 @@ func (m *message) content() *contentv1.MessageContent {
 			return chat.TextContent(text)
 		}
 		reasoning = chat.ReasoningPart(thought)
-		reasoning.InternalJson = `"think"`
+		reasoning.InternalJson = thinkTag
 		if rest != "" {
 			text = rest
 		}
@@ -228,9 +231,9 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 		switch d.Type {
 		case "reasoning.summary":
 			summary = &d.Summary
-		case "reasoning.text":
+		case detailText:
 			open = &d.Text
-		case "reasoning.encrypted":
+		case detailSealed:
 			sealed = &d.Data
 		}
 	}

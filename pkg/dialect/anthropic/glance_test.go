@@ -1,0 +1,47 @@
+package anthropic_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+func TestGlanceAtAnAnswer(t *testing.T) {
+	t.Parallel()
+	var facts dialect.Facts
+	anthropic.Glance([]byte(`{"id":"msg_1","type":"message","content":[{"type":"text","text":"\"usage\":{\"input_tokens\":99}"}],"stop_reason":"max_tokens",
+		"usage":{"input_tokens":5,"cache_read_input_tokens":3,"output_tokens":2}}`), &facts)
+	assert.Equal(t, "msg_1", facts.ID)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
+	assert.True(t, proto.Equal(&modelv1.ModelUsage{InputTokens: 5, InputTokensCacheRead: new(int64(3)), OutputTokens: 2, TotalTokens: 10}, facts.Usage), "%v", facts.Usage)
+}
+
+// A stream says its usage in two parts, of which the later replaces what it says.
+func TestGlanceAtAStream(t *testing.T) {
+	t.Parallel()
+	var facts dialect.Facts
+	for _, data := range []string{
+		`{"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":5,"cache_creation_input_tokens":4,"output_tokens":1}}}`,
+		`{"type":"ping"}`, `{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}`, `{`, `{"usage":`, `{"usage":7}`,
+		`{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":20}}`,
+	} {
+		anthropic.Glance([]byte(data), &facts)
+	}
+	assert.Equal(t, "msg_1", facts.ID)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, facts.StopReason)
+	assert.True(t, proto.Equal(&modelv1.ModelUsage{InputTokens: 5, InputTokensCacheWrite: new(int64(4)), OutputTokens: 20, TotalTokens: 29}, facts.Usage), "%v", facts.Usage)
+	assert.Equal(t, int64(3), facts.Pieces)
+}
+
+func FuzzGlance(f *testing.F) {
+	f.Add([]byte(`{"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":5}}}`))
+	f.Fuzz(func(_ *testing.T, doc []byte) {
+		var facts dialect.Facts
+		anthropic.Glance(doc, &facts)
+	})
+}

@@ -1,0 +1,238 @@
+package openaichat
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// ResponseMeta is what an answer says beside the output.
+type ResponseMeta struct {
+	// ID names the answer.
+	ID string
+	// Model is named as the one that answered, where the output names none.
+	Model string
+	// Created is when, in seconds since 1970.
+	Created int64
+	// IncludeUsage adds a last chunk with the usage to a stream.
+	IncludeUsage bool
+}
+
+// ErrNoChoices says that an output holds no answer.
+var ErrNoChoices = errors.New("the model gave no answer")
+
+// EncodeResponse writes an output as the answer to a request. An output without choices fails with ErrNoChoices.
+func EncodeResponse(output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
+	if len(output.GetChoices()) == 0 {
+		return nil, ErrNoChoices
+	}
+	w := encode.NewWriter(512 + answerSize(output))
+	meta.begin(w, output, "chat.completion")
+	w.Key("choices")
+	w.BeginList()
+	for i, c := range output.GetChoices() {
+		w.BeginObject()
+		w.IntMember("index", int64(i))
+		w.Key("message")
+		writeAnswer(w, c.GetMessage())
+		writeLogprobs(w, c.GetLogprobs())
+		w.TextMember("finish_reason", finishReason(c.GetStopReason()))
+		w.EndObject()
+	}
+	w.EndList()
+	if usage := output.GetUsage(); usage != nil {
+		w.Key("usage")
+		writeUsage(w, usage)
+	}
+	w.EndObject()
+	return w.Bytes(), nil
+}
+
+// begin opens an answer or a chunk.
+func (m ResponseMeta) begin(w *encode.Writer, output *modelv1.ModelOutput, object string) {
+	model := output.GetModel()
+	if model == "" {
+		model = m.Model
+	}
+	w.BeginObject()
+	w.TextMember("id", m.ID)
+	w.TextMember("object", object)
+	w.IntMember("created", m.Created)
+	w.TextMember("model", model)
+}
+
+// said is what a message says, in the places that the format has for it.
+type said struct {
+	text, refusal, reasoning string
+	parts                    []*contentv1.Content
+	calls                    []*toolv1.ToolCall
+}
+
+func saidBy(m *modelv1.ChatMessage) said {
+	s := said{parts: chat.Parts(m.GetContent()), calls: m.GetToolCalls()}
+	var texts, refusals, reasoning []string
+	for _, part := range s.parts {
+		switch p := part.GetPart().(type) {
+		case *contentv1.Content_Text:
+			if p.Text.GetRefusal() {
+				refusals = append(refusals, p.Text.GetText())
+			} else if p.Text.GetText() != "" {
+				texts = append(texts, p.Text.GetText())
+			}
+		case *contentv1.Content_Reasoning:
+			if open := openReasoning(p.Reasoning); open != "" {
+				reasoning = append(reasoning, open)
+			}
+		}
+	}
+	s.text, s.refusal, s.reasoning = strings.Join(texts, "\n"), strings.Join(refusals, "\n"), strings.Join(reasoning, "\n")
+	return s
+}
+
+// openReasoning is what people may read of reasoning.
+func openReasoning(r *contentv1.Reasoning) string {
+	if r.GetRedacted() {
+		return r.GetSummary()
+	}
+	return r.GetReasoning()
+}
+
+func writeAnswer(w *encode.Writer, m *modelv1.ChatMessage) {
+	s := saidBy(m)
+	w.BeginObject()
+	w.TextMember("role", "assistant")
+	w.Key("content")
+	if s.text == "" && (s.refusal != "" || len(s.calls) > 0) {
+		w.Null()
+	} else {
+		w.Text(s.text)
+	}
+	w.Key("refusal")
+	if s.refusal == "" {
+		w.Null()
+	} else {
+		w.Text(s.refusal)
+	}
+	w.TextUnlessEmpty(memberReasoningContent, s.reasoning)
+	writeDetails(w, s.parts)
+	if len(s.calls) > 0 {
+		w.Key("tool_calls")
+		w.BeginList()
+		for _, call := range s.calls {
+			w.BeginObject()
+			w.TextMember("id", call.GetId())
+			w.TextMember("type", "function")
+			w.Key("function")
+			w.BeginObject()
+			w.TextMember("name", call.GetFunction())
+			w.TextMember("arguments", argumentsOf(call))
+			w.EndObject()
+			w.EndObject()
+		}
+		w.EndList()
+	}
+	w.EndObject()
+}
+
+func argumentsOf(call *toolv1.ToolCall) string {
+	if arguments := call.GetArgumentsJson(); arguments != "" {
+		return arguments
+	}
+	return "{}"
+}
+
+// finishReason is the word for a stop reason.
+func finishReason(reason modelv1.StopReason) string {
+	switch reason {
+	case modelv1.StopReason_STOP_REASON_TOOL_CALLS, modelv1.StopReason_STOP_REASON_CONTENT_FILTER:
+		return chat.StopReasonName(reason)
+	case modelv1.StopReason_STOP_REASON_MAX_TOKENS, modelv1.StopReason_STOP_REASON_MODEL_LENGTH:
+		return "length"
+	default:
+		return "stop"
+	}
+}
+
+func writeUsage(w *encode.Writer, u *modelv1.ModelUsage) {
+	input := chat.InputTokens(u)
+	w.BeginObject()
+	w.IntMember("prompt_tokens", input)
+	w.IntMember("completion_tokens", u.GetOutputTokens())
+	w.IntMember("total_tokens", max(u.GetTotalTokens(), input+u.GetOutputTokens()))
+	if u.InputTokensCacheRead != nil || u.InputTokensCacheWrite != nil {
+		w.Key("prompt_tokens_details")
+		w.BeginObject()
+		w.IntMember("cached_tokens", u.GetInputTokensCacheRead())
+		encode.OptInt(w, "cache_write_tokens", u.InputTokensCacheWrite)
+		w.EndObject()
+	}
+	if u.ReasoningTokens != nil {
+		w.Key("completion_tokens_details")
+		w.BeginObject()
+		w.IntMember("reasoning_tokens", u.GetReasoningTokens())
+		w.EndObject()
+	}
+	w.EndObject()
+}
+
+func writeLogprobs(w *encode.Writer, l *modelv1.Logprobs) {
+	w.Key("logprobs")
+	if l == nil {
+		w.Null()
+		return
+	}
+	w.BeginObject()
+	w.Key("content")
+	w.BeginList()
+	for _, p := range l.GetContent() {
+		w.BeginObject()
+		writeLogprob(w, p.GetToken(), p.GetLogprob(), p.GetBytes())
+		w.Key("top_logprobs")
+		w.BeginList()
+		for _, top := range p.GetTopLogprobs() {
+			w.BeginObject()
+			writeLogprob(w, top.GetToken(), top.GetLogprob(), top.GetBytes())
+			w.EndObject()
+		}
+		w.EndList()
+		w.EndObject()
+	}
+	w.EndList()
+	w.Key("refusal")
+	w.Null()
+	w.EndObject()
+}
+
+func writeLogprob(w *encode.Writer, token string, logprob float64, bytes []int32) {
+	w.TextMember("token", token)
+	w.Key("logprob")
+	w.Float(logprob)
+	w.Key("bytes")
+	if bytes == nil {
+		w.Null()
+		return
+	}
+	w.BeginList()
+	for _, b := range bytes {
+		w.Int(int64(b))
+	}
+	w.EndList()
+}
+
+// answerSize guesses how many bytes an answer takes.
+func answerSize(output *modelv1.ModelOutput) int {
+	n := 0
+	for _, c := range output.GetChoices() {
+		n += 128 + dialect.ContentSize(c.GetMessage().GetContent())
+		for _, call := range c.GetMessage().GetToolCalls() {
+			n += 96 + 2*len(call.GetArgumentsJson())
+		}
+	}
+	return n + n/8
+}

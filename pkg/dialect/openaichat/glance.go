@@ -1,0 +1,39 @@
+package openaichat
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+)
+
+// glanced are the members of an answer, or of a chunk, that Glance looks for.
+var glanced = []string{"id", "usage"}
+
+// Glance adds to facts what a whole answer, or the data of one event of a stream, says about itself. It reads no more than it must, and leaves out what it cannot read.
+func Glance(doc []byte, facts *dialect.Facts) {
+	if string(doc) == done {
+		return
+	}
+	facts.Pieces++
+	if word, ok := dialect.Word(doc, `"finish_reason"`); ok {
+		facts.StopReason = chat.ProviderStopReason(word)
+	}
+	usageComes := bytes.Contains(doc, []byte(`"prompt_tokens"`))
+	if facts.ID != "" && !usageComes {
+		return
+	}
+	var found [2]jsonscan.Span
+	if jsonscan.Object(doc, glanced, found[:]) != nil {
+		return
+	}
+	if id, ok := jsonscan.Text(found[0].Of(doc)); ok {
+		facts.ID = id
+	}
+	var u *usage
+	if usageComes && json.Unmarshal(found[1].Of(doc), &u) == nil && u != nil {
+		facts.Usage = u.message()
+	}
+}

@@ -1,0 +1,220 @@
+package openaichat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// RequestError says what is wrong with a client's request.
+type RequestError struct {
+	// Param is the member at fault, such as `messages[2].content`; empty for the request as a whole.
+	Param string
+	// Message says what is wrong with it.
+	Message string
+}
+
+// Error implements error.
+func (e *RequestError) Error() string {
+	if e.Param == "" {
+		return e.Message
+	}
+	return e.Param + ": " + e.Message
+}
+
+func wrong(param, format string, args ...any) error {
+	return &RequestError{Param: param, Message: fmt.Sprintf(format, args...)}
+}
+
+// asked is a client's request on the wire.
+type asked struct {
+	Model            string             `json:"model"`
+	Messages         []askedMessage     `json:"messages"`
+	Tools            []askedTool        `json:"tools"`
+	ToolChoice       json.RawMessage    `json:"tool_choice"`
+	Stream           *bool              `json:"stream"`
+	StreamOptions    *streamOptions     `json:"stream_options"`
+	MaxTokens        *int64             `json:"max_tokens"`
+	MaxCompletion    *int64             `json:"max_completion_tokens"`
+	Temperature      *float64           `json:"temperature"`
+	TopP             *float64           `json:"top_p"`
+	FrequencyPenalty *float64           `json:"frequency_penalty"`
+	PresencePenalty  *float64           `json:"presence_penalty"`
+	Stop             json.RawMessage    `json:"stop"`
+	Seed             *int64             `json:"seed"`
+	N                *int32             `json:"n"`
+	LogitBias        map[string]float64 `json:"logit_bias"`
+	Logprobs         *bool              `json:"logprobs"`
+	TopLogprobs      *int32             `json:"top_logprobs"`
+	Parallel         *bool              `json:"parallel_tool_calls"`
+	Effort           *string            `json:"reasoning_effort"`
+	Verbosity        *string            `json:"verbosity"`
+	Format           *responseFormat    `json:"response_format"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type responseFormat struct {
+	Type   string `json:"type"`
+	Schema struct {
+		Name        string          `json:"name"`
+		Description *string         `json:"description"`
+		Schema      json.RawMessage `json:"schema"`
+		Strict      *bool           `json:"strict"`
+	} `json:"json_schema"`
+}
+
+type askedTool struct {
+	Type     string `json:"type"`
+	Function *struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	} `json:"function"`
+}
+
+// ParseRequest reads a client's request. Members that the canonical form has no place for, such as `user` and `metadata`, are passed over; what would change the
+// answer and cannot be said fails with *RequestError, as does what is no request.
+func ParseRequest(body []byte) (*Request, error) {
+	var a asked
+	if err := json.Unmarshal(body, &a); err != nil {
+		return nil, unreadable(err)
+	}
+	switch {
+	case a.Model == "":
+		return nil, wrong("model", "is required")
+	case a.Messages == nil:
+		return nil, wrong("messages", "is required")
+	}
+	r := &Request{Model: a.Model, Stream: a.Stream != nil && *a.Stream, IncludeUsage: a.StreamOptions != nil && a.StreamOptions.IncludeUsage}
+	var err error
+	if r.Messages, err = a.messages(); err != nil {
+		return nil, err
+	}
+	if r.Tools, err = a.tools(); err != nil {
+		return nil, err
+	}
+	if r.Choice, err = a.choice(); err != nil {
+		return nil, err
+	}
+	r.Config, err = a.config()
+	return r, err
+}
+
+// unreadable says which member is of another type than it should be.
+func unreadable(err error) error {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
+		return wrong(kind.Field, "is a %s, which does not belong there", kind.Value)
+	}
+	return wrong("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func (a *asked) tools() ([]*toolv1.ToolInfo, error) {
+	var tools []*toolv1.ToolInfo
+	for i, t := range a.Tools {
+		param := fmt.Sprintf("tools[%d]", i)
+		switch {
+		case t.Type != "function":
+			return nil, wrong(param+".type", "%q is not supported here; `function` is", t.Type)
+		case t.Function == nil || t.Function.Name == "":
+			return nil, wrong(param+".function.name", "is required")
+		}
+		schema := string(t.Function.Parameters)
+		if schema == "" || schema == "null" {
+			schema = `{"type":"object","properties":{}}`
+		}
+		tools = append(tools, &toolv1.ToolInfo{Name: t.Function.Name, Description: t.Function.Description, ParametersJson: schema})
+	}
+	return tools, nil
+}
+
+func (a *asked) choice() (*toolv1.ToolChoice, error) {
+	const param = "tool_choice"
+	if len(a.ToolChoice) == 0 || string(a.ToolChoice) == "null" {
+		return nil, nil
+	}
+	var word string
+	if json.Unmarshal(a.ToolChoice, &word) == nil {
+		switch word {
+		case "auto":
+			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), nil
+		case "none":
+			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), nil
+		case "required":
+			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), nil
+		}
+		return nil, wrong(param, "%q is none of auto, none, required", word)
+	}
+	var named struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}
+	if err := json.Unmarshal(a.ToolChoice, &named); err != nil || named.Type != "function" || named.Function.Name == "" {
+		return nil, wrong(param, "is neither auto, none nor required, nor the name of a function")
+	}
+	return chat.FunctionChoice(named.Function.Name), nil
+}
+
+func (a *asked) config() (*modelv1.GenerateConfig, error) {
+	c := &modelv1.GenerateConfig{
+		MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, FrequencyPenalty: a.FrequencyPenalty, PresencePenalty: a.PresencePenalty,
+		Seed: a.Seed, NumChoices: a.N, Logprobs: a.Logprobs, TopLogprobs: a.TopLogprobs, ParallelToolCalls: a.Parallel, ReasoningEffort: a.Effort, Verbosity: a.Verbosity,
+	}
+	if a.MaxCompletion != nil {
+		c.MaxTokens = a.MaxCompletion
+	}
+	stops, err := a.stops()
+	if err != nil {
+		return nil, err
+	}
+	if stops != nil {
+		c.StopSeqs = &modelv1.StringList{Values: stops}
+	}
+	if a.LogitBias != nil {
+		c.LogitBias = &modelv1.LogitBias{Values: map[int64]float64{}}
+		for token, bias := range a.LogitBias {
+			id, err := strconv.ParseInt(token, 10, 64)
+			if err != nil {
+				return nil, wrong("logit_bias", "%q is no id of a token", token)
+			}
+			c.LogitBias.Values[id] = bias
+		}
+	}
+	if a.Format != nil && a.Format.Type == "json_schema" {
+		s := a.Format.Schema
+		if s.Name == "" || len(s.Schema) == 0 {
+			return nil, wrong("response_format.json_schema", "needs a name and a schema")
+		}
+		c.ResponseSchema = &modelv1.ResponseSchema{Name: s.Name, JsonSchema: string(s.Schema), Description: s.Description, Strict: s.Strict}
+	}
+	return c, nil
+}
+
+// stops reads one stop sequence, or a list of them.
+func (a *asked) stops() ([]string, error) {
+	var one *string
+	if len(a.Stop) == 0 {
+		return nil, nil
+	}
+	if json.Unmarshal(a.Stop, &one) == nil {
+		if one == nil {
+			return nil, nil
+		}
+		return []string{*one}, nil
+	}
+	var list []string
+	if json.Unmarshal(a.Stop, &list) != nil {
+		return nil, wrong("stop", "is neither a text nor a list of texts")
+	}
+	return list, nil
+}

@@ -1,0 +1,187 @@
+package openaichat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// askedMessage is a message of a client's request on the wire.
+type askedMessage struct {
+	Role             string            `json:"role"`
+	Content          json.RawMessage   `json:"content"`
+	Refusal          string            `json:"refusal"`
+	ReasoningContent string            `json:"reasoning_content"`
+	Reasoning        string            `json:"reasoning"`
+	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
+	ToolCalls        []toolCall        `json:"tool_calls"`
+	ToolCallID       string            `json:"tool_call_id"`
+}
+
+// askedPart is a part of a message's content.
+type askedPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL struct {
+		URL    string `json:"url"`
+		Detail string `json:"detail"`
+	} `json:"image_url"`
+	InputAudio struct {
+		Data   string `json:"data"`
+		Format string `json:"format"`
+	} `json:"input_audio"`
+	File struct {
+		Data string `json:"file_data"`
+		Name string `json:"filename"`
+	} `json:"file"`
+}
+
+func (a *asked) messages() ([]*modelv1.ChatMessage, error) {
+	messages := make([]*modelv1.ChatMessage, 0, len(a.Messages))
+	called := map[string]string{} // the function of each call so far, by id
+	for i := range a.Messages {
+		param := fmt.Sprintf("messages[%d]", i)
+		m, err := a.Messages[i].read(param)
+		if err != nil {
+			return nil, err
+		}
+		for _, call := range m.GetToolCalls() {
+			called[call.GetId()] = call.GetFunction()
+		}
+		if m.GetRole() == modelv1.Role_ROLE_TOOL {
+			m.Function = called[a.Messages[i].ToolCallID]
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}
+
+// read turns a message into the canonical form.
+func (m *askedMessage) read(param string) (*modelv1.ChatMessage, error) {
+	content, err := m.content(param + ".content")
+	if err != nil {
+		return nil, err
+	}
+	message := &modelv1.ChatMessage{Id: chat.NewID(), Content: content}
+	switch m.Role {
+	case "system", "developer":
+		message.Role = modelv1.Role_ROLE_SYSTEM
+	case "user":
+		message.Role = modelv1.Role_ROLE_USER
+	case "tool":
+		message.Role, message.ToolCallIds = modelv1.Role_ROLE_TOOL, []string{m.ToolCallID}
+	case "assistant":
+		message.Role, message.Source = modelv1.Role_ROLE_ASSISTANT, modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
+		m.readAssistant(message)
+	default:
+		return nil, wrong(param+".role", "%q is none of system, developer, user, assistant, tool", m.Role)
+	}
+	return message, nil
+}
+
+// content reads a text or a list of parts. Only an assistant may say nothing.
+func (m *askedMessage) content(param string) (*contentv1.MessageContent, error) {
+	raw := bytes.TrimSpace(m.Content)
+	if len(raw) == 0 || string(raw) == "null" {
+		if m.Role == "assistant" {
+			return chat.TextContent(""), nil
+		}
+		return nil, wrong(param, "is required")
+	}
+	if raw[0] == '"' {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, wrong(param, "is no text")
+		}
+		return chat.TextContent(text), nil
+	}
+	var asked []askedPart
+	if err := json.Unmarshal(raw, &asked); err != nil {
+		return nil, wrong(param, "is neither a text nor a list of parts")
+	}
+	parts := make([]*contentv1.Content, 0, len(asked))
+	for i := range asked {
+		part, err := asked[i].read(fmt.Sprintf("%s[%d]", param, i))
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return chat.ListContent(parts...), nil
+}
+
+func (p *askedPart) read(param string) (*contentv1.Content, error) {
+	media := func(uri string) *contentv1.Media { return &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}} }
+	switch p.Type {
+	case "text":
+		return chat.TextPart(p.Text), nil
+	case "refusal":
+		return &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: p.Refusal, Refusal: new(true)}}}, nil
+	case "image_url":
+		if p.ImageURL.URL == "" {
+			return nil, wrong(param+".image_url.url", "is required")
+		}
+		detail := p.ImageURL.Detail
+		if detail == "" {
+			detail = "auto"
+		}
+		return &contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: media(p.ImageURL.URL), Detail: detail}}}, nil
+	case "input_audio":
+		uri := "data:audio/" + p.InputAudio.Format + ";base64," + p.InputAudio.Data
+		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media(uri), Format: p.InputAudio.Format}}}, nil
+	case "file":
+		mediaType, _, inline := dialect.SplitDataURI(p.File.Data)
+		if !inline {
+			return nil, wrong(param+".file.file_data", "must be a data URI; files that were uploaded to a vendor are not known here")
+		}
+		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media(p.File.Data), Filename: p.File.Name, MimeType: mediaType}}}, nil
+	default:
+		return nil, wrong(param+".type", "%q is none of text, refusal, image_url, input_audio, file", p.Type)
+	}
+}
+
+// readAssistant reads what else an assistant said: calls, a refusal, and reasoning, which comes in a member of its own or between tags in the text.
+func (m *askedMessage) readAssistant(message *modelv1.ChatMessage) {
+	for _, call := range m.ToolCalls {
+		message.ToolCalls = append(message.ToolCalls, dialect.ToolCall(call.ID, call.Function.Name, string(call.Function.Arguments), nil))
+	}
+	if m.Refusal != "" && chat.Text(message) == "" {
+		message.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: m.Refusal, Refusal: new(true)}}})
+	}
+	if reasoning := m.reasoning(); len(reasoning) > 0 {
+		message.Content = chat.ListContent(append(reasoning, spoken(message.GetContent())...)...)
+		return
+	}
+	if message.GetContent().GetList() != nil {
+		return
+	}
+	if reasoning, rest, ok := dialect.ReadThink(message.GetContent().GetText()); ok {
+		message.Content = chat.ListContent(reasoning, chat.TextPart(rest))
+	}
+}
+
+// reasoning reads the reasoning that stands in members of its own.
+func (m *askedMessage) reasoning() []*contentv1.Content {
+	if own := ownDetails(m.ReasoningDetails); len(own) > 0 {
+		return own
+	}
+	said := message{ReasoningContent: m.ReasoningContent, Reasoning: m.Reasoning, ReasoningDetails: m.ReasoningDetails}
+	if part := said.reasoning(); part != nil {
+		return []*contentv1.Content{part}
+	}
+	return nil
+}
+
+// spoken returns content as parts; an empty text is none.
+func spoken(c *contentv1.MessageContent) []*contentv1.Content {
+	if c.GetList() == nil && c.GetText() == "" {
+		return nil
+	}
+	return chat.Parts(c)
+}

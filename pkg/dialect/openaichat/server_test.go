@@ -1,0 +1,308 @@
+package openaichat_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+var meta = openaichat.ResponseMeta{ID: "chatcmpl-1", Model: "mockllm/model", Created: 1700000000, IncludeUsage: true}
+
+func TestARequestIsReadAsItWasMeant(t *testing.T) {
+	t.Parallel()
+	r, err := openaichat.ParseRequest([]byte(`{
+		"model": "openai/gpt-4o", "stream": true, "stream_options": {"include_usage": true}, "user": "u", "metadata": {"a": "b"}, "store": true,
+		"messages": [
+			{"role": "developer", "content": "Be brief."},
+			{"role": "user", "content": [
+				{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+				{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+				{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}}]},
+			{"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"x\": 1.0}"}}]},
+			{"role": "tool", "tool_call_id": "c1", "content": "2"},
+			{"role": "assistant", "content": "hello", "reasoning_content": "hm"}
+		],
+		"tools": [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"b": 1.50, "a": {}}, "strict": true}}, {"type": "function", "function": {"name": "bare"}}],
+		"tool_choice": {"type": "function", "function": {"name": "add"}}, "parallel_tool_calls": false,
+		"max_tokens": 5, "max_completion_tokens": 6, "temperature": 0.5, "top_p": 0.9, "stop": "END", "seed": 7, "n": 2, "logit_bias": {"5": 1}, "logprobs": true, "top_logprobs": 2,
+		"frequency_penalty": 0.1, "presence_penalty": 0.2, "reasoning_effort": "low", "verbosity": "high",
+		"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": true}}
+	}`))
+	require.NoError(t, err)
+	assert.Equal(t, "openai/gpt-4o", r.Model)
+	assert.True(t, r.Stream)
+	assert.True(t, r.IncludeUsage)
+	require.Len(t, r.Messages, 5)
+	assert.Equal(t, modelv1.Role_ROLE_SYSTEM, r.Messages[0].GetRole())
+	parts := r.Messages[1].GetContent().GetList().GetParts()
+	require.Len(t, parts, 4)
+	assert.Equal(t, "data:image/png;base64,AA==", parts[1].GetImage().GetMedia().GetUri())
+	assert.Equal(t, "data:audio/wav;base64,AAAA", parts[2].GetAudio().GetMedia().GetUri())
+	assert.Equal(t, "a.pdf", parts[3].GetDocument().GetFilename())
+	assert.Equal(t, `{"x": 1.0}`, r.Messages[2].GetToolCalls()[0].GetArgumentsJson())
+	assert.Equal(t, "add", r.Messages[3].GetFunction(), "the tool's name is that of the call")
+	assert.Equal(t, []string{"c1"}, r.Messages[3].GetToolCallIds())
+	assert.Equal(t, "hm", r.Messages[4].GetContent().GetList().GetParts()[0].GetReasoning().GetReasoning())
+	assert.Equal(t, `{"b": 1.50, "a": {}}`, r.Tools[0].GetParametersJson(), "schemas stay as they are written")
+	assert.JSONEq(t, `{"type": "object", "properties": {}}`, r.Tools[1].GetParametersJson())
+	assert.Equal(t, "add", r.Choice.GetFunction())
+	assert.True(t, proto.Equal(&modelv1.GenerateConfig{
+		MaxTokens: new(int64(6)), Temperature: new(0.5), TopP: new(0.9), FrequencyPenalty: new(0.1), PresencePenalty: new(0.2), Seed: new(int64(7)), NumChoices: new(int32(2)),
+		Logprobs: new(true), TopLogprobs: new(int32(2)), ParallelToolCalls: new(false), ReasoningEffort: new("low"), Verbosity: new("high"),
+		StopSeqs: &modelv1.StringList{Values: []string{"END"}}, LogitBias: &modelv1.LogitBias{Values: map[int64]float64{5: 1}},
+		ResponseSchema: &modelv1.ResponseSchema{Name: "s", JsonSchema: `{"type": "object"}`, Strict: new(true)},
+	}, r.Config), "%v", r.Config)
+}
+
+func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`[]`:                           "no JSON object",
+		`{"messages": []}`:             "model",
+		`{"model": "m"}`:               "messages",
+		`{"model": 5, "messages": []}`: "model",
+		`{"model": "m", "messages": [{"role": "user"}]}`:                                                          "messages[0].content",
+		`{"model": "m", "messages": [{"role": "critic", "content": "x"}]}`:                                        "messages[0].role",
+		`{"model": "m", "messages": [{"role": "user", "content": [{"type": "video"}]}]}`:                          "messages[0].content[0].type",
+		`{"model": "m", "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]}`: "file_data",
+		`{"model": "m", "messages": [], "tools": [{"type": "custom"}]}`:                                           "tools[0].type",
+		`{"model": "m", "messages": [], "tools": [{"type": "function"}]}`:                                         "tools[0].function.name",
+		`{"model": "m", "messages": [], "tool_choice": "any"}`:                                                    "tool_choice",
+		`{"model": "m", "messages": [], "tool_choice": {"type": "allowed_tools"}}`:                                "tool_choice",
+		`{"model": "m", "messages": [], "stop": 5}`:                                                               "stop",
+		`{"model": "m", "messages": [], "logit_bias": {"x": 1}}`:                                                  "logit_bias",
+		`{"model": "m", "messages": [], "response_format": {"type": "json_schema"}}`:                              "response_format",
+	} {
+		_, err := openaichat.ParseRequest([]byte(body))
+		var said *openaichat.RequestError
+		require.ErrorAs(t, err, &said, body)
+		assert.ErrorContains(t, err, want, body)
+	}
+}
+
+// outputs are answers of all kinds, each as it must come back when a client reads what a server wrote.
+func outputs() map[string]*modelv1.ModelOutput {
+	usage := &modelv1.ModelUsage{
+		InputTokens: 5, OutputTokens: 7, TotalTokens: 15, InputTokensCacheRead: new(int64(3)), InputTokensCacheWrite: new(int64(0)), ReasoningTokens: new(int64(2)),
+	}
+	signed := chat.ReasoningPart("thought")
+	signed.GetReasoning().Signature = new("sig==")
+	sealed := &contentv1.Content{InternalJson: `{"id": "rs_1"}`, Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: "b3BhcXVl", Redacted: true, Summary: new("short")}}}
+	two := chat.TextOutput("m", "One.")
+	two.Choices = append(two.Choices, chat.TextOutput("m", "Two.").GetChoices()[0])
+	two.Choices[1].StopReason = modelv1.StopReason_STOP_REASON_MAX_TOKENS
+	calls := chat.MessageOutput("m", chat.Assistant("", chat.Call("c1", "add", `{"x": 1.0}`), chat.Call("c2", "ping", "{}")), modelv1.StopReason_STOP_REASON_TOOL_CALLS)
+	answer := func(parts ...*contentv1.Content) *modelv1.ModelOutput {
+		m := chat.Assistant("")
+		m.Content = chat.ListContent(parts...)
+		return chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)
+	}
+	all := map[string]*modelv1.ModelOutput{
+		"text": chat.TextOutput("m", "Größe \"quoted\"\n"), "calls": calls, "two choices": two, "reasoning": answer(chat.ReasoningPart("hm"), chat.TextPart("so")),
+		"signed": answer(signed, chat.TextPart("so")), "sealed": answer(sealed, chat.TextPart("so")),
+	}
+	for _, output := range all {
+		output.Usage = usage
+	}
+	return all
+}
+
+// again is a client that reads an answer and sends its first message back, as the server reads it.
+func again(t *testing.T, answer []byte) *modelv1.ChatMessage {
+	t.Helper()
+	var whole struct {
+		Choices []struct{ Message json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(answer, &whole))
+	body, err := json.Marshal(map[string]any{"model": "m", "messages": []any{whole.Choices[0].Message}})
+	require.NoError(t, err)
+	r, err := openaichat.ParseRequest(body)
+	require.NoError(t, err)
+	return r.Messages[0]
+}
+
+func TestAnAnswerIsReadBackAndCanBeSentAgain(t *testing.T) {
+	t.Parallel()
+	for name, output := range outputs() {
+		answer, err := openaichat.EncodeResponse(output, meta)
+		require.NoError(t, err, name)
+		got, err := openaichat.Decode(answer, nil)
+		require.NoError(t, err, name)
+		require.Len(t, got.GetChoices(), len(output.GetChoices()), name)
+		for i, choice := range output.GetChoices() {
+			assert.Equal(t, chat.Text(choice.GetMessage()), chat.Text(got.GetChoices()[i].GetMessage()), name)
+			assert.Equal(t, choice.GetStopReason(), got.GetChoices()[i].GetStopReason(), name)
+		}
+		assert.True(t, proto.Equal(output.GetUsage(), got.GetUsage()), "%s: %v", name, got.GetUsage())
+		first := output.GetChoices()[0].GetMessage()
+		sent := again(t, answer)
+		assert.Equal(t, chat.Text(first), chat.Text(sent), name)
+		for i, call := range first.GetToolCalls() {
+			assert.True(t, proto.Equal(call, sent.GetToolCalls()[i]), "%s: %v", name, sent)
+		}
+		if want := first.GetContent().GetList(); want != nil && name != "reasoning" {
+			assert.True(t, proto.Equal(want, sent.GetContent().GetList()), "%s: what a provider needs to take reasoning again survives a client: %v", name, sent)
+		}
+	}
+	_, err := openaichat.EncodeResponse(&modelv1.ModelOutput{}, meta)
+	require.ErrorIs(t, err, openaichat.ErrNoChoices)
+}
+
+// deltas cuts an output into pieces of one character.
+func deltas(output *modelv1.ModelOutput) []*modelv1.GenerateDelta {
+	var all []*modelv1.GenerateDelta
+	for i, choice := range output.GetChoices() {
+		for _, part := range chat.Parts(choice.GetMessage().GetContent()) {
+			for _, c := range part.GetReasoning().GetReasoning() {
+				all = append(all, &modelv1.GenerateDelta{Choice: int32(i), Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: string(c)}})
+			}
+			for _, c := range part.GetText().GetText() {
+				all = append(all, &modelv1.GenerateDelta{Choice: int32(i), Piece: &modelv1.GenerateDelta_Text{Text: string(c)}})
+			}
+		}
+		for j, call := range choice.GetMessage().GetToolCalls() {
+			first := &modelv1.ToolCallDelta{Index: int32(j), Id: call.GetId(), Function: call.GetFunction()}
+			all = append(all, &modelv1.GenerateDelta{Choice: int32(i), Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: first}})
+			for _, c := range call.GetArgumentsJson() {
+				piece := &modelv1.ToolCallDelta{Index: int32(j), Arguments: string(c)}
+				all = append(all, &modelv1.GenerateDelta{Choice: int32(i), Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: piece}})
+			}
+		}
+	}
+	return all
+}
+
+// However much of an answer was streamed before it was complete, a client has all of it in the end.
+func TestAStreamIsReadBackWhole(t *testing.T) {
+	t.Parallel()
+	for name, output := range outputs() {
+		pieces := deltas(output)
+		for _, streamed := range []int{0, 1, len(pieces)} {
+			if name == "calls" && streamed == 1 || name == "sealed" && streamed > 0 {
+				continue // a call that has begun is streamed to its end; sealed reasoning is not streamed at all
+			}
+			var wire bytes.Buffer
+			w := openaichat.NewStreamWriter(&wire, meta)
+			for _, piece := range pieces[:streamed] {
+				require.NoError(t, w.Write(piece))
+			}
+			require.NoError(t, w.Close(output))
+			require.Contains(t, wire.String(), `"role":"assistant"`)
+			var stream openaichat.Stream
+			for event, err := range dialect.Events(&wire) {
+				require.NoError(t, err)
+				_, err = stream.Add(event.Data)
+				require.NoError(t, err, "%s", event.Data)
+			}
+			assert.True(t, stream.Ended())
+			got, err := stream.Output(nil)
+			require.NoError(t, err)
+			require.Len(t, got.GetChoices(), len(output.GetChoices()), name)
+			for i, choice := range output.GetChoices() {
+				answer := got.GetChoices()[i]
+				assert.Equal(t, chat.Text(choice.GetMessage()), chat.Text(answer.GetMessage()), "%s after %d pieces", name, streamed)
+				assert.Equal(t, choice.GetStopReason(), answer.GetStopReason(), name)
+				require.Len(t, answer.GetMessage().GetToolCalls(), len(choice.GetMessage().GetToolCalls()), name)
+				for j, call := range choice.GetMessage().GetToolCalls() {
+					assert.True(t, proto.Equal(call, answer.GetMessage().GetToolCalls()[j]), "%s: %v", name, answer)
+				}
+			}
+			assert.True(t, proto.Equal(output.GetUsage(), got.GetUsage()), "%s: %v", name, got.GetUsage())
+		}
+	}
+}
+
+func TestAStreamWithoutUsageSaysNothingOfIt(t *testing.T) {
+	t.Parallel()
+	var wire bytes.Buffer
+	plain := meta
+	plain.IncludeUsage = false
+	require.NoError(t, openaichat.NewStreamWriter(&wire, plain).Close(outputs()["text"]))
+	assert.NotContains(t, wire.String(), "usage")
+	assert.True(t, strings.HasSuffix(wire.String(), "data: [DONE]\n\n"))
+}
+
+func TestErrorsReadBack(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]openaichat.Error{
+		http.StatusBadRequest:      {Message: "m", Type: "invalid_request_error"},
+		http.StatusUnauthorized:    {Message: "m", Type: "invalid_request_error", Code: "invalid_api_key"},
+		http.StatusNotFound:        {Message: "m", Type: "invalid_request_error", Code: "model_not_found"},
+		http.StatusTooManyRequests: {Message: "m", Type: "rate_limit_error", Code: "rate_limit_exceeded"},
+		http.StatusBadGateway:      {Message: "m", Type: "api_error"},
+	} {
+		assert.Equal(t, &want, openaichat.DecodeError(openaichat.EncodeError(status, "", "m")))
+	}
+	assert.Equal(t, "insufficient_quota", openaichat.DecodeError(openaichat.EncodeError(429, "insufficient_quota", "m")).Type)
+}
+
+func TestGlanceSeesWhatReadingSees(t *testing.T) {
+	t.Parallel()
+	for name, output := range outputs() {
+		answer, err := openaichat.EncodeResponse(output, meta)
+		require.NoError(t, err)
+		var facts dialect.Facts
+		openaichat.Glance(answer, &facts)
+		assert.Equal(t, meta.ID, facts.ID, name)
+		assert.Equal(t, output.GetChoices()[0].GetStopReason(), facts.StopReason, name)
+		assert.True(t, proto.Equal(output.GetUsage(), facts.Usage), name)
+
+		var wire bytes.Buffer
+		require.NoError(t, openaichat.NewStreamWriter(&wire, meta).Close(output))
+		facts = dialect.Facts{}
+		for event, err := range dialect.Events(&wire) {
+			require.NoError(t, err)
+			openaichat.Glance(event.Data, &facts)
+		}
+		assert.Equal(t, meta.ID, facts.ID, name)
+		assert.True(t, proto.Equal(output.GetUsage(), facts.Usage), name)
+	}
+	var facts dialect.Facts
+	for _, doc := range []string{"", "{", "[DONE]", `{"usage":null}`, `{"id":5,"usage":{"prompt_tokens":"x"}}`, `{"choices":[{"finish_reason":null}]}`, `{"choices":[{"finish_reason":"`} {
+		openaichat.Glance([]byte(doc), &facts)
+	}
+	assert.Equal(t, dialect.Facts{Pieces: 6}, facts)
+	openaichat.Glance([]byte(`{"choices":[{"message":{"content":"\"finish_reason\":\"length\""},"finish_reason": "stop"}]}`), &facts)
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_STOP, facts.StopReason, "what a model says is no reason")
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":"<think signature=\"s\">a</think>b","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{"}}]}],"tool_choice":"auto","stop":["a"]}`))
+	f.Add([]byte(`{"model":"m","messages":[{"role":"assistant","reasoning_details":[{"type":"reasoning.encrypted","data":"x","format":"evalfleet"}]}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := openaichat.ParseRequest(body)
+		if err != nil {
+			return
+		}
+		// Whatever was read can be sent on, or is refused as what the format cannot say.
+		if _, err := r.Encode(); err != nil {
+			var unsupported *openaichat.UnsupportedError
+			if !assert.ErrorAs(t, err, &unsupported) {
+				t.FailNow()
+			}
+		}
+		if _, err := proto.Marshal(&modelv1.GenerateRequest{Messages: r.Messages, Tools: r.Tools, Config: r.Config}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func FuzzGlance(f *testing.F) {
+	f.Add([]byte(`{"id":"x","choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}`))
+	f.Fuzz(func(_ *testing.T, doc []byte) {
+		var facts dialect.Facts
+		openaichat.Glance(doc, &facts)
+	})
+}
