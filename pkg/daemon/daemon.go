@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -61,6 +62,10 @@ type Parts struct {
 	Blobs blob.Store
 	// Peers are connections to the services that the program calls, by name.
 	Peers map[string]*grpc.ClientConn
+	// Addresses are where those services are, host:port, that run in processes of their own.
+	Addresses map[string]string
+	// Handlers are what services of this process that were built before offer over HTTP, by name.
+	Handlers map[string]http.Handler
 	// Auth knows the callers.
 	Auth auth.Authenticator
 	// Logger logs.
@@ -76,4 +81,11 @@ type Server interface {
 	Serve(l net.Listener) error
 	// Stop lets what goes on end, cuts what still goes on when ctx ends, and lets go of all that the service holds. It works without Serve, too.
 	Stop(ctx context.Context) error
+}
+
+// Web is a service that offers something over HTTP too. Where it runs in a process of its own, that is at the address of its RPCs; beside others, whoever has the process's
+// address mounts the handler.
+type Web interface {
+	// Handler knows its callers itself. It is the same each time.
+	Handler() http.Handler
 }

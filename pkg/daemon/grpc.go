@@ -3,11 +3,15 @@ package daemon
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/front"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 )
 
@@ -25,7 +29,8 @@ type Backend interface {
 	Close(ctx context.Context) error
 }
 
-// GRPC serves a backend, and more RPCs beside its own, on a gRPC server. Where that cannot be made the backend is closed.
+// GRPC serves a backend, and more RPCs beside its own, on a gRPC server. A backend that is [Web] gets an HTTP server at the same address. Where either cannot be made the
+// backend is closed.
 func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) (Server, error) {
 	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics})
 	if err != nil {
@@ -34,29 +39,61 @@ func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) 
 	for _, r := range append([]Registrar{backend}, more...) {
 		r.Register(rpcs)
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	return &grpcServer{backend: backend, rpcs: rpcs, running: running, stop: stop}, nil
+	s := &grpcServer{backend: backend, calls: plain{rpcs}}
+	s.running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if web, ok := backend.(Web); ok {
+		s.calls = &front.Server{GRPC: rpcs, HTTP: &http.Server{
+			Handler:           web.Handler(),
+			ReadHeaderTimeout: readHeaderTimeout,
+			IdleTimeout:       idleTimeout,
+			ErrorLog:          slog.NewLogLogger(parts.Logger.Handler(), slog.LevelDebug),
+		}}
+		return webServer{s, web}, nil
+	}
+	return s, nil
+}
+
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+)
+
+// plain is a gRPC server alone.
+type plain struct{ rpcs *grpcserver.Server }
+
+func (p plain) Serve(l net.Listener) error {
+	p.rpcs.SetReady(true)
+	return p.rpcs.Serve(l)
+}
+
+func (p plain) Stop(ctx context.Context) error {
+	p.rpcs.Drain(ctx)
+	return nil
 }
 
 type grpcServer struct {
 	backend Backend
-	rpcs    *grpcserver.Server
+	calls   Server
 	running context.Context //nolint:containedctx // The life of the backend's Run.
 	stop    context.CancelFunc
 	parts   sync.WaitGroup
+}
+
+// webServer is a server of a backend with a handler.
+type webServer struct {
+	*grpcServer
+	Web
 }
 
 // Serve implements Server. When either the calls or what goes on beside them ends by itself with an error, that error is returned at once; Stop ends the other.
 func (s *grpcServer) Serve(l net.Listener) error {
 	ended := make(chan error, 2)
 	s.parts.Go(func() { ended <- s.backend.Run(s.running) })
-	s.parts.Go(func() { ended <- s.rpcs.Serve(l) })
-	s.rpcs.SetReady(true)
-	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-		return err
+	s.parts.Go(func() { ended <- s.calls.Serve(l) })
+	for range cap(ended) {
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
 	}
 	return nil
 }
@@ -64,7 +101,7 @@ func (s *grpcServer) Serve(l net.Listener) error {
 // Stop implements Server.
 func (s *grpcServer) Stop(ctx context.Context) error {
 	s.stop()
-	s.rpcs.Drain(ctx)
+	err := s.calls.Stop(ctx)
 	s.parts.Wait()
-	return s.backend.Close(ctx)
+	return errors.Join(err, s.backend.Close(ctx))
 }

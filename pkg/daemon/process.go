@@ -138,7 +138,7 @@ func (p *Process) startBlobs(context.Context) (err error) {
 func (p *Process) stopBlobs(context.Context) error { return p.blobs.Close() }
 
 func (p *Process) startPeers(ctx context.Context) error {
-	p.parts.Peers = map[string]*grpc.ClientConn{}
+	p.parts.Peers, p.parts.Addresses = map[string]*grpc.ClientConn{}, map[string]string{}
 	for _, name := range p.program.Calls {
 		options := grpcclient.Options{Unary: p.program.Forward}
 		if p.program.Forward == nil {
@@ -148,7 +148,7 @@ func (p *Process) startPeers(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", name, err), p.stopPeers(ctx))
 		}
-		p.parts.Peers[name] = conn
+		p.parts.Peers[name], p.parts.Addresses[name] = conn, p.cfg.Peers.Address(name)
 	}
 	return nil
 }

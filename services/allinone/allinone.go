@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -75,7 +76,7 @@ func New(cfg Config, deps Deps) *Server {
 		cfg: cfg, deps: deps, internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
 			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: cmp.Or(cfg.Listen, gateway.DefaultListen), DataDir: deps.Dir.Path(),
-			Metrics: telemetry.NewCallMetrics(registry), Gatherer: registry,
+			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Gatherer: registry,
 		},
 	}
 	s.group.Add(
@@ -239,6 +240,9 @@ func (s *Server) service(program daemon.Program) lifecycle.Part {
 			}
 			if err != nil {
 				return errors.Join(err, closeAll(conns))
+			}
+			if web, ok := server.(daemon.Web); ok {
+				s.parts.Handlers[name] = web.Handler()
 			}
 			listener := net.Listener(s.listener)
 			if memory, ok := s.memory[name]; ok {

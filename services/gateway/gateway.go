@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/front"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -22,7 +23,6 @@ import (
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
-	"github.com/evalfleet/evalfleet/services/gateway/internal/front"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/openapi"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/proxy"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/rest"
@@ -31,8 +31,21 @@ import (
 
 // Config sets whom the gateway serves.
 type Config struct {
+	// WriteTimeout is how long a client may let an answer of the vendor-shaped endpoints lie unread before it is cut off. Default 30s.
+	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_WRITE_TIMEOUT"`
 	// AllowedHosts are further values of the Host header that are served, beside loopback names and the address itself.
 	AllowedHosts []string `yaml:"allowed_hosts" env:"EVALFLEET_ALLOWED_HOSTS"`
+}
+
+// SetDefaults sets the default bound.
+func (c *Config) SetDefaults() { c.WriteTimeout = 30 * time.Second }
+
+// Validate refuses a negative bound.
+func (c *Config) Validate() error {
+	if c.WriteTimeout < 0 {
+		return errors.New("write_timeout: must not be negative; 0 is no bound")
+	}
+	return nil
 }
 
 // Deps are the services behind the gateway, and what it shares with the process.
@@ -41,6 +54,10 @@ type Deps struct {
 	Models, Tools, Sandboxes, Orchestrator *grpc.ClientConn
 	// Listen is the address that the gateway was told to take clients at: one that they may name as the Host.
 	Listen string
+	// Vendor serves the vendor-shaped endpoints, below /v1/, where modelgw is in this process. Its handler knows its callers itself.
+	Vendor http.Handler
+	// VendorAddress is where modelgw serves them, host:port, where it is not. Without either there are none.
+	VendorAddress string
 	// Auth knows the callers.
 	Auth auth.Authenticator
 	// Logger logs.
@@ -55,10 +72,10 @@ var UnaryInterceptor grpc.UnaryClientInterceptor = rest.UnaryKeys
 
 // Gateway serves clients.
 type Gateway struct {
-	grpc    *grpcserver.Server
-	http    *http.Server
+	front   front.Server
 	workers *split.Front
-	log     *slog.Logger
+	// idle closes connections that are kept for later.
+	idle func()
 }
 
 // New builds a gateway; it listens once Serve is called.
@@ -92,19 +109,26 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	orchestrator := workerv1.NewWorkerServiceClient(deps.Orchestrator)
 	workers := split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{"tool": workerv1.NewWorkerServiceClient(deps.Tools)}, Rest: orchestrator})
 	workerv1.RegisterWorkerServiceServer(s, workers)
-	g := &Gateway{grpc: s, workers: workers, log: deps.Logger}
-	g.http = &http.Server{
-		Handler:           guard(cfg, deps.Listen, g.routes(api, deps)),
+	g := &Gateway{workers: workers, idle: func() {}}
+	vendor := deps.Vendor
+	if vendor == nil && deps.VendorAddress != "" {
+		vendor, g.idle = forward(deps.VendorAddress, cfg.WriteTimeout, deps.Logger)
+	}
+	g.front = front.Server{GRPC: s, HTTP: &http.Server{
+		Handler:           guard(cfg, deps.Listen, routes(api, vendor, deps)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(deps.Logger.Handler(), slog.LevelDebug),
-	}
+	}}
 	return g, nil
 }
 
-func (g *Gateway) routes(api http.Handler, deps Deps) http.Handler {
+func routes(api, vendor http.Handler, deps Deps) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/v1/", api)
+	if vendor != nil {
+		mux.Handle("/v1/", vendor)
+	}
 	mux.Handle("GET /openapi.json", openapi.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	if deps.Gatherer != nil {
@@ -114,31 +138,12 @@ func (g *Gateway) routes(api http.Handler, deps Deps) http.Handler {
 }
 
 // Serve takes connections of l, gRPC and HTTP alike, until Stop.
-func (g *Gateway) Serve(l net.Listener) error {
-	http2, http1 := front.Split(l)
-	failed := make(chan error, 2)
-	go func() { failed <- g.grpc.Serve(http2) }()
-	go func() { failed <- g.http.Serve(http1) }()
-	g.grpc.SetReady(true)
-	first := <-failed
-	_ = l.Close()
-	second := <-failed
-	for _, err := range []error{first, second} {
-		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-	}
-	return nil
-}
+func (g *Gateway) Serve(l net.Listener) error { return g.front.Serve(l) }
 
 // Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a caller bounds ctx.
 func (g *Gateway) Stop(ctx context.Context) error {
-	g.grpc.SetReady(false)
+	defer g.idle()
+	g.front.GRPC.SetReady(false)
 	g.workers.Close()
-	err := g.http.Shutdown(ctx)
-	if err != nil {
-		err = g.http.Close()
-	}
-	g.grpc.Drain(ctx)
-	return err
+	return g.front.Stop(ctx)
 }

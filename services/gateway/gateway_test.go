@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,12 @@ func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_Watch
 // start serves a gateway over one fake backend and returns its address.
 func start(t *testing.T, backend *runs) string {
 	t.Helper()
+	return startWith(t, backend, gateway.Config{}, "")
+}
+
+// startWith is start with a configuration, and modelgw's endpoints at an address.
+func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) string {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
 	behind, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens})
@@ -73,8 +80,8 @@ func start(t *testing.T, backend *runs) string {
 	conn, err := grpcclient.New("backend", grpcclient.Options{Dial: memory.Dial, Unary: gateway.UnaryInterceptor})
 	require.NoError(t, err)
 
-	g, err := gateway.New(t.Context(), gateway.Config{}, gateway.Deps{
-		Models: conn, Tools: conn, Sandboxes: conn, Orchestrator: conn, Auth: tokens, Logger: log,
+	g, err := gateway.New(t.Context(), cfg, gateway.Deps{
+		VendorAddress: vendor, Models: conn, Tools: conn, Sandboxes: conn, Orchestrator: conn, Auth: tokens, Logger: log,
 	})
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -232,4 +239,64 @@ func TestAForeignHostOrOriginIsRefused(t *testing.T) {
 	resp, body := call(t, http.MethodGet, "http://"+addr+"/openapi.json", "", map[string]string{"Origin": "http://localhost:3000"})
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Contains(t, body, "/api/v1/")
+}
+
+// What a fleet's gateway gets for the vendor-shaped endpoints goes to modelgw as it is, with the caller's own credential, and comes back as it comes.
+func TestVendorShapesArePassedOn(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "Bearer mine", r.Header.Get("Authorization"))
+		assert.Equal(t, "/v1/messages?beta=true", r.URL.String())
+		_, _ = io.Copy(w, r.Body)
+		w.(http.Flusher).Flush()
+		<-next
+		_, _ = io.WriteString(w, " and more")
+	}))
+	defer behind.Close()
+	addr := startWith(t, &runs{}, gateway.Config{}, strings.TrimPrefix(behind.URL, "http://"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/messages?beta=true", strings.NewReader("body"))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer mine")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(req)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	first := make([]byte, len("body"))
+	_, err = io.ReadFull(answer.Body, first)
+	require.NoError(t, err)
+	assert.Equal(t, "body", string(first))
+	close(next)
+	rest, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	assert.Equal(t, " and more", string(rest))
+}
+
+func TestAClientThatNeverReadsFreesModelgw(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(gone)
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, strings.Repeat("x", 64<<10)); err != nil {
+				return
+			}
+		}
+	}))
+	defer behind.Close()
+	addr := startWith(t, &runs{}, gateway.Config{WriteTimeout: 100 * time.Millisecond}, strings.TrimPrefix(behind.URL, "http://"))
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	<-gone
+}
+
+func TestAModelgwThatIsAwayIsSaidInVendorsShapes(t *testing.T) {
+	t.Parallel()
+	addr := startWith(t, &runs{}, gateway.Config{}, "127.0.0.1:1")
+	resp, body := call(t, http.MethodPost, "http://"+addr+"/v1/chat/completions", "{}", nil)
+	assert.Equal(t, http.StatusBadGateway, resp.StatusCode)
+	assert.Contains(t, body, `"error":{"type":"api_error","message":"modelgw`)
 }

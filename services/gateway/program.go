@@ -21,6 +21,7 @@ func Program(cfg Config) daemon.Program {
 			// Its clients live as long as it does, not as long as the start.
 			return New(context.WithoutCancel(ctx), cfg, Deps{
 				Models: parts.Peers["modelgw"], Tools: parts.Peers["toolexec"], Sandboxes: parts.Peers["sandboxd"], Orchestrator: parts.Peers["agentorch"],
+				Vendor: parts.Handlers["modelgw"], VendorAddress: parts.Addresses["modelgw"],
 				Listen: parts.Listen, Auth: parts.Auth, Logger: parts.Logger, Gatherer: parts.Gatherer,
 			})
 		},

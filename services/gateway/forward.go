@@ -1,0 +1,42 @@
+package gateway
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/pace"
+)
+
+// modelConnections bounds the connections to modelgw that are kept for later.
+const modelConnections = 256
+
+// unanswered is an error in the shapes of all vendors at once.
+const unanswered = `{"type":"error","error":{"type":"api_error","message":"modelgw does not answer; try again","param":null,"code":null}}`
+
+// forward passes HTTP requests on to modelgw as they are, with the caller's own credential, and answers as they come. within bounds how long a client may not read.
+// idle closes connections that are kept for later.
+func forward(address string, within time.Duration, log *slog.Logger) (handler http.Handler, idle func()) {
+	to := &url.URL{Scheme: "http", Host: address}
+	transport := &http.Transport{MaxIdleConns: modelConnections, MaxIdleConnsPerHost: modelConnections, IdleConnTimeout: time.Minute, DisableCompression: true}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport:     transport,
+		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			log.DebugContext(r.Context(), "modelgw does not answer", "error", err)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = io.WriteString(w, unanswered)
+		},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Else the server may close the request's body when the answer begins, a moment before the transport has seen the body's end.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(pace.NewWriter(w, within), r)
+	}), transport.CloseIdleConnections
+}
