@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,6 +38,7 @@ type gateway struct {
 	caches  modelv1.CacheServiceClient
 	batches modelv1.BatchServiceClient
 	limits  modelv1.LimitServiceClient
+	web     http.Handler
 	log     string
 	close   func()
 }
@@ -48,6 +50,9 @@ func withLedger(ledger effect.Ledger, owner string) setup {
 	return func(_ *modelgw.Config, d *modelgw.Deps) { d.Ledger, d.Owner = ledger, owner }
 }
 
+// tokens know the callers of the endpoints.
+var tokens = auth.NewTokens("", map[string]config.Secret{"tester": config.NewSecret("right")})
+
 // start runs a gateway over an in-memory connection until the test ends, or close is called.
 func start(t testing.TB, changes ...setup) *gateway {
 	t.Helper()
@@ -55,8 +60,9 @@ func start(t testing.TB, changes ...setup) *gateway {
 	logger := slog.New(slog.DiscardHandler)
 	var cfg modelgw.Config
 	cfg.SetDefaults()
+	cfg.Endpoints.SetDefaults()
 	cfg.Mockllm.CallLog = g.log
-	deps := modelgw.Deps{Ledger: &memory.Ledger{}, Owner: "one", Logger: logger}
+	deps := modelgw.Deps{Ledger: &memory.Ledger{}, Owner: "one", Auth: tokens, Logger: logger}
 	for _, change := range changes {
 		change(&cfg, &deps)
 	}
@@ -65,6 +71,7 @@ func start(t testing.TB, changes ...setup) *gateway {
 	server, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: auth.Allow{Name: "tester"}})
 	require.NoError(t, err)
 	service.Register(server)
+	g.web = service.Handler()
 	listener := grpcserver.ListenMemory()
 	served := make(chan struct{})
 	go func() {

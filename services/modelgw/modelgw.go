@@ -8,16 +8,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
@@ -39,6 +43,8 @@ type Config struct {
 	Budgets map[string]Budget `yaml:"budgets"`
 	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known.
 	Prices map[string]Price `yaml:"prices"`
+	// Endpoints sets up the endpoints in the shapes of vendors.
+	Endpoints endpoint.Config `yaml:"endpoints"`
 	// Anthropic is Anthropic's API, with its accounts.
 	Anthropic anthropic.Config `yaml:"anthropic"`
 	// OpenAI is OpenAI's API, with its accounts.
@@ -99,6 +105,10 @@ type Deps struct {
 	Alive func(owner string) bool
 	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil where there is no blob store.
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
+	// Auth knows the callers of Handler; nil where that is not served.
+	Auth auth.Authenticator
+	// Metrics counts the calls of Handler; nil counts nowhere.
+	Metrics *telemetry.CallMetrics
 	// Logger logs. Prompts and outputs are never logged.
 	Logger *slog.Logger
 }
@@ -106,6 +116,7 @@ type Deps struct {
 // Service is the model gateway. It may be used concurrently.
 type Service struct {
 	server   *server.Server
+	web      http.Handler
 	runner   *effect.Runner
 	registry *provider.Registry
 	ledger   effect.Ledger
@@ -136,25 +147,26 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	limiter := &limit.Memory{}
 	budgets := budget.NewMemory(bounds(cfg.Budgets))
 	prices := pricesOf(cfg.Prices)
+	stages := []generate.Stage{generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting)}
 	s.server = server.New(server.Deps{
 		Registry: s.registry,
-		Pipeline: generate.Chain(
-			generate.Attempt(cfg.AttemptTimeout),
-			generate.Cache(store, deps.Logger),
-			generate.Spend(budgets, prices),
-			generate.Retry(retry.Default(), deps.Logger),
-			generate.Admit(limiter, cfg.MaxWaiting),
-		),
-		Runner:  runner,
-		Ledger:  deps.Ledger,
-		Cache:   store,
-		Limiter: limiter,
-		Budgets: budgets,
-		Prices:  prices,
-		Blobs:   deps.Blobs,
+		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout), stages...), generate.Cache(store, deps.Logger)),
+		Runner:   runner,
+		Ledger:   deps.Ledger,
+		Cache:    store,
+		Limiter:  limiter,
+		Budgets:  budgets,
+		Prices:   prices,
+		Blobs:    deps.Blobs,
+	})
+	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
+		Auth: deps.Auth, Registry: s.registry, Models: s.server, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Logger: deps.Logger,
 	})
 	return s, nil
 }
+
+// Handler serves models below /v1/, in the shapes of vendors. It knows its callers itself.
+func (s *Service) Handler() http.Handler { return s.web }
 
 // register adds the providers.
 func (s *Service) register(cfg Config, deps Deps) error {

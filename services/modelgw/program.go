@@ -20,7 +20,9 @@ func Program(cfg Config) daemon.Program {
 		Listen:  "127.0.0.1:7463",
 		Effects: true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
-			service, err := New(cfg, Deps{Ledger: parts.Ledger, Owner: parts.Owner, Blobs: reader(parts.Blobs), Logger: parts.Logger})
+			service, err := New(cfg, Deps{
+				Ledger: parts.Ledger, Owner: parts.Owner, Blobs: reader(parts.Blobs), Auth: parts.Auth, Metrics: parts.Metrics, Logger: parts.Logger,
+			})
 			if err != nil {
 				return nil, err
 			}

@@ -45,8 +45,12 @@ type Call struct {
 	Scopes []string
 	// Record asks for what was said to the provider.
 	Record bool
+	// UnreadTokens estimates what the call asks for beside the conversation: the whole input, where that is passed on unread.
+	UnreadTokens int64
 	// Sink follows the answer as it comes. Nil: nobody does.
 	Sink Sink
+	// Committed ends the call with the first failure after a piece of the answer: whoever follows cannot take back what it was given.
+	Committed bool
 	// Attempt is the number of the attempt under way, from 1. The retry stage counts.
 	Attempt int
 	// Notes are what the stages found out.

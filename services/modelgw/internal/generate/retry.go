@@ -26,6 +26,9 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 					return response, nil
 				}
 				failure, upstream := provider.As(err)
+				if c.Committed && c.Notes.streamed {
+					return nil, provider.RPC(err)
+				}
 				if !upstream || failure.Class == provider.Final || !policy.Allows(c.Attempt, time.Since(start)) {
 					return nil, provider.RPC(err)
 				}

@@ -51,5 +51,5 @@ func (c *Call) scopes() []string {
 
 // estimate returns the most tokens that a call is likely to take.
 func (c *Call) estimate() int64 {
-	return tokens.Messages(c.Messages) + tokens.Tools(c.Tools) + c.Config.GetMaxTokens()
+	return c.UnreadTokens + tokens.Messages(c.Messages) + tokens.Tools(c.Tools) + c.Config.GetMaxTokens()
 }

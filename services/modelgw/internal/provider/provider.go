@@ -81,6 +81,8 @@ type Capabilities struct {
 	LongCache bool
 	// Features are what a model can take and do.
 	Features *modelv1.Capabilities
+	// Upstream is where requests in a vendor's own format go as they came; nil where there is no such place.
+	Upstream *Upstream
 }
 
 // Connections is MaxConnections with its default.

@@ -29,13 +29,31 @@ func (s *Server) StreamGenerate(r *modelv1.StreamGenerateRequest, out outgoing) 
 	if err != nil {
 		return err
 	}
+	return s.stream(out.Context(), w, out.Send)
+}
+
+// Follow is StreamGenerate for a caller in this process that cannot take back what it was given: a call without a key ends with the first failure after a piece of its
+// answer. emit is called from one goroutine; when it fails, so does the call.
+func (s *Server) Follow(ctx context.Context, r *modelv1.GenerateRequest, emit emit) error {
+	w, err := s.plan(r)
+	if err != nil {
+		return err
+	}
+	w.call.Committed = w.key.IsZero()
+	return s.stream(ctx, w, emit)
+}
+
+// emit takes one event of a stream.
+type emit = func(*modelv1.StreamGenerateResponse) error
+
+func (s *Server) stream(ctx context.Context, w *work, emit emit) error {
 	stream := &follow.Stream{}
 	if !w.key.IsZero() {
 		shared, release := s.streams.Open(w.key)
 		defer release()
 		stream = shared
 	}
-	return relay(out, stream, follow.Place{}, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
+	return relay(ctx, emit, stream, follow.Place{}, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
 		return s.do(ctx, w, stream)
 	})
 }
@@ -55,7 +73,7 @@ func (s *Server) AttachGenerate(r *modelv1.AttachGenerateRequest, out outgoing) 
 	}
 	stream, release := s.streams.Open(key)
 	defer release()
-	return relay(out, stream, from, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
+	return relay(out.Context(), out.Send, stream, from, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
 		result, err := s.Runner.Attach(ctx, key)
 		if err != nil {
 			return nil, effectError(err, key)
@@ -65,8 +83,8 @@ func (s *Server) AttachGenerate(r *modelv1.AttachGenerateRequest, out outgoing) 
 }
 
 // relay sends what a stream holds and what comes while call goes on, and then what call returned.
-func relay(out outgoing, stream *follow.Stream, from follow.Place, call func(context.Context) (*modelv1.GenerateResponse, error)) error {
-	ctx, cancel := context.WithCancel(out.Context())
+func relay(ctx context.Context, emit emit, stream *follow.Stream, from follow.Place, call func(context.Context) (*modelv1.GenerateResponse, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var answer *modelv1.GenerateResponse
 	var failure error
 	over, events := make(chan struct{}), make(chan *modelv1.StreamGenerateResponse)
@@ -87,18 +105,18 @@ func relay(out outgoing, stream *follow.Stream, from follow.Place, call func(con
 			}
 		}
 	})
-	if err := send(out, events, from.String()); err != nil {
+	if err := send(emit, events, from.String()); err != nil {
 		return err
 	}
 	<-over
 	if failure != nil {
 		return failure
 	}
-	return out.Send(&modelv1.StreamGenerateResponse{Cursor: endCursor, Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
+	return emit(&modelv1.StreamGenerateResponse{Cursor: endCursor, Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
 }
 
 // send passes events on, with a heartbeat where they are silent for long, until their channel is closed.
-func send(out outgoing, events <-chan *modelv1.StreamGenerateResponse, cursor string) error {
+func send(emit emit, events <-chan *modelv1.StreamGenerateResponse, cursor string) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
@@ -113,7 +131,7 @@ func send(out outgoing, events <-chan *modelv1.StreamGenerateResponse, cursor st
 		case <-beat.C:
 			event = &modelv1.StreamGenerateResponse{Cursor: cursor, Event: &modelv1.StreamGenerateResponse_Heartbeat{Heartbeat: &modelv1.GenerateHeartbeat{}}}
 		}
-		if err := out.Send(event); err != nil {
+		if err := emit(event); err != nil {
 			return err
 		}
 	}

@@ -140,6 +140,7 @@ type model struct {
 	headers    http.Header // account and version
 	betas      []string
 	http       *http.Client
+	upstream   *provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -163,7 +164,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if account.APIKey.IsZero() && !account.KeyOptional {
 		return nil, provider.NoKey(Name, spec.Account, keyHint)
 	}
-	m.headers = http.Header{"Anthropic-Version": {h.Version}}
+	m.headers = http.Header{versionHeader: {h.Version}}
 	switch {
 	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
 		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
@@ -171,6 +172,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	case !account.APIKey.IsZero():
 		m.headers.Set("X-Api-Key", account.APIKey.Reveal())
 	}
+	m.upstream = m.newUpstream()
 	return m, nil
 }
 
@@ -212,6 +214,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Streaming: true, ResponseSchema: true, Reasoning: g.control() != noThinking,
 			ToolResultImages: true, ToolResultDocuments: true,
 		},
+		Upstream: m.upstream,
 	}
 }
 

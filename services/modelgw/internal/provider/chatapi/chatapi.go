@@ -49,6 +49,37 @@ type Quirks struct {
 	Class func(status int, e *openaichat.Error, class provider.Class) provider.Class
 }
 
+// path is where chat completions are, below the base URL.
+const path = "/chat/completions"
+
+// Upstream returns the endpoint as a place for requests that come in the format already. model is the name that the server knows.
+func (c *Client) Upstream(model string) *provider.Upstream {
+	return &provider.Upstream{
+		Dialect: openaichat.Name, Provider: c.Provider, URL: c.BaseURL + path, Model: model, HTTP: c.HTTP, Authorize: c.authorize,
+		Class: func(status int, body []byte) provider.Class { return c.class(status, openaichat.DecodeError(body)) },
+	}
+}
+
+// authorize sets what the account sends with each request.
+func (c *Client) authorize(h http.Header) {
+	h.Del("Authorization")
+	if !c.Key.IsZero() {
+		h.Set("Authorization", "Bearer "+c.Key.Reveal())
+	}
+	for name, value := range c.Headers {
+		h.Set(name, value)
+	}
+}
+
+// class says whether a refused request may be repeated.
+func (c *Client) class(status int, said *openaichat.Error) provider.Class {
+	class := provider.ClassOf(status)
+	if c.Quirks.Class != nil {
+		class = c.Quirks.Class(status, said, class)
+	}
+	return class
+}
+
 // Do makes one request. The output of a stream is collected, and its pieces are given to the request's Stream as they come.
 func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaichat.Request) (*provider.Response, error) {
 	body, err := request.Encode()
@@ -73,7 +104,7 @@ func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaicha
 
 // exchange sends a request and reads the answer. raw is the answer as it came; of a stream it is nil.
 func (c *Client) exchange(ctx context.Context, r *provider.Request, request *openaichat.Request, body []byte) (output *modelv1.ModelOutput, raw []byte, err error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.BaseURL+"/chat/completions", bytes.NewReader(body))
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.BaseURL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", c.Provider, err)
 	}
@@ -109,12 +140,7 @@ func (c *Client) setHeaders(h http.Header, request *openaichat.Request) {
 	} else {
 		h.Set("Accept", "application/json")
 	}
-	if !c.Key.IsZero() {
-		h.Set("Authorization", "Bearer "+c.Key.Reveal())
-	}
-	for name, value := range c.Headers {
-		h.Set(name, value)
-	}
+	c.authorize(h)
 	for name, value := range request.Config.GetExtraHeaders().GetValues() {
 		h.Set(name, value)
 	}
@@ -178,12 +204,8 @@ func (c *Client) refused(answer *http.Response, said *openaichat.Error, model st
 			return output, nil
 		}
 	}
-	class := provider.ClassOf(status)
-	if c.Quirks.Class != nil {
-		class = c.Quirks.Class(status, said, class)
-	}
 	return nil, &provider.Error{
-		Provider: c.Provider, Class: class, Status: status, Message: said.Message,
+		Provider: c.Provider, Class: c.class(status, said), Status: status, Message: said.Message,
 		Auth: status == http.StatusUnauthorized, RetryAfter: retry.After(answer.Header, time.Now()),
 	}
 }

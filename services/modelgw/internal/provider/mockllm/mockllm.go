@@ -4,7 +4,8 @@
 // conversation says. Only a plain list of outputs is given out in order. Without a script it always says the same.
 //
 // Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's blob store, and
-// `{"script": "<name>"}` one that the configuration names. A path of this machine is never taken from a request.
+// `{"script": "<name>"}` one that the configuration names. Without arguments, the model mockllm/<name> has the script of that name, for clients that can give none.
+// A path of this machine is never taken from a request.
 //
 // A script is JSON or YAML: an object, or a list of its entries and outputs, or one of these a line.
 //
@@ -78,7 +79,7 @@ func Kind(config Config, blobs Blobs) (provider.Kind, func() error, error) {
 	return provider.Kind{
 		Name:        Name,
 		Description: "answers from a script; needs no account",
-		Models:      []string{"model"},
+		Models:      append([]string{"model"}, slices.Collect(maps.Keys(config.Scripts))...),
 		Accounts:    []*modelv1.Account{{Name: provider.DefaultAccount, Usable: true}},
 		Open:        h.open,
 	}, log.Close, nil
@@ -108,6 +109,9 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoSuchAccount(Name, spec.Account, []string{provider.DefaultAccount})
 	}
 	if spec.Args == "" {
+		if _, named := h.config.Scripts[spec.Model]; named {
+			m.ref = spec.Model
+		}
 		return m, nil
 	}
 	var args arguments

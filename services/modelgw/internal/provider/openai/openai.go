@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -69,7 +70,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "OpenAI, and servers that behave like it",
-		Dialect:     "openai-chat",
+		Dialect:     openaichat.Name,
 		Models:      models,
 		Open:        h.open,
 	}
@@ -105,6 +106,8 @@ type model struct {
 	name   name
 	args   arguments
 	client *chatapi.Client
+	// upstream is the client's, made once.
+	upstream *provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -135,6 +138,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m.client = &chatapi.Client{
 		HTTP: h.http, Provider: Name, BaseURL: endpoint, Key: account.APIKey, Headers: h.headers, Quirks: quirks,
 	}
+	m.upstream = m.client.Upstream(spec.Model)
 	return m, nil
 }
 
@@ -145,6 +149,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: m.name.reasons(),
 		},
+		Upstream: m.upstream,
 	}
 }
 

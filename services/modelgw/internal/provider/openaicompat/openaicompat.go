@@ -45,7 +45,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "servers that speak OpenAI's chat completions, by configured service",
-		Dialect:     "openai-chat",
+		Dialect:     openaichat.Name,
 		Open:        h.open,
 	}
 	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
@@ -78,6 +78,8 @@ type model struct {
 	name   string
 	args   arguments
 	client *chatapi.Client
+	// upstream is the client's, made once.
+	upstream *provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
@@ -119,6 +121,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoKey(Name, service, keyHint(service))
 	}
 	m.client = &chatapi.Client{HTTP: h.http, Provider: Name + "/" + service, BaseURL: endpoint, Key: account.APIKey, Quirks: quirks}
+	m.upstream = m.client.Upstream(name)
 	return m, nil
 }
 
@@ -127,6 +130,7 @@ func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
 		ConnectionKey: m.client.BaseURL + "/" + m.name,
 		Features:      &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: true},
+		Upstream:      m.upstream,
 	}
 }
 

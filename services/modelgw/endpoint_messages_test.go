@@ -1,0 +1,134 @@
+package modelgw_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+const messagesPath = "/v1/messages"
+
+// serveMessages serves the endpoints of a gateway whose provider anthropic is at a vendor's.
+func serveMessages(t *testing.T, v *vendor, changes ...setup) *web {
+	t.Helper()
+	return serveWeb(t, nil, append(changes, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("vendor-key"), v.URL
+		c.Anthropic.Betas = []string{"configured"}
+	})...)
+}
+
+func TestMessagesGoThroughUntouched(t *testing.T) {
+	t.Parallel()
+	const answered = `{"usage":{"input_tokens":5,"output_tokens":2},  "id":"msg_9","content":[{"type":"text","text":"\u00e9"}],"stop_reason":"end_turn","new":1.0}`
+	v := vendorWith(t, says(http.StatusOK, "application/json", answered))
+	g := serveMessages(t, v)
+	body := `{"max_tokens":10, "model":"anthropic/claude-sonnet-4-5" ,"messages":[{"role":"user","content":"\u00e9"}],"new":{"model":"x"}}`
+	answer := g.post(t, messagesPath+"?beta=true", body, "Authorization", "", "X-Api-Key", "right", "Anthropic-Version", "2023-06-01", "Anthropic-Beta", "a,b")
+	assert.Equal(t, answered, read(t, answer))
+	assert.Equal(t, strings.Replace(body, "anthropic/", "", 1), string(<-v.body))
+	asked := <-v.asked
+	assert.Equal(t, "/v1/messages?beta=true", asked.URL.String())
+	assert.Equal(t, "vendor-key", asked.Header.Get("X-Api-Key"))
+	assert.Empty(t, asked.Header.Get("Authorization"))
+	assert.Equal(t, "2023-06-01", asked.Header.Get("Anthropic-Version"), "the client's version counts")
+	assert.Equal(t, "a,b,configured", asked.Header.Get("Anthropic-Beta"))
+	assert.Equal(t, int64(7), g.spent(t))
+
+	read(t, g.post(t, messagesPath, body))
+	asked = <-v.asked
+	assert.NotEmpty(t, asked.Header.Get("Anthropic-Version"), "without one, the account's")
+}
+
+func TestAStreamOfMessagesIsCounted(t *testing.T) {
+	t.Parallel()
+	const stream = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n" +
+		"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\n\n" +
+		"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":9}}\n\n" +
+		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
+	v := vendorWith(t, says(http.StatusOK, "text/event-stream", stream))
+	g := serveMessages(t, v)
+	assert.Equal(t, stream, read(t, g.post(t, messagesPath, `{"model":"anthropic/claude-sonnet-4-5","stream":true,"max_tokens":10,"messages":[]}`)))
+	assert.Equal(t, int64(14), g.spent(t))
+}
+
+func TestErrorsOfMessagesHaveTheirShape(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	for name, tt := range map[string]struct {
+		body, header, value, kind string
+		status                    int
+	}{
+		"wrong token":   {`{}`, "Authorization", "Bearer wrong", "authentication_error", 401},
+		"unknown model": {`{"model":"claude-x","messages":[]}`, "X", "", "not_found_error", 404},
+		"bad request":   {`{"model":"mockllm/m","max_tokens":5,"messages":[{"role":"critic","content":"x"}]}`, "X", "", "invalid_request_error", 400},
+	} {
+		answer := g.post(t, messagesPath, tt.body, tt.header, tt.value)
+		assert.Equal(t, tt.status, answer.StatusCode, name)
+		var said struct {
+			Type  string
+			Error struct{ Type, Message string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(read(t, answer)), &said))
+		assert.Equal(t, []string{"error", tt.kind}, []string{said.Type, said.Error.Type}, name)
+		assert.NotEmpty(t, answer.Header.Get("Request-Id"))
+	}
+}
+
+// A client of one vendor talks to a model of the other: its request is read, sent in the other format, and answered in its own.
+func TestAClientOfOneVendorTalksToAModelOfTheOther(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v)
+	answer := g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":10,"system":"Be brief.","messages":[{"role":"user","content":"q"}]}`)
+	var got struct {
+		Type    string
+		Content []struct{ Text string }
+		Usage   struct {
+			Input int `json:"input_tokens"`
+		}
+	}
+	body := read(t, answer)
+	require.NoError(t, json.Unmarshal([]byte(body), &got), body)
+	assert.Equal(t, "message", got.Type)
+	require.Len(t, got.Content, 1, body)
+	assert.Equal(t, "é / café", got.Content[0].Text)
+	assert.Equal(t, 9, got.Usage.Input)
+	assert.JSONEq(t, `{"model":"gpt-4o","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"q"}],"max_tokens":10}`, string(<-v.body))
+}
+
+func TestTokensAreCountedByTheVendorOrEstimated(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"input_tokens": 42}`))
+	g := serveMessages(t, v)
+	assert.Equal(t, `{"input_tokens": 42}`, read(t, g.post(t, messagesPath+"/count_tokens", `{"model":"anthropic/claude-sonnet-4-5","messages":[]}`)))
+	assert.Equal(t, "/v1/messages/count_tokens", (<-v.asked).URL.Path)
+	assert.JSONEq(t, `{"input_tokens": 2}`, read(t, g.post(t, messagesPath+"/count_tokens", `{"model":"mockllm/m","messages":[{"role":"user","content":"12345678"}]}`)))
+	assert.Zero(t, g.spent(t), "counting costs nothing")
+}
+
+func TestModelsAreListedForAnthropicsClients(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	body := read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models?limit=5", "", "Anthropic-Version", "2023-06-01"))
+	assert.JSONEq(t, `{"data":[{"type":"model","id":"mockllm/model","display_name":"mockllm/model","created_at":"1970-01-01T00:00:00Z"}],
+		"has_more":false,"first_id":"mockllm/model","last_id":"mockllm/model"}`, body)
+}
+
+func TestAnyModelStreamsMessages(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	answer := g.post(t, messagesPath, `{"model":"mockllm/model","stream":true,"max_tokens":50,"messages":[{"role":"user","content":"q"}]}`)
+	stream, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	for _, event := range []string{"message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop"} {
+		assert.Contains(t, string(stream), "event: "+event+"\n")
+	}
+}

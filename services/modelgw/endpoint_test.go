@@ -1,0 +1,641 @@
+package modelgw_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+// vendor is an upstream API that a test writes, and what it was asked.
+type vendor struct {
+	*httptest.Server
+	asked chan *http.Request
+	body  chan []byte
+}
+
+// vendorWith serves chat completions with a handler until the test ends.
+func vendorWith(t *testing.T, answer http.HandlerFunc) *vendor {
+	t.Helper()
+	v := &vendor{asked: make(chan *http.Request, 64), body: make(chan []byte, 64)}
+	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		v.asked <- r
+		v.body <- body
+		answer(w, r)
+	}))
+	t.Cleanup(v.Close)
+	return v
+}
+
+// says is a handler that always answers the same.
+func says(status int, kind, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// web is a gateway's endpoints at an address.
+type web struct {
+	*gateway
+	url    string
+	client *http.Client
+}
+
+// serveWeb serves the endpoints of a gateway whose provider openai is at a vendor's.
+func serveWeb(t *testing.T, v *vendor, changes ...setup) *web {
+	t.Helper()
+	at := func(c *modelgw.Config, _ *modelgw.Deps) {
+		if v != nil {
+			c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret("vendor-key"), v.URL+"/v1"
+		}
+	}
+	g := start(t, append([]setup{at}, changes...)...)
+	server := httptest.NewServer(g.web)
+	transport := &http.Transport{}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		server.Close()
+	})
+	return &web{gateway: g, url: server.URL, client: &http.Client{Transport: transport}}
+}
+
+// post sends a request with the right token, and more headers given as name, value.
+func (w *web) post(t *testing.T, path, body string, headers ...string) *http.Response {
+	t.Helper()
+	return w.do(t.Context(), t, http.MethodPost, path, body, headers...)
+}
+
+func (w *web) do(ctx context.Context, t *testing.T, method, path, body string, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, w.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer right")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := w.client.Do(r)
+	require.NoError(t, err)
+	t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
+func read(t *testing.T, answer *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+// failure reads an error in OpenAI's shape.
+func failure(t *testing.T, answer *http.Response) (message, kind, code string) {
+	t.Helper()
+	var said struct {
+		Error struct{ Message, Type, Code string }
+	}
+	body := read(t, answer)
+	require.NoError(t, json.Unmarshal([]byte(body), &said), body)
+	return said.Error.Message, said.Error.Type, said.Error.Code
+}
+
+const chatPath = "/v1/chat/completions"
+
+// inFlight is how many calls hold a slot.
+func (g *gateway) inFlight(t *testing.T) int {
+	t.Helper()
+	pools, err := g.limits.ListPools(context.Background(), &modelv1.ListPoolsRequest{})
+	if !assert.NoError(t, err) {
+		return -1
+	}
+	n := 0
+	for _, pool := range pools.GetPools() {
+		n += int(pool.GetInFlight())
+	}
+	return n
+}
+
+// spent is what the project has spent.
+func (g *gateway) spent(t *testing.T) int64 {
+	t.Helper()
+	budgets, err := g.limits.ListBudgets(t.Context(), &modelv1.ListBudgetsRequest{Parent: project})
+	require.NoError(t, err)
+	n := int64(0)
+	for _, b := range budgets.GetBudgets() {
+		n += b.GetSpentTokens()
+		assert.Zero(t, b.GetReservedTokens())
+	}
+	return n
+}
+
+const whole = `{ "usage" : {"prompt_tokens": 9, "completion_tokens":3,"total_tokens":12, "odd": 1e0},
+  "choices":[{"message":{"role":"assistant","content":"\u00e9 \/ caf\u00e9"},"finish_reason":"stop","index":0}], "new_field":[1.0,  2], "id":"chatcmpl-9"}` + "\n"
+
+// What a client sends reaches the vendor byte for byte but for the model's name, and so does the answer on its way back.
+func TestBytesGoThroughUntouched(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["X-Odd"] = []string{"a", "b"}
+		w.Header().Set("X-Request-Id", "vendor-1")
+		w.Header().Set("Set-Cookie", "session=of-the-account")
+		says(http.StatusOK, "application/json; charset=odd", whole)(w, r)
+	})
+	g := serveWeb(t, v)
+	for name, body := range map[string]string{
+		"plain":       `{"model":"openai/gpt-4o","messages":[]}`,
+		"order":       `{"zeta":1,"messages":[{"content":"x","role":"user"}],"model":"openai/gpt-4o","alpha":2}`,
+		"blanks":      "{\n\t\"model\" :\r\n \"openai/gpt-4o\" ,\"messages\" : [ ]  }\n",
+		"numbers":     `{"model":"openai/gpt-4o","a":1.0,"b":1e+02,"c":-0,"d":123456789012345678901234567890,"e":0.10}`,
+		"escapes":     `{"model":"openai\/gpt\u002d4o","messages":[{"role":"user","content":"\u00e9\ud83d\ude00 \/ \"model\":\"no\" \\"}]}`,
+		"key escaped": `{"mod\u0065l":"openai/gpt-4o","messages":[]}`,
+		"unknown":     `{"model":"openai/gpt-4o","new":{"model":"inner","x":[{},[],null]},"x":1,"x":2}`,
+		"not UTF-8":   "{\"model\":\"openai/gpt-4o\",\"x\":\"\xff\xfe\"}",
+		"large":       `{"messages":[{"role":"user","content":"` + strings.Repeat(`\"a\\`, 200_000) + `"}],"model":"openai/gpt-4o"}`,
+	} {
+		answer := g.post(t, chatPath, body, "Openai-Beta", "x=1", "Openai-Organization", "org", "X-Secret", "mine", "Cookie", "c=1", "X-Stainless-Lang", "python")
+		require.Equal(t, http.StatusOK, answer.StatusCode, name)
+		assert.Equal(t, whole, read(t, answer), name)
+		assert.Equal(t, "application/json; charset=odd", answer.Header.Get("Content-Type"))
+		assert.Equal(t, []string{"a", "b"}, answer.Header["X-Odd"])
+		assert.Equal(t, "vendor-1", answer.Header.Get("X-Request-Id"))
+		assert.Empty(t, answer.Header.Get("Set-Cookie"), "the account's session is not the client's")
+
+		want := body
+		for _, value := range []string{`"openai/gpt-4o"`, `"openai\/gpt\u002d4o"`} {
+			want = strings.Replace(want, value, `"gpt-4o"`, 1)
+		}
+		assert.True(t, bytes.Equal([]byte(want), <-v.body), "%s: what reaches the vendor", name) // Not shown: one is large.
+		asked := <-v.asked
+		assert.Equal(t, "/v1/chat/completions", asked.URL.Path)
+		assert.Equal(t, "Bearer vendor-key", asked.Header.Get("Authorization"))
+		assert.Equal(t, "x=1", asked.Header.Get("Openai-Beta"))
+		assert.Equal(t, "org", asked.Header.Get("Openai-Organization"))
+		for _, kept := range []string{"X-Secret", "Cookie", "X-Stainless-Lang"} {
+			assert.Empty(t, asked.Header.Get(kept), kept)
+		}
+	}
+	assert.Equal(t, int64(9*12), g.spent(t), "the usage of each answer was read on its way")
+	assert.Zero(t, g.inFlight(t))
+}
+
+// Each event reaches the client as it comes, and the bytes of the stream are the vendor's.
+func TestAStreamGoesThroughAsItComes(t *testing.T) {
+	t.Parallel()
+	events := []string{
+		": hello\n\n", "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"delta\":{\"role\":\"assistant\"}}],\"usage\":null}\n\n",
+		"data: {\"choices\":[{\"delta\":{\"content\":\"a \\\"usage\\\" b\"}}]}\r\n\r\n", "event: odd\ndata: {\"choices\":[{\"finish_reason\":\"length\"}]}\n\n",
+		"data:{\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7}}\n\n", "data: [DONE]\n\n",
+	}
+	next := make(chan struct{})
+	v := vendorWith(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, event := range events {
+			<-next
+			_, _ = io.WriteString(w, event)
+			w.(http.Flusher).Flush()
+		}
+	})
+	g := serveWeb(t, v)
+	go func() { next <- struct{}{} }()
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
+	for i, event := range events {
+		if i > 0 {
+			next <- struct{}{} // The event before has been read by now.
+		}
+		got := make([]byte, len(event))
+		_, err := io.ReadFull(answer.Body, got)
+		require.NoError(t, err)
+		assert.Equal(t, event, string(got))
+	}
+	assert.Empty(t, read(t, answer))
+	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
+	assert.Equal(t, int64(7), g.spent(t))
+}
+
+// A client that does not ask for usage is charged what it took by an estimate.
+func TestAStreamWithoutUsageIsEstimated(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "text/event-stream", strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n", 10)+"data: [DONE]\n\n"))
+	g := serveWeb(t, v)
+	body := `{"model":"openai/gpt-4o","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("word ", 800) + `"}]}`
+	read(t, g.post(t, chatPath, body))
+	assert.InDelta(t, 1000+10, g.spent(t), 50)
+}
+
+func TestAVendorsErrorGoesThroughUntouched(t *testing.T) {
+	t.Parallel()
+	const odd = `{"error" : {"message":"no such \u006dodel","type":"invalid_request_error","param":"x","code":"odd"}}`
+	for _, status := range []int{400, 403, 404, 413, 422} {
+		v := vendorWith(t, says(status, "application/json", odd))
+		g := serveWeb(t, v)
+		answer := g.post(t, chatPath, `{"model":"openai/gpt-9","messages":[]}`)
+		assert.Equal(t, status, answer.StatusCode)
+		assert.Equal(t, odd, read(t, answer))
+		assert.Len(t, v.body, 1, "it is asked once")
+		assert.Zero(t, g.inFlight(t))
+		assert.Zero(t, g.spent(t))
+	}
+}
+
+// A failure that may pass is tried again as long as nothing of the answer was sent; the last one is the vendor's own.
+func TestRetriesEndWithTheVendorsWord(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After-Ms", "1")
+		w.Header().Set("Retry-After", "0.001")
+		if calls.Add(1)%3 != 0 {
+			says(http.StatusServiceUnavailable, "text/plain", "later")(w, r)
+			return
+		}
+		says(http.StatusOK, "application/json", whole)(w, r)
+	})
+	g := serveWeb(t, v)
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
+	assert.Equal(t, whole, read(t, answer))
+	assert.Equal(t, int32(3), calls.Load())
+	for range 3 {
+		assert.Equal(t, `{"model":"gpt-4o","messages":[]}`, string(<-v.body), "each attempt sends all of it")
+	}
+
+	g = serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = 1 })
+	answer = g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
+	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	assert.Equal(t, "later", read(t, answer))
+	assert.Equal(t, "0.001", answer.Header.Get("Retry-After"))
+	assert.Equal(t, int32(5), calls.Load())
+}
+
+// An answer that breaks off is not begun again, and the client can tell that it is not whole.
+func TestAnAnswerThatBreaksOffIsNotTakenForWhole(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {}\n\n")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	g := serveWeb(t, v)
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
+	_, err := io.ReadAll(answer.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	assert.Len(t, v.body, 1)
+	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
+}
+
+func TestARefusedKeyIsTheOperatorsAffair(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusUnauthorized, "application/json", `{"error":{"message":"Incorrect API key: vendor-k**"}}`))
+	g := serveWeb(t, v)
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	message, _, _ := failure(t, answer)
+	assert.NotContains(t, message, "vendor-k")
+	assert.Contains(t, message, "account")
+}
+
+func TestAVendorThatIsAwayIsSaidSo(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, nil)
+	v.Close()
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = 0 })
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
+	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	message, _, _ := failure(t, answer)
+	assert.Contains(t, message, "openai")
+}
+
+func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxBodyBytes = 1000 })
+	for name, tt := range map[string]struct {
+		method, path, body string
+		headers            []string
+		status             int
+		says               string
+	}{
+		"no token":           {http.MethodPost, chatPath, `{}`, []string{"Authorization", ""}, 401, "token"},
+		"wrong token":        {http.MethodPost, chatPath, `{}`, []string{"X-Api-Key", "wrong"}, 401, "token"},
+		"no JSON":            {http.MethodPost, chatPath, `{"model":`, nil, 400, "no JSON object"},
+		"no model":           {http.MethodPost, chatPath, `{"messages":[]}`, nil, 400, "model"},
+		"model is no text":   {http.MethodPost, chatPath, `{"model":5}`, nil, 400, "model"},
+		"model twice":        {http.MethodPost, chatPath, `{"model":"a/b","model":"c/d"}`, nil, 400, "more than once"},
+		"too large":          {http.MethodPost, chatPath, `{"x":"` + strings.Repeat("x", 1000) + `"}`, nil, 413, "1000"},
+		"unknown provider":   {http.MethodPost, chatPath, `{"model":"nobody/x"}`, nil, 404, "GET /v1/models"},
+		"bare name":          {http.MethodPost, chatPath, `{"model":"gpt-4o"}`, nil, 404, "`gpt-4o`"},
+		"no key":             {http.MethodPost, chatPath, `{"model":"openai/gpt-4o"}`, nil, 400, "OPENAI_API_KEY"},
+		"unknown account":    {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Account", "x"}, 400, "no account"},
+		"bad project":        {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Project", "../x"}, 400, "project"},
+		"bad request":        {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[{"role":"critic"}]}`, nil, 400, "messages[0]"},
+		"bad cache":          {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Cache", "soon"}, 400, "cache"},
+		"other method":       {http.MethodGet, chatPath, "", nil, 405, "POST"},
+		"other path":         {http.MethodPost, "/v1/embeddings", "{}", nil, 404, "/v1/embeddings"},
+		"unknown model info": {http.MethodGet, "/v1/models/nobody/x", "", nil, 404, "nobody/x"},
+	} {
+		answer := g.do(t.Context(), t, tt.method, tt.path, tt.body, tt.headers...)
+		assert.Equal(t, tt.status, answer.StatusCode, name)
+		message, kind, _ := failure(t, answer)
+		assert.Contains(t, message, tt.says, name)
+		assert.NotEmpty(t, kind, name)
+		assert.NotEmpty(t, answer.Header.Get("X-Request-Id"), name)
+	}
+}
+
+func TestModelsAreListed(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	var list struct {
+		Data []struct{ ID string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models", ""))), &list))
+	require.Len(t, list.Data, 1, "providers without an account are left out")
+	assert.Equal(t, "mockllm/model", list.Data[0].ID)
+	assert.JSONEq(t, `{"id":"mockllm/any","object":"model","created":0,"owned_by":"mockllm"}`, read(t, g.do(t.Context(), t, http.MethodGet, "/v1/models/mockllm/any", "", "Authorization", "", "X-Api-Key", "right")))
+}
+
+// A client that leaves frees the vendor's connection and the slot at once.
+func TestAClientThatLeavesCancelsTheCall(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{}, 1)
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {}\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		gone <- struct{}{}
+	})
+	g := serveWeb(t, v)
+	ctx, leave := context.WithCancel(t.Context())
+	answer := g.do(ctx, t, http.MethodPost, chatPath, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	_, err := answer.Body.Read(make([]byte, 1))
+	require.NoError(t, err)
+	assert.Equal(t, 1, g.inFlight(t))
+	leave()
+	<-gone
+	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
+}
+
+// stubborn asks for a stream and never reads it.
+func (w *web) stubborn(t *testing.T, body string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer right\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
+	require.NoError(t, err)
+}
+
+// A client that never reads its stream is cut off: the vendor is no longer read, and the slot is free.
+func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
+	t.Parallel()
+	quick := func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.WriteTimeout = 200 * time.Millisecond }
+	t.Run("passed through", func(t *testing.T) {
+		t.Parallel()
+		sent, gone := atomic.Int64{}, make(chan struct{})
+		v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+			defer close(gone)
+			w.Header().Set("Content-Type", "text/event-stream")
+			event := "data: " + strings.Repeat("x", 64<<10) + "\n\n"
+			for r.Context().Err() == nil {
+				n, err := io.WriteString(w, event)
+				sent.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		})
+		g := serveWeb(t, v, quick)
+		g.stubborn(t, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
+		<-gone
+		require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
+		assert.Less(t, sent.Load(), int64(64<<20), "no more is taken from the vendor than the connections hold")
+	})
+	t.Run("converted", func(t *testing.T) {
+		t.Parallel()
+		long := strings.Repeat("many words ", 200_000) // Well above what the connection holds, below the bound of an answer.
+		g := serveWeb(t, nil, quick, withScript(t, "long", fmt.Sprintf(`{"default": {"text": %q}}`, long)))
+		g.stubborn(t, `{"model":"mockllm/long","stream":true,"messages":[{"role":"user","content":"q"}]}`)
+		require.Eventually(t, func() bool { return len(g.calls(t)) == 1 && g.inFlight(t) == 0 }, waitLimit, tick)
+	})
+}
+
+// withScript configures a script for the model mockllm/<name>.
+func withScript(t *testing.T, name, script string) setup {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name+".yaml")
+	require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
+	return func(c *modelgw.Config, _ *modelgw.Deps) {
+		if c.Mockllm.Scripts == nil {
+			c.Mockllm.Scripts = map[string]string{}
+		}
+		c.Mockllm.Scripts[name] = file
+	}
+}
+
+const user = `"messages":[{"role":"user","content":"q"}]`
+
+func TestAnyModelAnswersInTheClientsShape(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, withScript(t, "s", `{"default": {"text": "so", "reasoning": "hm", "tool_calls": [{"id": "c1", "function": "f", "arguments": {"x": 1}}], "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}}}`))
+	answer := g.post(t, chatPath, `{"model":"mockllm/s",`+user+`,"tools":[{"type":"function","function":{"name":"f"}}]}`)
+	body := read(t, answer)
+	require.Equal(t, http.StatusOK, answer.StatusCode, body)
+	var got struct {
+		Object, Model string
+		Choices       []struct {
+			Message struct {
+				Content, ReasoningContent string
+				Reasoning                 string `json:"reasoning_content"`
+				ToolCalls                 []struct {
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+			FinishReason string `json:"finish_reason"`
+		}
+		Usage struct {
+			PromptTokens int `json:"prompt_tokens"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &got))
+	assert.Equal(t, "chat.completion", got.Object)
+	assert.Equal(t, "mockllm/s", got.Model)
+	require.Len(t, got.Choices, 1)
+	assert.Equal(t, "so", got.Choices[0].Message.Content)
+	assert.Equal(t, "hm", got.Choices[0].Message.Reasoning)
+	assert.Equal(t, `{"x": 1}`, got.Choices[0].Message.ToolCalls[0].Function.Arguments)
+	assert.Equal(t, "tool_calls", got.Choices[0].FinishReason)
+	assert.Equal(t, 3, got.Usage.PromptTokens)
+	assert.Equal(t, int64(7), g.spent(t))
+}
+
+// A key makes a call happen once, streamed or not; without one each is a call.
+func TestAKeyMakesACallHappenOnce(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	request := `{"model":"mockllm/model",` + user + `}`
+	first := read(t, g.post(t, chatPath, request, "Idempotency-Key", "k"))
+	assert.Equal(t, content(t, first), content(t, read(t, g.post(t, chatPath, request, "Idempotency-Key", "k"))))
+	assert.Len(t, g.calls(t), 1)
+	other := g.post(t, chatPath, `{"model":"mockllm/other",`+user+`}`, "Idempotency-Key", "k")
+	assert.Equal(t, http.StatusConflict, other.StatusCode)
+	read(t, g.post(t, chatPath, request))
+	assert.Len(t, g.calls(t), 2)
+}
+
+func content(t *testing.T, body string) string {
+	t.Helper()
+	var got struct {
+		Choices []struct{ Message struct{ Content string } }
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &got), body)
+	require.Len(t, got.Choices, 1, body)
+	return got.Choices[0].Message.Content
+}
+
+// With a cache policy even a vendor's own model goes through the canonical form, where the cache is.
+func TestTheCacheAnswersForAVendor(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v)
+	for range 2 {
+		answer := g.post(t, chatPath, `{"model":"openai/gpt-4o",`+user+`}`, "Evalfleet-Cache", "1W")
+		assert.Equal(t, "é / café", content(t, read(t, answer)))
+	}
+	assert.Len(t, v.body, 1)
+}
+
+// events reads the data of a stream.
+func eventsOf(t *testing.T, answer *http.Response) []string {
+	t.Helper()
+	assert.Equal(t, "text/event-stream; charset=utf-8", answer.Header.Get("Content-Type"))
+	var all []string
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
+			all = append(all, string(data))
+		}
+	}
+	return all
+}
+
+func TestAnyModelStreamsInTheClientsShape(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	events := eventsOf(t, g.post(t, chatPath, `{"model":"mockllm/model","stream":true,"stream_options":{"include_usage":true},`+user+`}`))
+	require.Greater(t, len(events), 4)
+	assert.Equal(t, "[DONE]", events[len(events)-1])
+	assert.Contains(t, events[len(events)-2], `"usage"`)
+	var text strings.Builder
+	for _, event := range events[:len(events)-1] {
+		var chunk struct {
+			Object  string
+			Choices []struct{ Delta struct{ Content string } }
+		}
+		require.NoError(t, json.Unmarshal([]byte(event), &chunk))
+		assert.Equal(t, "chat.completion.chunk", chunk.Object)
+		for _, choice := range chunk.Choices {
+			text.WriteString(choice.Delta.Content)
+		}
+	}
+	assert.Equal(t, "Default output from mockllm/model", text.String())
+}
+
+// What fails before the first piece has a status; what fails after it is an event that ends the stream, and is not begun anew.
+func TestAStreamThatFails(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, withScript(t, "early", `{"default": {"error": {"status": 429, "message": "slow down", "retry_after_s": 0.001}}}`),
+		withScript(t, "late", `{"default": {"text": "one two three four five six seven", "error": {"status": 503, "message": "broken", "retry_after_s": 0.001, "after_chunks": 1, "times": 1}}}`))
+	answer := g.post(t, chatPath, `{"model":"mockllm/early","stream":true,`+user+`}`)
+	assert.Equal(t, http.StatusTooManyRequests, answer.StatusCode)
+	assert.NotEmpty(t, answer.Header.Get("Retry-After"))
+	_, kind, _ := failure(t, answer)
+	assert.Equal(t, "rate_limit_error", kind)
+	assert.Len(t, g.calls(t), 3, "two retries")
+
+	events := eventsOf(t, g.post(t, chatPath, `{"model":"mockllm/late","stream":true,`+user+`}`))
+	assert.Contains(t, events[len(events)-1], `"error"`)
+	assert.Len(t, g.calls(t), 4, "no other attempt once the client has a piece")
+	answer = g.post(t, chatPath, `{"model":"mockllm/late",`+user+`}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode, "without a stream it is tried again")
+}
+
+func TestASpentBudgetIsSaidAndNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.Budgets = map[string]modelgw.Budget{project: {MaxTokens: new(int64(10))}}
+	})
+	read(t, g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`))
+	for _, model := range []string{"openai/gpt-4o", "mockllm/model"} {
+		answer := g.post(t, chatPath, `{"model":"`+model+`",`+user+`}`)
+		assert.Equal(t, http.StatusTooManyRequests, answer.StatusCode)
+		assert.Equal(t, "false", answer.Header.Get("X-Should-Retry"))
+		message, kind, _ := failure(t, answer)
+		assert.Equal(t, "insufficient_quota", kind)
+		assert.Contains(t, message, project)
+	}
+	assert.Len(t, v.body, 1)
+}
+
+// Calls wait for the account's slots in both lanes, and a queue that is full is told.
+func TestCallsThroughTheEndpointsTakeSlots(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		<-release
+		says(http.StatusOK, "application/json", whole)(w, r)
+	})
+	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.MaxWaiting = 1 })
+	const slots = 20 // Where an adaptive pool begins.
+	status := make(chan int, slots+1)
+	for range slots + 1 {
+		go func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+chatPath, strings.NewReader(`{"model":"openai/gpt-4o","messages":[]}`))
+			if err != nil {
+				return
+			}
+			r.Header.Set("Authorization", "Bearer right")
+			answer, err := g.client.Do(r)
+			if err != nil {
+				status <- 0
+				return
+			}
+			_ = answer.Body.Close()
+			status <- answer.StatusCode
+		}()
+	}
+	waiting := func() bool {
+		pools, err := g.limits.ListPools(t.Context(), &modelv1.ListPoolsRequest{})
+		return err == nil && len(pools.GetPools()) == 1 && pools.GetPools()[0].GetWaiting() == 1
+	}
+	require.Eventually(t, waiting, waitLimit, tick)
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
+	assert.Equal(t, http.StatusTooManyRequests, answer.StatusCode)
+	assert.NotEmpty(t, answer.Header.Get("Retry-After"))
+	close(release)
+	for range slots + 1 {
+		assert.Equal(t, http.StatusOK, <-status)
+	}
+}

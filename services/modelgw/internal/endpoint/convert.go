@@ -1,0 +1,116 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// convert answers a request through the canonical form.
+func (e *Endpoints) convert(ctx context.Context, x *exchange, doc []byte) error {
+	a, err := x.parse(doc)
+	if err != nil {
+		return &refusal{status: http.StatusBadRequest, message: err.Error()}
+	}
+	r := &modelv1.GenerateRequest{
+		Parent: "projects/" + x.project, RequestId: x.request.Header.Get(keyHeader), Model: a.model, Account: x.account,
+		Messages: a.messages, Tools: a.tools, ToolChoice: a.choice, Config: a.config,
+	}
+	if len(r.GetRequestId()) > maxKeyBytes {
+		return &refusal{status: http.StatusBadRequest, message: "the header " + keyHeader + " is too long"}
+	}
+	if r.GetRequestId() != "" {
+		for i, m := range a.messages { // The same request must have the same content, its messages' ids included.
+			m.Id = strconv.Itoa(i + 1)
+		}
+	}
+	r.Config.MaxRetries = new(int32(e.cfg.MaxRetries))
+	if expiry := x.request.Header.Get(cacheHeader); expiry != "" {
+		r.Config.Cache = &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: expiry}}
+	}
+	about := meta{id: x.idPrefix + strings.TrimPrefix(x.id, "req_"), model: a.model, created: time.Now().Unix(), includeUsage: a.includeUsage}
+	if a.stream {
+		return e.follow(ctx, x, r, about)
+	}
+	answer, err := e.deps.Models.Generate(ctx, r)
+	if err != nil {
+		return err
+	}
+	encoded, err := x.encode(answer.GetOutput(), about)
+	if err != nil {
+		return &refusal{status: http.StatusBadGateway, message: err.Error()}
+	}
+	return x.send(http.StatusOK, encoded)
+}
+
+// maxKeyBytes bounds a key, as the protocol does.
+const maxKeyBytes = 128
+
+// errRestarted ends a stream whose call began anew: a client cannot take back what it was given.
+var errRestarted = rpcerr.Aborted(0, "the model broke off and began anew; ask again")
+
+// follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its own.
+func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about meta) error {
+	w := x.stream(x.out, about)
+	err := e.deps.Models.Follow(ctx, r, func(event *modelv1.StreamGenerateResponse) (err error) {
+		switch event := event.GetEvent().(type) {
+		case *modelv1.StreamGenerateResponse_Delta:
+			x.beginStream()
+			err = w.Write(event.Delta)
+		case *modelv1.StreamGenerateResponse_Completed:
+			x.beginStream()
+			err = w.Close(event.Completed.GetOutput())
+		case *modelv1.StreamGenerateResponse_Heartbeat:
+			if !x.begun {
+				return nil
+			}
+			err = w.Ping()
+		case *modelv1.StreamGenerateResponse_Restart:
+			if x.begun {
+				return errRestarted
+			}
+			return nil
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return x.out.FlushError()
+	})
+	if err == nil || !x.begun || ctx.Err() != nil {
+		return err
+	}
+	// The stream ends as the vendor's would: with an event that says why.
+	failure := refusalOf(err)
+	return errors.Join(w.Fail(failure.status, failure.kind, failure.message), x.out.FlushError())
+}
+
+func (x *exchange) beginStream() {
+	if !x.begun {
+		x.out.Header().Set("Cache-Control", "no-cache")
+		x.begin(http.StatusOK, "text/event-stream; charset=utf-8", -1)
+	}
+}
+
+// estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
+func (e *Endpoints) estimate(ctx context.Context, x *exchange, doc []byte) error {
+	a, err := x.parse(doc)
+	if err != nil {
+		return &refusal{status: http.StatusBadRequest, message: err.Error()}
+	}
+	count, err := e.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
+		Parent: "projects/" + x.project, Model: a.model, Account: x.account, Messages: a.messages, Tools: a.tools,
+	})
+	if err != nil {
+		return err
+	}
+	return x.send(http.StatusOK, anthropic.EncodeCount(count.GetMessageTokens()+count.GetToolTokens()))
+}

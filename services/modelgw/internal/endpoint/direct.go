@@ -1,0 +1,237 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+const (
+	// maxRefusalBytes bounds an answer that is an error, which is held until it is known whether the call is tried again.
+	maxRefusalBytes = 1 << 20
+	// bytesPerToken estimates tokens of a request that nobody counted.
+	bytesPerToken = 4
+	// mostInput bounds that estimate: media in a body are not what their bytes would be as text.
+	mostInput = 200_000
+)
+
+// relay is a call that goes through as bytes.
+type relay struct {
+	*exchange
+	endpoints *Endpoints
+	model     *provider.Model
+	upstream  *provider.Upstream
+	url       string
+	body      spliced
+
+	// refused is the vendor's last answer that was an error.
+	refused *refused
+	// facts are what the side reader has found.
+	facts dialect.Facts
+	// broken is why the answer ended before its end, once some of it was sent.
+	broken error
+}
+
+// refused is a vendor's answer that is an error.
+type refused struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// run makes the call, with the stages around each attempt.
+func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.Stage) error {
+	_, err := generate.Chain(r.attempt, stages...)(ctx, call)
+	if log := r.endpoints.deps.Logger; log.Enabled(ctx, slog.LevelDebug) {
+		log.DebugContext(ctx, "passed through", "model", call.Model.FullName(), "account", call.Model.Account, "attempts", call.Notes.Attempts, "queued", call.Notes.Queued,
+			"response_id", r.facts.ID, "stop_reason", r.facts.StopReason, "usage", r.facts.Usage, "request_id", r.id)
+	}
+	switch {
+	case r.broken != nil:
+		return r.broken
+	case err == nil || r.begun:
+		return err
+	case r.refused != nil && isUpstream(err):
+		return r.passRefused(r.refused)
+	default:
+		return provider.RPC(err)
+	}
+}
+
+// isUpstream says whether a failure is the vendor's own.
+func isUpstream(err error) bool {
+	_, ok := provider.As(err)
+	return ok
+}
+
+// passRefused answers with a vendor's error as it came. What it says about our credential is left out: it is not the caller's, and the words may hold a part of it.
+func (r *relay) passRefused(refused *refused) error {
+	if refused.status == http.StatusUnauthorized {
+		return &refusal{status: http.StatusBadRequest, message: r.upstream.Provider + ": the key of the account was refused; check the account's configuration"}
+	}
+	copyHeader(r.out.Header(), refused.header)
+	r.begun = true
+	r.out.WriteHeader(refused.status)
+	_, err := r.out.Write(refused.body)
+	return err
+}
+
+// attempt makes one attempt. What comes back with a good status goes to the client at once; anything else is kept.
+func (r *relay) attempt(call context.Context, c *generate.Call) (*provider.Response, error) {
+	ctx := call
+	start := time.Now()
+	c.Notes.Attempts++
+	defer func() { c.Notes.Working += time.Since(start) }()
+	if limit := r.endpoints.deps.AttemptTimeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("the attempt took longer than %s", limit))
+		defer cancel()
+	}
+	answer, err := r.send(ctx)
+	switch {
+	case call.Err() != nil:
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return nil, call.Err()
+	case err != nil:
+		return nil, r.unreached(context.Cause(ctx), err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 != 2 {
+		return nil, r.keep(answer)
+	}
+	copyHeader(r.out.Header(), answer.Header)
+	r.begun = true
+	r.out.WriteHeader(answer.StatusCode)
+	if err := r.copy(answer); err != nil {
+		r.broken = err
+	}
+	return &provider.Response{Output: &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage()}}, nil
+}
+
+// send posts the request.
+func (r *relay) send(ctx context.Context) (*http.Response, error) {
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, r.body.reader())
+	if err != nil {
+		return nil, err
+	}
+	post.ContentLength = r.body.size()
+	post.GetBody = func() (io.ReadCloser, error) { return r.body.reader(), nil }
+	for _, name := range r.passed {
+		if values := r.request.Header[name]; len(values) > 0 {
+			post.Header[name] = values
+		}
+	}
+	post.Header.Set("Content-Type", "application/json")
+	post.Header.Set("Accept-Encoding", "identity") // So that the side reader can read what the client gets.
+	r.upstream.Authorize(post.Header)
+	return r.upstream.HTTP.Do(post)
+}
+
+// unreached is the failure of an attempt that had no answer. cut is why we ended it, if we did.
+func (r *relay) unreached(cut, err error) error {
+	r.refused = nil
+	failure := &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Message: "the connection failed", Cause: err}
+	if cut != nil {
+		failure.Message = cut.Error()
+	}
+	return failure
+}
+
+// keep keeps an answer that is an error, and returns what it means.
+func (r *relay) keep(answer *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes))
+	if err != nil {
+		return &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Status: answer.StatusCode, Message: "the connection failed", Cause: err}
+	}
+	r.refused = &refused{status: answer.StatusCode, header: answer.Header, body: text}
+	return &provider.Error{
+		Provider: r.upstream.Provider, Class: r.upstream.Class(answer.StatusCode, text), Status: answer.StatusCode, Auth: answer.StatusCode == http.StatusUnauthorized,
+		RetryAfter: retry.After(answer.Header, time.Now()),
+	}
+}
+
+// chunks are buffers for one read.
+var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// copy sends an answer on as it comes. A stream is flushed at each read; other answers are sent as the server sees fit.
+func (r *relay) copy(answer *http.Response) error {
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	side := newSideReader(kind == "text/event-stream", r.glance, &r.facts)
+	side.full = answer.Header.Get("Content-Encoding") != "" // It cannot be read.
+	defer side.end()
+	chunk := chunks.Get().(*[32 << 10]byte)
+	defer chunks.Put(chunk)
+	for {
+		piece := side.room(chunk[:], answer.ContentLength)
+		n, err := answer.Body.Read(piece)
+		if piece = piece[:n]; n > 0 {
+			if err := r.pass(piece, side.events || answer.ContentLength < 0); err != nil {
+				return fmt.Errorf("the client does not read: %w", err)
+			}
+			side.add(piece)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: the answer broke off: %w", r.upstream.Provider, err)
+		}
+	}
+}
+
+// pass sends a piece of an answer on.
+func (r *relay) pass(piece []byte, flush bool) error {
+	_, err := r.out.Write(piece)
+	if err == nil && flush {
+		err = r.out.FlushError()
+	}
+	return err
+}
+
+// usage is what the call took: what the vendor says, or else an estimate, so that nobody is free of a budget by not asking for usage.
+func (r *relay) usage() *modelv1.ModelUsage {
+	if r.facts.Usage != nil {
+		return r.facts.Usage
+	}
+	input := r.inputTokens()
+	return &modelv1.ModelUsage{InputTokens: input, OutputTokens: r.facts.Pieces, TotalTokens: input + r.facts.Pieces}
+}
+
+func (r *relay) inputTokens() int64 { return min(r.body.size()/bytesPerToken, mostInput) }
+
+// ownHeaders are headers of an answer that are between the vendor and us: those of the connection (RFC 9110, 7.6.1), and what a client would take for ours.
+var ownHeaders = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Set-Cookie", "Alt-Svc", "Strict-Transport-Security",
+}
+
+// copyHeader copies the headers of an answer that are for the client.
+func copyHeader(to, from http.Header) {
+	var named []string
+	for _, list := range from["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			named = append(named, http.CanonicalHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	for name, values := range from {
+		if !slices.Contains(ownHeaders, name) && !slices.Contains(named, name) {
+			to[name] = values
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// Package endpoint serves models in the shapes of vendors' own APIs, so that their clients need no more than another base URL.
+//
+// Two lanes, decided once per request. A request for a model whose provider speaks the client's format goes through as bytes: a scan finds the few values that limits
+// and accounts need, the model's name is exchanged, and the answer streams back untouched while a side reader picks its usage (direct.go). Any other goes through the
+// canonical form and the pipeline of every other call, and its answer is written in the client's format (convert.go).
+//
+// What a vendor's format is, is in pkg/dialect; the table of those that are served is in format.go.
+package endpoint
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Config sets the endpoints up.
+type Config struct {
+	// MaxBodyBytes bounds the body of a request. Default 32 MiB.
+	MaxBodyBytes int64 `yaml:"max_body_bytes" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_BODY_BYTES"`
+	// WriteTimeout is how long a client may let an answer lie unread before the call is ended. Zero is no bound. Default 30s.
+	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_MODELGW_ENDPOINTS_WRITE_TIMEOUT"`
+	// MaxRetries is how often a failed call is tried again, as long as nothing of its answer has been sent. Default 2, as the vendors' own clients do.
+	MaxRetries int `yaml:"max_retries" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRIES"`
+}
+
+// SetDefaults sets what is not zero by default.
+func (c *Config) SetDefaults() {
+	*c = Config{MaxBodyBytes: 32 << 20, WriteTimeout: 30 * time.Second, MaxRetries: 2}
+}
+
+// Validate refuses bounds that make no sense.
+func (c *Config) Validate() error {
+	var faults []error
+	if c.MaxBodyBytes <= 0 {
+		faults = append(faults, errors.New("max_body_bytes: must be above 0"))
+	}
+	if c.WriteTimeout < 0 {
+		faults = append(faults, errors.New("write_timeout: must not be negative; 0 is no bound"))
+	}
+	if c.MaxRetries < 0 {
+		faults = append(faults, errors.New("max_retries: must not be negative; 0 tries once"))
+	}
+	return errors.Join(faults...)
+}
+
+// Models answers calls in the canonical form.
+type Models interface {
+	// Generate answers at once.
+	Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error)
+	// Follow gives the answer as it comes, the completed one last. It does not begin an answer anew that it has given a piece of, unless the request has a key.
+	Follow(ctx context.Context, r *modelv1.GenerateRequest, emit func(*modelv1.StreamGenerateResponse) error) error
+	// CountTokens counts what a request takes.
+	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
+}
+
+// Deps are what the endpoints stand on. All but Metrics are required.
+type Deps struct {
+	// Auth knows the callers.
+	Auth auth.Authenticator
+	// Registry opens models.
+	Registry *provider.Registry
+	// Models serves the lane through the canonical form.
+	Models Models
+	// Stages stand around each call that goes through as bytes: budget, retry, admission, the outermost first.
+	Stages []generate.Stage
+	// AttemptTimeout bounds one attempt of such a call; zero is none.
+	AttemptTimeout time.Duration
+	// Metrics counts calls; nil counts nowhere.
+	Metrics *telemetry.CallMetrics
+	// Logger logs. Prompts and answers are never logged.
+	Logger *slog.Logger
+}
+
+// Endpoints serve vendors' shapes.
+type Endpoints struct {
+	cfg  Config
+	deps Deps
+	mux  http.ServeMux
+}
+
+// New returns the endpoints, which are an http.Handler for all below /v1/.
+func New(cfg Config, deps Deps) *Endpoints {
+	if deps.Metrics == nil {
+		deps.Metrics = telemetry.NewCallMetrics(nil)
+	}
+	e := &Endpoints{cfg: cfg, deps: deps}
+	for _, route := range e.routes() {
+		e.mux.HandleFunc(route.path, e.serve(route))
+	}
+	return e
+}
+
+// ServeHTTP implements http.Handler.
+func (e *Endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.mux.ServeHTTP(w, r) }
+
+// route is a path that is served.
+type route struct {
+	method, path string
+	// format says whose shape answers and errors have.
+	format func(*http.Request) *format
+	serve  func(context.Context, *exchange) error
+}
+
+func (e *Endpoints) routes() []route {
+	always := func(f *format) func(*http.Request) *format { return func(*http.Request) *format { return f } }
+	return []route{
+		{http.MethodPost, "/v1/chat/completions", always(chatCompletions), e.generate},
+		{http.MethodPost, "/v1/messages", always(messages), e.generate},
+		{http.MethodPost, "/v1/messages/count_tokens", always(messages), e.count},
+		{http.MethodGet, "/v1/models", formatOf, e.listModels},
+		{http.MethodGet, "/v1/models/{model...}", formatOf, e.getModel},
+		{"", "/v1/", formatOf, func(_ context.Context, x *exchange) error {
+			return &refusal{status: http.StatusNotFound, message: "there is no " + x.request.Method + " " + x.request.URL.Path + " here"}
+		}},
+	}
+}
+
+// exchange is one request and its answer.
+type exchange struct {
+	*format
+	request *http.Request
+	out     *pace.Writer
+	// id names the request in logs and in the answer.
+	id string
+	// begun says that something of the answer has been sent.
+	begun bool
+	// project and account are those that the client names.
+	project, account string
+}
+
+// Headers of the platform.
+const (
+	// projectHeader names the project on whose behalf a call is made.
+	projectHeader = "Evalfleet-Project"
+	// accountHeader names the provider's account.
+	accountHeader = "Evalfleet-Account"
+	// cacheHeader switches the response cache on: how long an answer is kept, such as 1W.
+	cacheHeader = "Evalfleet-Cache"
+	// keyHeader is the key under which a call happens once.
+	keyHeader = "Idempotency-Key"
+)
+
+// serve makes a handler: it knows the caller, counts, and turns failures into answers.
+func (e *Endpoints) serve(route route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		x := &exchange{
+			format: route.format(r), request: r, out: pace.NewWriter(w, e.cfg.WriteTimeout), id: requestID(),
+			project: r.Header.Get(projectHeader), account: r.Header.Get(accountHeader),
+		}
+		if x.project == "" {
+			x.project = "default"
+		}
+		count := e.deps.Metrics.Begin(route.path)
+		err := e.answer(r.Context(), route, x)
+		code := rpcerr.ToStatus(err).Code().String()
+		count(time.Since(start).Seconds(), code)
+		if e.deps.Logger.Enabled(r.Context(), slog.LevelDebug) {
+			e.deps.Logger.DebugContext(r.Context(), "endpoint", "path", r.URL.Path, "code", code, "took", time.Since(start), "request_id", x.id, "error", err)
+		}
+		if err == nil {
+			return
+		}
+		if x.begun {
+			panic(http.ErrAbortHandler) // The client must not take what it has for the whole.
+		}
+		x.refuse(err)
+	}
+}
+
+// answer serves a request. A panic is logged and becomes a failure.
+func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.deps.Logger.ErrorContext(ctx, "panic", "path", route.path, "request_id", x.id, "panic", p, "stack", string(debug.Stack()))
+			err = rpcerr.Internal("internal error; the server's log has the cause under request id %s", x.id)
+		}
+	}()
+	principal, err := e.deps.Auth.Authenticate(ctx, token(x.request.Header))
+	if err != nil {
+		return err
+	}
+	if route.method != "" && x.request.Method != route.method {
+		x.out.Header().Set("Allow", route.method)
+		return &refusal{status: http.StatusMethodNotAllowed, message: x.request.URL.Path + " takes " + route.method}
+	}
+	if _, err := resource.Project(projectHeader, "projects/"+x.project); err != nil {
+		return err
+	}
+	return route.serve(auth.WithPrincipal(ctx, principal), x)
+}
+
+// token is the platform's token, in the header where the vendor's clients send a key.
+func token(h http.Header) string {
+	if key := h.Get("X-Api-Key"); key != "" {
+		return key
+	}
+	return auth.Bearer(h.Get("Authorization"))
+}
+
+func requestID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "req_" + hex.EncodeToString(b[:])
+}
+
+// begin sends the head of an answer of our own.
+func (x *exchange) begin(status int, contentType string, length int) {
+	h := x.out.Header()
+	h.Set("Content-Type", contentType)
+	h.Set(x.idHeader, x.id)
+	if length >= 0 {
+		h.Set("Content-Length", strconv.Itoa(length))
+	}
+	x.begun = true
+	x.out.WriteHeader(status)
+}
+
+// send answers with a JSON body.
+func (x *exchange) send(status int, body []byte) error {
+	x.begin(status, "application/json", len(body))
+	_, err := x.out.Write(body)
+	return err
+}

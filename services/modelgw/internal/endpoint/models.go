@@ -1,0 +1,105 @@
+package endpoint
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// model is a model as lists of vendors name one.
+type model struct{ name, owner string }
+
+// open opens the model that a request names. What is no model here is answered as the vendor does, with how to find out what is.
+func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
+	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
+	_, _, malformed := provider.SplitName(name)
+	if malformed != nil || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND) {
+		return nil, &refusal{
+			status: http.StatusNotFound, message: "the model `" + name + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are",
+		}
+	}
+	return m, err
+}
+
+// listModels lists models of providers that have an account. Providers take other names too.
+func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
+	var all []model
+	for _, kind := range e.deps.Registry.Kinds() {
+		if len(kind.Accounts) > 0 && !slices.ContainsFunc(kind.Accounts, (*modelv1.Account).GetUsable) {
+			continue
+		}
+		for _, name := range kind.Models {
+			all = append(all, model{kind.Name + "/" + name, kind.Name})
+		}
+	}
+	return x.send(http.StatusOK, x.list(all))
+}
+
+func (e *Endpoints) getModel(_ context.Context, x *exchange) error {
+	m, err := e.open(x, x.request.PathValue("model"))
+	if err != nil {
+		return err
+	}
+	return x.send(http.StatusOK, x.entry(model{m.FullName(), m.Kind.Name}))
+}
+
+func openaiModels(models []model) []byte {
+	var w encode.Writer
+	w.BeginObject()
+	w.TextMember("object", "list")
+	w.Key("data")
+	w.BeginList()
+	for _, m := range models {
+		w.Raw(string(openaiModel(m)))
+	}
+	w.EndList()
+	w.EndObject()
+	return w.Bytes()
+}
+
+func openaiModel(m model) []byte {
+	var w encode.Writer
+	w.BeginObject()
+	w.TextMember("id", m.name)
+	w.TextMember("object", "model")
+	w.IntMember("created", 0)
+	w.TextMember("owned_by", m.owner)
+	w.EndObject()
+	return w.Bytes()
+}
+
+func anthropicModels(models []model) []byte {
+	var w encode.Writer
+	w.BeginObject()
+	w.Key("data")
+	w.BeginList()
+	for _, m := range models {
+		w.Raw(string(anthropicModel(m)))
+	}
+	w.EndList()
+	w.BoolMember("has_more", false)
+	if len(models) > 0 {
+		w.TextMember("first_id", models[0].name)
+		w.TextMember("last_id", models[len(models)-1].name)
+	}
+	w.EndObject()
+	return w.Bytes()
+}
+
+// anthropicModel writes a model. When it came out is not known, for which the format takes the beginning of time.
+func anthropicModel(m model) []byte {
+	var w encode.Writer
+	w.BeginObject()
+	w.TextMember("type", "model")
+	w.TextMember("id", m.name)
+	w.TextMember("display_name", m.name)
+	w.TextMember("created_at", "1970-01-01T00:00:00Z")
+	w.EndObject()
+	return w.Bytes()
+}

@@ -1,0 +1,77 @@
+package endpoint
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// refusal is a failure with the status that it is answered with.
+type refusal struct {
+	status int
+	// kind is the vendor's word for it; empty takes the one that goes with the status.
+	kind       string
+	message    string
+	retryAfter time.Duration
+	// final says that trying again is of no use, whatever the status says.
+	final bool
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.message }
+
+// statusClosed is what proxies log for a client that left; nobody reads it.
+const statusClosed = 499
+
+// refuse answers with a failure, in the shape of the vendor.
+func (x *exchange) refuse(err error) {
+	r := refusalOf(err)
+	if r.retryAfter > 0 {
+		x.out.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
+	}
+	if r.final {
+		x.out.Header().Set("X-Should-Retry", "false") // The vendors' clients read it.
+	}
+	_ = x.send(r.status, x.fail(r.status, r.kind, r.message)) // A client that left needs no answer.
+}
+
+// refusalOf says how a failure is answered.
+func refusalOf(err error) *refusal {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r
+	}
+	r := &refusal{status: statusOf(err), message: rpcerr.ToStatus(err).Message(), retryAfter: rpcerr.RetryAfter(err)}
+	switch rpcerr.Reason(err) { //nolint:exhaustive // The others have nothing of their own.
+	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
+		r.kind, r.final = "insufficient_quota", true
+	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED:
+		if e, ok := rpcerr.As(err); ok {
+			if status, err := strconv.Atoi(e.Metadata["status"]); err == nil && status >= 400 && status < 500 {
+				r.status = status
+			}
+		}
+	}
+	return r
+}
+
+// statuses are those of the kinds of failures.
+var statuses = map[codes.Code]int{
+	codes.InvalidArgument: http.StatusBadRequest, codes.FailedPrecondition: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
+	codes.NotFound: http.StatusNotFound, codes.AlreadyExists: http.StatusConflict, codes.Aborted: http.StatusConflict, codes.ResourceExhausted: http.StatusTooManyRequests,
+	codes.Unauthenticated: http.StatusUnauthorized, codes.PermissionDenied: http.StatusForbidden, codes.Unavailable: http.StatusServiceUnavailable,
+	codes.Unimplemented: http.StatusNotImplemented, codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Canceled: statusClosed,
+}
+
+func statusOf(err error) int {
+	if status, ok := statuses[rpcerr.Code(err)]; ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,107 @@
+package endpoint
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+)
+
+// maxSideBytes bounds what the side reader keeps of an answer: of a longer one the usage is estimated.
+const maxSideBytes = 8 << 20
+
+// sideReader reads an answer beside its way to the client.
+type sideReader struct {
+	// events says that it is a stream.
+	events bool
+	glance func([]byte, *dialect.Facts)
+	facts  *dialect.Facts
+
+	// kept is the line that has begun, or all of an answer that is no stream.
+	kept []byte
+	// buffer is where kept began.
+	buffer *[]byte
+	// full says that there was more than is kept: of a line the rest is passed over, and of an answer all.
+	full bool
+}
+
+// newSideReader returns a reader of one answer. The caller must end it.
+func newSideReader(events bool, glance func([]byte, *dialect.Facts), facts *dialect.Facts) *sideReader {
+	s := &sideReader{events: events, glance: glance, facts: facts, buffer: buffers.Get().(*[]byte)}
+	s.kept = (*s.buffer)[:0]
+	return s
+}
+
+var (
+	dataField = []byte("data:")
+	lineEnd   = []byte("\n")
+)
+
+// room returns where the next piece of the answer may be read to: chunk, or where the side reader keeps the answer, which saves a copy. length is that of the answer
+// where it is known.
+func (s *sideReader) room(chunk []byte, length int64) []byte {
+	if s.events || s.full || len(s.kept)+len(chunk) > maxSideBytes {
+		return chunk
+	}
+	if free := cap(s.kept) - len(s.kept); free < len(chunk) {
+		s.kept = slices.Grow(s.kept, max(len(chunk), int(min(length, maxSideBytes))-len(s.kept)+1))
+	}
+	return s.kept[len(s.kept):min(cap(s.kept), maxSideBytes)]
+}
+
+// add takes a piece of the answer.
+func (s *sideReader) add(piece []byte) {
+	if len(piece) == 0 {
+		return
+	}
+	if !s.events {
+		if end := len(s.kept) + len(piece); !s.full && end <= cap(s.kept) && &s.kept[:end][end-1] == &piece[len(piece)-1] {
+			s.kept = s.kept[:end] // It was read to where it is kept.
+			return
+		}
+		s.keep(piece)
+		return
+	}
+	for {
+		line, rest, ended := bytes.Cut(piece, lineEnd)
+		if !ended {
+			s.keep(line)
+			return
+		}
+		if len(s.kept) == 0 && !s.full {
+			s.line(line)
+		} else {
+			s.keep(line)
+			s.line(s.kept)
+		}
+		s.kept, s.full, piece = s.kept[:0], false, rest
+	}
+}
+
+func (s *sideReader) keep(piece []byte) {
+	if s.full = s.full || len(s.kept)+len(piece) > maxSideBytes; !s.full {
+		s.kept = append(s.kept, piece...)
+	}
+}
+
+// line takes a line of a stream. Vendors write each event's data as one line.
+func (s *sideReader) line(line []byte) {
+	if data, ok := bytes.CutPrefix(line, dataField); ok && !s.full {
+		s.glance(bytes.TrimSpace(data), s.facts)
+	}
+}
+
+// end takes the end of the answer.
+func (s *sideReader) end() {
+	defer func() {
+		if *s.buffer = s.kept; cap(s.kept) <= mostKept {
+			buffers.Put(s.buffer)
+		}
+	}()
+	switch {
+	case s.events:
+		s.line(s.kept)
+	case !s.full:
+		s.glance(s.kept, s.facts)
+	}
+}

@@ -1,0 +1,124 @@
+package endpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// seen is what a side reader finds in an answer that comes in pieces.
+func seen(t testing.TB, events bool, glance func([]byte, *dialect.Facts), r io.Reader) *dialect.Facts {
+	t.Helper()
+	facts := &dialect.Facts{}
+	s := newSideReader(events, glance, facts)
+	var piece [64]byte
+	for {
+		n, err := r.Read(piece[:])
+		s.add(piece[:n])
+		if err != nil {
+			s.end()
+			return facts
+		}
+	}
+}
+
+// However an answer is cut into pieces on its way, the side reader sees the same.
+func FuzzSideReader(f *testing.F) {
+	f.Add("data: {\"id\":\"a\",\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}\r\n\r\ndata:[DONE]\n\n: x\nevent: y\ndata: {", true)
+	f.Add("data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"usage\":{\"input_tokens\":3}}}\n\n", true)
+	f.Add(`{"id":"a","usage":{"prompt_tokens":1,"input_tokens":4}}`, false)
+	f.Fuzz(func(t *testing.T, answer string, events bool) {
+		for _, glance := range []func([]byte, *dialect.Facts){openaichat.Glance, anthropic.Glance} {
+			whole := seen(t, events, glance, strings.NewReader(answer))
+			bytewise := seen(t, events, glance, iotest.OneByteReader(strings.NewReader(answer)))
+			if !assert.ObjectsAreEqualValues(whole, bytewise) {
+				t.Fatalf("%q: %v at once, %v by byte", answer, whole, bytewise)
+			}
+		}
+	})
+}
+
+func TestTheSideReaderKeepsNoMoreThanItsBound(t *testing.T) {
+	t.Parallel()
+	facts := &dialect.Facts{}
+	s := newSideReader(true, openaichat.Glance, facts)
+	s.add([]byte("data: "))
+	for range maxSideBytes / 1024 * 2 {
+		s.add(bytes.Repeat([]byte("x"), 1024))
+	}
+	assert.LessOrEqual(t, len(s.kept), maxSideBytes)
+	s.add([]byte("\n\ndata: {\"id\":\"after\",\"usage\":{\"prompt_tokens\":5}}\n\n"))
+	s.end()
+	assert.Equal(t, "after", facts.ID, "what follows a line that is too long is read again")
+	assert.Equal(t, int64(5), facts.Usage.GetInputTokens())
+}
+
+// Whatever a body is, what leaves is the body with the model's value exchanged and not another byte different.
+func FuzzSplice(f *testing.F) {
+	f.Add([]byte(`{"a":1.0,"model":"p/m" ,"b":[]}`))
+	f.Add([]byte("{\"mod\\u0065l\":\"p\\/m\",\"x\":\"\xff\"}"))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		found := make([]jsonscan.Span, 1)
+		if jsonscan.Object(doc, []string{modelMember}, found) != nil || !found[0].Found() {
+			return
+		}
+		r, err := http.NewRequest(http.MethodPost, "http://x", bytes.NewReader(doc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := readBody(r, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.release()
+		s := splice(b, found[0], `a"model`)
+		want := string(doc[:found[0].Start]) + `"a\"model"` + string(doc[found[0].End:])
+		for range 2 { // as often as there are attempts
+			reader := s.reader()
+			got, err := io.ReadAll(reader)
+			if err != nil || reader.Close() != nil {
+				t.Fatal(err)
+			}
+			if string(got) != want || int64(len(got)) != s.size() {
+				t.Fatalf("%q became %q, with size %d", doc, got, s.size())
+			}
+		}
+		var members map[string]json.RawMessage
+		if json.Unmarshal(doc, &members) == nil && json.Unmarshal([]byte(want), &members) != nil {
+			t.Fatalf("%q is JSON and %q is not", doc, want)
+		}
+	})
+}
+
+// A reader that was closed gives nothing any more: its buffer may be another request's by then.
+func TestABodyIsNotReadAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x", strings.NewReader(`{"model":"m"}`))
+	require.NoError(t, err)
+	b, err := readBody(r, 100)
+	require.NoError(t, err)
+	reader := splice(b, jsonscan.Span{Start: 9, End: 12}, "n").reader()
+	b.release()
+	_, err = reader.Read(make([]byte, 1))
+	require.NoError(t, err, "the reader is a use of its own")
+	require.NoError(t, reader.Close())
+	require.NoError(t, reader.Close())
+	_, err = reader.Read(make([]byte, 1))
+	require.ErrorIs(t, err, http.ErrBodyReadAfterClose)
+	assert.Nil(t, b.buffer)
+}

@@ -1,0 +1,23 @@
+package provider
+
+import (
+	"net/http"
+)
+
+// Upstream is an API that takes requests in a vendor's format byte for byte: where to send them, and on whose account.
+type Upstream struct {
+	// Dialect is the format, such as `openai-chat`.
+	Dialect string
+	// Provider is the name for errors.
+	Provider string
+	// URL is where requests are posted.
+	URL string
+	// Model is the name by which the API knows the model.
+	Model string
+	// HTTP makes the requests. It follows no redirects.
+	HTTP *http.Client
+	// Authorize sets the account's credential and headers on a request, in place of what is there.
+	Authorize func(http.Header)
+	// Class says whether a refused request may be repeated, by its status and the beginning of its body.
+	Class func(status int, body []byte) Class
+}
