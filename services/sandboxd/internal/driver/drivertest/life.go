@@ -141,13 +141,13 @@ func life(t *testing.T, h Harness) {
 	})
 	gone := func(t *testing.T, d driver.Driver, id string) {
 		t.Helper()
-		require.Eventually(t, func() bool { o, _ := listed(t, d, owner, id); return !o.Alive }, 20*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { o, _ := listed(t, d, owner, id); return !o.Alive }, time.Minute, 20*time.Millisecond)
 	}
 	t.Run("a box ends at its deadline with nobody alive", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		first := h.New(t, dir)
-		b := newBox(t, first, func(s *driver.Spec) { s.Deadline = time.Now().Add(3 * time.Second) })
+		b := newBox(t, first, func(s *driver.Spec) { s.Deadline = time.Now().Add(10 * time.Second) })
 		b.sh("sleep 1000 >/dev/null 2>&1 & echo started")
 		b.client.Close()
 		require.NoError(t, first.Close())
