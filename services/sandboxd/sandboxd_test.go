@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -214,6 +215,12 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 			assert.Equal(t, tt.code, rpcerr.Code(err), "%v", err)
 			for _, s := range tt.says {
 				assert.ErrorContains(t, err, s)
+			}
+			if tt.spec.GetSetup() != "" {
+				assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED, rpcerr.Reason(err))
+				e, _ := rpcerr.As(err)
+				assert.Equal(t, strconv.FormatBool(strings.Contains(name, "never")), e.Metadata["timedOut"])
+				assert.NotEmpty(t, e.Metadata["exitCode"])
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func (s *State) apply(e *agentv1.Event) error {
 		s.command(k.CommandReceived)
 	case *agentv1.Event_CancelAcknowledged:
 		if s.Cancel != nil {
-			s.Cancel = &Cancel{Command: s.Cancel.Command, Type: s.Cancel.Type, Acknowledged: true}
+			s.Cancel = &Cancel{Command: s.Cancel.Command, Mode: s.Cancel.Mode, Acknowledged: true}
 		}
 	}
 	return nil
@@ -142,10 +142,10 @@ func (s *State) command(c *agentv1.CommandReceived) {
 		s.Held = true
 	case "resume":
 		s.Held = false
-	case CancelPlain, CancelScore, CancelError:
+	case "cancel":
 		if s.Cancel == nil {
-			s.Cancel = &Cancel{Command: c.GetCommandId(), Type: c.GetType()}
-			if c.GetType() != CancelScore {
+			s.Cancel = &Cancel{Command: c.GetCommandId(), Mode: c.GetMode()}
+			if c.GetMode() != CancelScore {
 				s.cutScoring()
 			}
 			s.drop()

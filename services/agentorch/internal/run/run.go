@@ -112,17 +112,17 @@ var _ agent.View = (*State)(nil)
 type Cancel struct {
 	// Command is the id of the command.
 	Command string
-	// Type is [CancelPlain], [CancelScore] or [CancelError].
-	Type string
+	// Mode is [CancelPlain], [CancelScore] or [CancelError].
+	Mode string
 	// Acknowledged says that nothing is under way any more.
 	Acknowledged bool
 }
 
 // Types of commands that cancel, as CommandReceived.type says them.
 const (
-	CancelPlain = "cancel"       // no scoring
-	CancelScore = "cancel_score" // stop and score
-	CancelError = "cancel_error" // record it as an error
+	CancelPlain = ""      // no scoring
+	CancelScore = "score" // stop and score
+	CancelError = "error" // record it as an error
 )
 
 // Sandbox is a sandbox of a run.

@@ -79,7 +79,8 @@ func (d *driver) command(c Command) error {
 	switch r := c.Request.(type) {
 	case *agentv1.CancelRunRequest:
 		received.Reason = r.GetReason()
-		received.Type, follows = d.cancel(r)
+		received.Type = "cancel"
+		received.Mode, follows = d.cancel(r)
 	case *agentv1.RetuneLimitsRequest:
 		received.Type = "limits"
 		follows = event(&agentv1.LimitsRetuned{Limits: limit.Overlay(d.s.Limits.Bounds(), r.GetLimits())})
@@ -101,7 +102,7 @@ func (d *driver) command(c Command) error {
 	return d.emitBy(c.Principal, follows)
 }
 
-// cancel returns the type of the command that is journaled, and the event that says what becomes of the run, where it is not simply cancelled.
+// cancel returns the mode of the command that is journaled, and the event that says what becomes of the run, where it is not simply cancelled.
 func (d *driver) cancel(r *agentv1.CancelRunRequest) (string, *agentv1.Event) {
 	why := r.GetReason()
 	if why == "" {

@@ -2,6 +2,7 @@ package turn_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,6 +69,8 @@ func TestCancel(t *testing.T) {
 				case e.GetCommandReceived() != nil:
 					assert.Equal(t, "user:ada", e.GetActor())
 					assert.Equal(t, "enough", e.GetCommandReceived().GetReason())
+					assert.Equal(t, "cancel", e.GetCommandReceived().GetType())
+					assert.Equal(t, strings.TrimPrefix(mode, "cancel"), e.GetCommandReceived().GetMode())
 				case e.GetModelOutcome() != nil:
 					outcome = e.GetSeq()
 					assert.Equal(t, "EFFECT_CANCELLED", e.GetModelOutcome().GetError().GetReason())

@@ -175,7 +175,7 @@ func (d *driver) conclude() (bool, error) {
 	return false, d.emit(event(finished))
 }
 
-func (d *driver) cancelled() bool { return d.s.Cancel != nil && d.s.Cancel.Type == run.CancelPlain }
+func (d *driver) cancelled() bool { return d.s.Cancel != nil && d.s.Cancel.Mode == run.CancelPlain }
 
 // toScore reports whether the run is to be scored. An error in scoring itself ends it.
 func (d *driver) toScore() bool {

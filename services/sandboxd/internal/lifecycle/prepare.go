@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,14 +61,15 @@ func setUp(ctx context.Context, c *client.Client, spec *sandboxv1.SandboxSpec) e
 	case err != nil:
 		return rpcerr.Wrap(err, "run the set-up script")
 	case result.GetTimedOut():
-		return setupFailed("it did not end within "+spec.GetSetupTimeout().AsDuration().Round(time.Millisecond).String(), result)
+		return setupFailed("it did not end within "+spec.GetSetupTimeout().AsDuration().Round(time.Millisecond).String()+": ", result)
 	case result.GetExitCode() != 0:
-		return rpcerr.Wrap(setupFailed("", result), "exit code %d", result.GetExitCode())
+		return setupFailed(fmt.Sprintf("exit code %d: ", result.GetExitCode()), result)
 	}
 	return nil
 }
 
 func setupFailed(why string, r *sandboxv1.ExecResult) error {
 	output := bytes.TrimSpace(append(append(r.GetStderr(), '\n'), r.GetStdout()...))
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the set-up script failed: %s%s", why, strings.ToValidUTF8(string(output), "\uFFFD"))
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED, "the set-up script failed: %s%s", why, strings.ToValidUTF8(string(output), "\uFFFD")).
+		With("exitCode", strconv.Itoa(int(r.GetExitCode()))).With("timedOut", strconv.FormatBool(r.GetTimedOut()))
 }

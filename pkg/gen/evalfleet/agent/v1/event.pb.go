@@ -4372,7 +4372,9 @@ type CommandReceived struct {
 	// Optional. Why.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What it says.
-	Content       *CommandContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content *CommandContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// With `cancel`: what becomes of the run, as CancelRunRequest.mode says it: empty (nothing is scored), `score`, `error`.
+	Mode          string `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4433,6 +4435,13 @@ func (x *CommandReceived) GetContent() *CommandContent {
 		return x.Content
 	}
 	return nil
+}
+
+func (x *CommandReceived) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
 }
 
 // CommandContent is what a command says.
@@ -6012,13 +6021,14 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0eSubtaskOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x129\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontent\"\x9a\x01\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontent\"\xae\x01\n" +
 	"\x0fCommandReceived\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12<\n" +
-	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.CommandContentR\acontent\"~\n" +
+	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.CommandContentR\acontent\x12\x12\n" +
+	"\x04mode\x18\x05 \x01(\tR\x04mode\"~\n" +
 	"\x0eCommandContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12/\n" +
 	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xa3\x01\n" +

@@ -144,6 +144,10 @@ const (
 	//
 	//	{"reason": "IMAGE_UNAVAILABLE", "metadata": {"image": "debian:bookworm", "driver": "docker"}}
 	ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE ErrorReason = 39
+	// The set-up script of a sandbox failed or did not end in time, so the sandbox was not made. The message has what it printed. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "SANDBOX_SETUP_FAILED", "metadata": {"exitCode": "3", "timedOut": "false"}}
+	ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED ErrorReason = 49
 	// The provider refused our key. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PROVIDER_CREDENTIALS_REJECTED", "metadata": {"provider": "openai"}}
@@ -254,6 +258,7 @@ var (
 		37: "ERROR_REASON_OUTPUT_LIMIT",
 		38: "ERROR_REASON_NOT_UTF8",
 		39: "ERROR_REASON_IMAGE_UNAVAILABLE",
+		49: "ERROR_REASON_SANDBOX_SETUP_FAILED",
 		40: "ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED",
 		41: "ERROR_REASON_PROVIDER_NOT_CONFIGURED",
 		42: "ERROR_REASON_CAPABILITY_UNSUPPORTED",
@@ -304,6 +309,7 @@ var (
 		"ERROR_REASON_OUTPUT_LIMIT":                  37,
 		"ERROR_REASON_NOT_UTF8":                      38,
 		"ERROR_REASON_IMAGE_UNAVAILABLE":             39,
+		"ERROR_REASON_SANDBOX_SETUP_FAILED":          49,
 		"ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED": 40,
 		"ERROR_REASON_PROVIDER_NOT_CONFIGURED":       41,
 		"ERROR_REASON_CAPABILITY_UNSUPPORTED":        42,
@@ -357,7 +363,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\x9f\r\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xc6\r\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -388,7 +394,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x19ERROR_REASON_INVALID_PATH\x10$\x12\x1d\n" +
 	"\x19ERROR_REASON_OUTPUT_LIMIT\x10%\x12\x19\n" +
 	"\x15ERROR_REASON_NOT_UTF8\x10&\x12\"\n" +
-	"\x1eERROR_REASON_IMAGE_UNAVAILABLE\x10'\x12.\n" +
+	"\x1eERROR_REASON_IMAGE_UNAVAILABLE\x10'\x12%\n" +
+	"!ERROR_REASON_SANDBOX_SETUP_FAILED\x101\x12.\n" +
 	"*ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED\x10(\x12(\n" +
 	"$ERROR_REASON_PROVIDER_NOT_CONFIGURED\x10)\x12'\n" +
 	"#ERROR_REASON_CAPABILITY_UNSUPPORTED\x10*\x12\"\n" +
