@@ -31,6 +31,9 @@ func TestAModelAnswersWithItsTiming(t *testing.T) {
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_STOP, chat.StopReason(answer.GetOutput()))
 	assert.Positive(t, answer.GetOutput().GetUsage().GetTotalTokens())
 	assert.Equal(t, int32(1), answer.GetTiming().GetAttempts())
+	require.NotNil(t, answer.GetOutput().Time, "how long the call took, in seconds")
+	assert.GreaterOrEqual(t, answer.GetOutput().GetTime(), 0.)
+	assert.Less(t, answer.GetOutput().GetTime(), 60.)
 	assert.Nil(t, answer.GetPreparedMessages(), "nothing had to be changed")
 }
 

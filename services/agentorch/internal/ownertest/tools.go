@@ -145,20 +145,20 @@ func (t *Tools) review(refs []*toolv1.ToolRef, call *toolv1.ToolCall) *toolv1.To
 	return review
 }
 
-// ExecuteTools implements the client. The calls of a request run side by side, those of one id after each other.
+// ExecuteTools implements the client. The calls of a request run side by side.
 func (t *Tools) ExecuteTools(ctx context.Context, r *toolv1.ExecuteToolsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[toolv1.ExecuteToolsResponse], error) {
 	results := make(chan executed, len(r.GetCalls()))
-	byID := map[string][]*toolv1.ToolCall{}
-	for _, call := range r.GetCalls() {
-		byID[call.GetId()] = append(byID[call.GetId()], call)
-	}
+	again := map[string]int{}
 	var calls sync.WaitGroup
-	for _, equal := range byID {
+	for i, call := range r.GetCalls() {
+		before := again[call.GetId()]
+		again[call.GetId()]++
 		calls.Go(func() {
-			for i, call := range equal {
-				result, err := t.execute(ctx, r, call, i)
-				results <- executed{result, err}
+			result, err := t.execute(ctx, r, call, before)
+			if err == nil {
+				result.Index = int32(i)
 			}
+			results <- executed{result, err}
 		})
 	}
 	go func() { calls.Wait(); close(results) }()

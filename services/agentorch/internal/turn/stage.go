@@ -60,11 +60,10 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 		if err != nil {
 			return nil, err
 		}
-		id := answer.GetResult().GetCallId()
 		if answer.GetResult().GetFailure() != nil {
 			why = rpcerr.Cancelled("not executed, since another call failed for good")
 		}
-		if at := slices.IndexFunc(left, func(c *run.Call) bool { return c.Call.GetId() == id }); at >= 0 {
+		if at := slices.Index(left, t.of(answer.GetResult())); at >= 0 {
 			f.report(toolOutcome(left[at].Intent, answer.GetResult()))
 			left = slices.Delete(left, at, at+1)
 		}
@@ -74,6 +73,15 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 		missing = append(missing, failedCall(c, why))
 	}
 	return missing, nil
+}
+
+// of returns the call that a result belongs to; nil where there is none. Providers do send two calls with one id, so the place counts.
+func (t *toolStage) of(result *toolv1.ToolResult) *run.Call {
+	i := int(result.GetIndex())
+	if result == nil || i < 0 || i >= len(t.calls) || t.calls[i].Call.GetId() != result.GetCallId() {
+		return nil
+	}
+	return t.calls[i]
 }
 
 func (t *toolStage) ids() []string {

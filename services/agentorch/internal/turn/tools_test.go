@@ -56,6 +56,29 @@ func TestParallelResultsAreJournaledAsTheyCome(t *testing.T) {
 	assert.Equal(t, []string{"U:Start.", "A:go", "T:slow", "T:quick", "T:serial", "A:end"}, texts(got.Messages()), "messages stand in the order of the calls")
 }
 
+// Two calls with one id in one message are two calls: each gets its own result, whichever comes first.
+func TestCallsWithOneIDAreToldApart(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	f.Models.Answer = ownertest.ByTurn(
+		ownertest.Says("go", call("same", "first", `{}`), call("same", "second", `{}`)),
+		ownertest.Says("end"),
+	)
+	over := make(chan struct{})
+	f.Tools.Tools["first"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		<-over
+		return ownertest.Text("of the first"), nil
+	}}
+	f.Tools.Tools["second"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		return ownertest.Text("of the second"), nil
+	}}
+	head := f.Create(spec(step("generate", "", "first", "second"))).Name
+	f.Until(head, func(*run.State) bool { return len(f.outcomes(head)) == 1 })
+	close(over)
+	got := f.Finish(head)
+	assert.Equal(t, []string{"U:Start.", "A:go", "T:of the first", "T:of the second", "A:end"}, texts(got.Messages()))
+}
+
 func TestFatalToolFailureEndsTheRun(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

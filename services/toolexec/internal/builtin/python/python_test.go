@@ -22,6 +22,21 @@ func TestSuite(t *testing.T) {
 	})
 }
 
+func TestProgramOfACall(t *testing.T) {
+	t.Parallel()
+	made, err := python.Kind().New(json.RawMessage(`{"timeout": 1.5, "user": "alice", "sandbox": "db"}`))
+	require.NoError(t, err)
+	sandbox := &tooltest.Sandbox{}
+	_, err = made.Call(t.Context(), tooltest.NewCall(`{"code": "print(1)"}`, sandbox))
+	require.NoError(t, err)
+
+	require.Len(t, sandbox.Specs(), 1)
+	spec := sandbox.Specs()[0]
+	assert.Equal(t, "alice", spec.GetUser())
+	assert.InDelta(t, 1.5, spec.GetTimeout().AsDuration().Seconds(), 0)
+	assert.Equal(t, []string{"db"}, sandbox.Environments())
+}
+
 func TestTheProgramIsStandardInput(t *testing.T) {
 	t.Parallel()
 	made, err := python.Kind().New(json.RawMessage(`{}`))

@@ -53,6 +53,16 @@ func TestTheGuestEdits(t *testing.T) {
 	assert.InDelta(t, 180, spec.GetTimeout().AsDuration().Seconds(), 0)
 }
 
+func TestAnEditHasABoundOfItsOwn(t *testing.T) {
+	t.Parallel()
+	made, err := texteditor.Kind().New(json.RawMessage(`{"timeout": 5}`))
+	require.NoError(t, err)
+	sandbox := answering(&sandboxv1.ExecResult{Stdout: []byte(`{"content": "shown"}`)})
+	_, err = made.Call(t.Context(), tooltest.NewCall(arguments, sandbox))
+	require.NoError(t, err)
+	assert.InDelta(t, 5, sandbox.Specs()[0].GetTimeout().AsDuration().Seconds(), 0)
+}
+
 func TestErrorsOfTheEditor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -1,0 +1,87 @@
+package server_test
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
+)
+
+const parent = "projects/p"
+
+// filled has answers of models, ten bytes each: those that are named expire after an hour, the others never, and another project's stand beside them.
+func filled(t *testing.T, store cache.Cache, models ...string) {
+	t.Helper()
+	put := func(project, model, id string, expires time.Time) {
+		require.NoError(t, store.Put(t.Context(), cache.Key{Group: respcache.Group(project, model), ID: id}, make([]byte, 10), expires))
+	}
+	for i, model := range models {
+		put("p", model, "short"+strconv.Itoa(i), time.Now().Add(time.Hour))
+		put("p", model, "long"+strconv.Itoa(i), time.Time{})
+	}
+	put("other", "openai/gpt", "foreign", time.Now().Add(time.Hour))
+}
+
+func ids(entries []*modelv1.CacheEntry) (all []string) {
+	for _, e := range entries {
+		all = append(all, e.GetId())
+	}
+	return all
+}
+
+// A size is asked for parts of models' names; what has nothing is left out.
+func TestCacheSizeOfModels(t *testing.T) {
+	t.Parallel()
+	store := cache.NewMemory(1 << 20)
+	filled(t, store, "openai/gpt", "mockllm/model")
+	s := server.New(server.Deps{Cache: store})
+	for want, models := range map[int][]string{2: nil, 1: {"openai"}, 0: {"nothing"}} {
+		size, err := s.GetCacheSize(t.Context(), &modelv1.GetCacheSizeRequest{Parent: parent, Models: models})
+		require.NoError(t, err)
+		assert.Len(t, size.GetBytes(), want, models)
+	}
+	size, err := s.GetCacheSize(t.Context(), &modelv1.GetCacheSizeRequest{Parent: parent, Models: []string{"gpt"}})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int64{"openai/gpt": 20}, size.GetBytes())
+}
+
+// What has expired can be listed and cleared, of models or by id; what lives stays, though its id is named.
+func TestExpiredEntriesOfTheCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := cache.NewMemory(1 << 20)
+		filled(t, store, "openai/gpt", "mockllm/model")
+		s := server.New(server.Deps{Cache: store})
+		expired := func(models ...string) []string {
+			page, err := s.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: parent, ExpiredOnly: true, Models: models})
+			require.NoError(t, err)
+			return ids(page.GetEntries())
+		}
+		clear := func(r *modelv1.ClearCacheRequest) int64 {
+			r.Parent = parent
+			cleared, err := s.ClearCache(t.Context(), r)
+			require.NoError(t, err)
+			return cleared.GetRemoved()
+		}
+		assert.Empty(t, expired())
+		time.Sleep(2 * time.Hour)
+		assert.ElementsMatch(t, []string{"short0", "short1"}, expired())
+		assert.Equal(t, []string{"short0"}, expired("openai/gpt"), "a model is named exactly")
+		assert.Empty(t, expired("openai"))
+
+		assert.EqualValues(t, 1, clear(&modelv1.ClearCacheRequest{ExpiredOnly: true, Ids: []string{"short0", "long0"}}))
+		assert.Equal(t, []string{"short1"}, expired())
+		assert.EqualValues(t, 1, clear(&modelv1.ClearCacheRequest{ExpiredOnly: true}))
+		left, err := s.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: parent})
+		require.NoError(t, err)
+		assert.ElementsMatch(t, []string{"long0", "long1"}, ids(left.GetEntries()))
+	})
+}
