@@ -38,3 +38,4 @@ go mod download -modfile=tools.mod
 
 scripts/venv.sh inspect scripts/requirements/inspect.txt
 scripts/workers.sh
+scripts/venv.sh sdk scripts/requirements/sdk.txt

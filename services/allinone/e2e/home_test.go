@@ -31,6 +31,8 @@ type home struct {
 	dir   string   // the data directory of the single binary, and of commands
 	logs  string   // the folder of the servers' logs
 	env   []string // beside PATH and HOME
+	// configs are the configuration files of services that have one, by name.
+	configs map[string]string
 	// tokenFile is where the token is.
 	tokenFile string
 	// processes are the servers that were started last, and addresses where they are, by name.
@@ -48,7 +50,7 @@ func newHome(t *testing.T, b *build, f form, env ...string) *home {
 	require.NoError(t, err)
 	h := &home{
 		t: t, build: b, form: f, dir: filepath.Join(root, "data"), logs: filepath.Join(root, "logs"), env: env,
-		processes: map[string]*process{}, addresses: map[string]string{},
+		configs: map[string]string{}, processes: map[string]*process{}, addresses: map[string]string{},
 	}
 	h.tokenFile = filepath.Join(root, "token")
 	if f == single {
@@ -71,6 +73,12 @@ func (h *home) command(args ...string) *exec.Cmd {
 	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(h.dir), "EVALFLEET_LISTEN=127.0.0.1:0"}, h.env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // A test run that is killed leaves no servers.
 	return c
+}
+
+// configure gives a service a configuration file, wherever it runs.
+func (h *home) configure(service string, config object) {
+	h.t.Helper()
+	h.configs[service] = h.write(service+".json", text(h.t, config))
 }
 
 // token is the admin token.

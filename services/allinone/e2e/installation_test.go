@@ -125,6 +125,11 @@ func (h *home) begun(name string) {
 		c.Env = append(c.Env, "EVALFLEET_DATA_DIR="+h.dirOf(name), "EVALFLEET_LISTEN="+listen)
 	}
 	c.Env = append(c.Env, "EVALFLEET_LOG_FORMAT=json")
+	for service, file := range h.configs {
+		if service == name || h.form == single {
+			c.Env = append(c.Env, "EVALFLEET_CONFIG="+file)
+		}
+	}
 	if h.form != single {
 		c.Env = append(c.Env, "EVALFLEET_TOKEN_FILE="+h.tokenFile, "EVALFLEET_BLOB_DIR="+filepath.Join(filepath.Dir(h.dir), "blobs"))
 		for peer, address := range h.addresses {
