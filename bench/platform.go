@@ -58,6 +58,8 @@ type modelSettings struct {
 		// Scripts are files by name.
 		Scripts map[string]string `json:"scripts,omitempty"`
 	} `json:"mockllm"`
+	// OpenAI is the account of the provider openai.
+	OpenAI map[string]string `json:"openai,omitempty"`
 }
 
 // serve starts a server of one service, or of all when target is empty. Its data is in [env.data]. All servers of an env share a token.
