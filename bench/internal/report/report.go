@@ -70,6 +70,11 @@ func Reaches(measured, bound float64, unit string) Goal {
 	return Goal{Bound: "≥ " + amount(bound, unit), Met: measured >= bound}
 }
 
+// Within is a goal that a measured value keeps under a bound.
+func Within(measured, bound float64, unit string) Goal {
+	return Goal{Bound: "≤ " + amount(bound, unit), Met: measured <= bound}
+}
+
 // AsAim makes a goal an aim.
 func (g Goal) AsAim() Goal {
 	g.Aim = true
