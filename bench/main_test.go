@@ -74,7 +74,7 @@ func TestOneBenchmarkAsJSON(t *testing.T) {
 func TestWrongFlagsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"nosuch; there are exec, journal": {"-only", "nosuch"},
+		"nosuch; there are exec, docker, journal": {"-only", "nosuch"},
 		"above 0":                         {"-seconds", "0"},
 		"steps":                           {"steps"},
 	} {

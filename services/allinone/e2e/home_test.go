@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait of these tests. It is far above what anything takes here, so that only what hangs meets it.
-const patience = 5 * time.Minute
+const patience = 8 * time.Minute
 
 // slots bounds the homes at work at once: the tests share two processors.
 var slots = make(chan struct{}, 2)
