@@ -80,7 +80,7 @@ func TestAPoolSharesCallsWithinItsBounds(t *testing.T) {
 		assert.ElementsMatch(t, []string{"b", "c"}, keys)
 		synctest.Wait()
 		assert.False(t, all[3].isOver(), "no slot is free")
-		time.Sleep(3 * time.Second) //nolint:forbidigo // in a bubble
+		time.Sleep(3 * time.Second)
 		two.Send(workertest.Result("a", `{}`))
 		assert.Equal(t, "d", two.Call().GetKey())
 		two.Send(workertest.Result("d", `{}`))
@@ -124,7 +124,7 @@ func TestWithoutAWorkerTheCallerIsToldToWait(t *testing.T) {
 		_, err = h.Do(t.Context(), call("l"))
 		assert.True(t, worker.NotBegun(err))
 		assert.NotNil(t, h.Find("default", "tool", "lookup"), "it may come back")
-		time.Sleep(10 * time.Minute) //nolint:forbidigo // in a bubble
+		time.Sleep(10 * time.Minute)
 		_, err = h.Do(t.Context(), call("l"))
 		assert.Equal(t, codes.FailedPrecondition, rpcerr.Code(err))
 		assert.Contains(t, err.Error(), "no worker of tool lookup has been connected for 10m0s")
