@@ -65,7 +65,7 @@ func TestExpiredEntriesOfTheCache(t *testing.T) {
 			require.NoError(t, err)
 			return ids(page.GetEntries())
 		}
-		clear := func(r *modelv1.ClearCacheRequest) int64 {
+		remove := func(r *modelv1.ClearCacheRequest) int64 {
 			r.Parent = parent
 			cleared, err := s.ClearCache(t.Context(), r)
 			require.NoError(t, err)
@@ -77,9 +77,9 @@ func TestExpiredEntriesOfTheCache(t *testing.T) {
 		assert.Equal(t, []string{"short0"}, expired("openai/gpt"), "a model is named exactly")
 		assert.Empty(t, expired("openai"))
 
-		assert.EqualValues(t, 1, clear(&modelv1.ClearCacheRequest{ExpiredOnly: true, Ids: []string{"short0", "long0"}}))
+		assert.EqualValues(t, 1, remove(&modelv1.ClearCacheRequest{ExpiredOnly: true, Ids: []string{"short0", "long0"}}))
 		assert.Equal(t, []string{"short1"}, expired())
-		assert.EqualValues(t, 1, clear(&modelv1.ClearCacheRequest{ExpiredOnly: true}))
+		assert.EqualValues(t, 1, remove(&modelv1.ClearCacheRequest{ExpiredOnly: true}))
 		left, err := s.ListCacheEntries(t.Context(), &modelv1.ListCacheEntriesRequest{Parent: parent})
 		require.NoError(t, err)
 		assert.ElementsMatch(t, []string{"long0", "long1"}, ids(left.GetEntries()))
