@@ -332,7 +332,7 @@ func (d *driver) finish(ctx context.Context) error {
 		&agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
 }
 
-// append adds events to the journal and folds them in once they are durable.
+// append adds events to the journal and folds them in. The row that goes with them tells of them already, so they are folded in first, and taken back when they do not become durable.
 func (d *driver) append(ctx context.Context, took []string, events ...*agentv1.Event) error {
 	next := d.head
 	entries := make([]journal.Entry, 0, len(events))
@@ -340,11 +340,12 @@ func (d *driver) append(ctx context.Context, took []string, events ...*agentv1.E
 		next.Seq++
 		entries = append(entries, journal.Entry{Event: newEvent(next.Seq, e)})
 	}
-	after := d.state.with(events)
-	row := rowOf(after)
+	undo := d.state.attempt(events)
+	row := rowOf(d.state)
 	if err := d.engine.deps.Journals.Append(ctx, journal.Append{Head: d.head, Entries: entries, Row: &row, Took: took}); err != nil {
+		undo()
 		return err
 	}
-	d.head, d.state = next, after
+	d.head = next
 	return nil
 }

@@ -52,6 +52,8 @@ type State struct {
 	Samples int
 
 	byRun map[string]int
+	// changing is told of a slot before it changes; nil outside of attempt.
+	changing func(i int)
 }
 
 // Apply folds one event in. Kinds that are not an evaluation's are passed over.
@@ -76,21 +78,27 @@ func (s *State) Apply(e *agentv1.Event) {
 	case *agentv1.Event_EvalUpdated:
 		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated.GetChangesJson())
 	}
-	s.count()
 }
 
-// Copy returns a state that shares nothing with s that changes.
-func (s *State) Copy() *State {
-	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, byRun: maps.Clone(s.byRun)}
-}
-
-// with returns the state after further events; s stays as it is.
-func (s *State) with(events []*agentv1.Event) *State {
-	after := s.Copy()
-	for _, e := range events {
-		after.Apply(e)
+// attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the events change, not what the evaluation holds.
+func (s *State) attempt(events []*agentv1.Event) (undo func()) {
+	eval, slots := proto.CloneOf(s.Eval), map[int]Slot{}
+	s.changing = func(i int) {
+		if _, ok := slots[i]; !ok {
+			slots[i] = s.Slots[i]
+		}
 	}
-	return after
+	for _, e := range events {
+		s.Apply(e)
+	}
+	s.changing = nil
+	return func() {
+		s.Eval = eval
+		for i, slot := range slots {
+			s.Slots[i] = slot
+		}
+		// What byRun gained may stay: ByRun answers only for runs that their slot has.
+	}
 }
 
 func (s *State) created(e *agentv1.Event, c *agentv1.EvalCreated) {
@@ -106,6 +114,38 @@ func (s *State) created(e *agentv1.Event, c *agentv1.EvalCreated) {
 			}
 		}
 	}
+	s.Eval.Progress.Total, s.Eval.Progress.Pending = int32(len(s.Slots)), int32(len(s.Slots))
+}
+
+// change edits a slot, which leaves one count of the progress and enters another: an event costs the same however many slots there are.
+func (s *State) change(i int, edit func(*Slot)) {
+	if s.changing != nil {
+		s.changing(i)
+	}
+	slot := &s.Slots[i]
+	s.count(slot, -1)
+	edit(slot)
+	s.count(slot, 1)
+}
+
+// count adds n to the counts that a slot belongs to.
+func (s *State) count(slot *Slot, n int32) {
+	p := s.Eval.Progress
+	switch {
+	case slot.Run == "":
+		p.Pending += n
+	case slot.Finished == nil:
+		p.Running += n
+	case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED:
+		p.Succeeded += n
+		if slot.Finished.GetLimit() != nil {
+			p.Limited += n
+		}
+	case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_CANCELLED:
+		p.Cancelled += n
+	default:
+		p.Failed += n
+	}
 }
 
 func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChanged) {
@@ -118,7 +158,7 @@ func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChan
 	s.Eval.EndTime, s.Eval.Results = nil, nil
 	for i := range s.Slots {
 		if f := s.Slots[i].Finished; f != nil && f.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED {
-			s.Slots[i].Finished, s.Slots[i].Run = nil, ""
+			s.change(i, func(slot *Slot) { slot.Finished, slot.Run = nil, "" })
 		}
 	}
 }
@@ -129,7 +169,7 @@ func (s *State) admitted(at *timestamppb.Timestamp, a *agentv1.SampleAdmitted) {
 	if i < 0 || i >= len(s.Slots) {
 		return
 	}
-	s.Slots[i].Run, s.Slots[i].Attempts, s.Slots[i].Finished = a.GetRun(), int(a.GetAttempt()), nil
+	s.change(i, func(slot *Slot) { slot.Run, slot.Attempts, slot.Finished = a.GetRun(), int(a.GetAttempt()), nil })
 	s.byRun[a.GetRun()] = i
 	if s.Eval.StartTime == nil {
 		s.Eval.StartTime = at
@@ -137,13 +177,26 @@ func (s *State) admitted(at *timestamppb.Timestamp, a *agentv1.SampleAdmitted) {
 }
 
 func (s *State) finished(f *agentv1.SampleFinished) {
-	i, ok := s.byRun[f.GetRun()]
-	if !ok {
+	if s.ByRun(f.GetRun()) == nil {
 		return
 	}
-	s.Slots[i].Finished = f
+	s.change(s.byRun[f.GetRun()], func(slot *Slot) { slot.Finished = f })
 	addUsage(&s.Eval.Usage, f.GetUsage())
 	addUsage(&s.Eval.RoleUsage, f.GetRoleUsage())
+	s.sumUsage()
+}
+
+// sumUsage sums the usage of all models up. It goes by name, since sums of fractions depend on their order, and every fold must come to the same.
+func (s *State) sumUsage() {
+	p := s.Eval.Progress
+	p.TotalTokens, p.TotalCost = 0, nil
+	for _, name := range slices.Sorted(maps.Keys(s.Eval.GetUsage())) {
+		u := s.Eval.GetUsage()[name]
+		p.TotalTokens += u.GetTotalTokens()
+		if u.TotalCost != nil {
+			p.TotalCost = new(p.GetTotalCost() + u.GetTotalCost())
+		}
+	}
 }
 
 // Ended reports whether the evaluation is not at work.
@@ -162,37 +215,6 @@ func (s *State) ByRun(run string) *Slot {
 		return &s.Slots[i]
 	}
 	return nil
-}
-
-// count sums up the progress.
-func (s *State) count() {
-	p := &agentv1.EvalProgress{Total: int32(len(s.Slots))}
-	for i := range s.Slots {
-		slot := &s.Slots[i]
-		switch {
-		case slot.Run == "":
-			p.Pending++
-		case slot.Finished == nil:
-			p.Running++
-		case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED:
-			p.Succeeded++
-			if slot.Finished.GetLimit() != nil {
-				p.Limited++
-			}
-		case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_CANCELLED:
-			p.Cancelled++
-		default:
-			p.Failed++
-		}
-	}
-	for _, u := range s.Eval.GetUsage() {
-		p.TotalTokens += u.GetTotalTokens()
-		if u.TotalCost != nil {
-			cost := p.GetTotalCost() + u.GetTotalCost()
-			p.TotalCost = &cost
-		}
-	}
-	s.Eval.Progress = p
 }
 
 // addUsage adds usage by name.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -76,7 +78,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			}
 		}
 		if req.GetProgress() {
-			progress, err := s.live(ctx, name.Project, state.Copy().Eval)
+			progress, err := s.live(ctx, name.Project, proto.CloneOf(state.Eval))
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,125 @@
+package eval
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// recount counts the progress from all slots, as the counts are defined.
+func recount(s *State) *agentv1.EvalProgress {
+	p := &agentv1.EvalProgress{Total: int32(len(s.Slots))}
+	for _, slot := range s.Slots {
+		switch {
+		case slot.Run == "":
+			p.Pending++
+		case slot.Finished == nil:
+			p.Running++
+		case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED:
+			p.Succeeded++
+			if slot.Finished.GetLimit() != nil {
+				p.Limited++
+			}
+		case slot.Finished.GetState() == agentv1.RunState_RUN_STATE_CANCELLED:
+			p.Cancelled++
+		default:
+			p.Failed++
+		}
+	}
+	for _, u := range s.Eval.GetUsage() {
+		p.TotalTokens += u.GetTotalTokens()
+		if u.TotalCost != nil {
+			p.TotalCost = new(p.GetTotalCost() + u.GetTotalCost())
+		}
+	}
+	return p
+}
+
+// randomJournal yields what a driver could journal, and more: runs that nobody knows, places that are not there, ends that come twice.
+type randomJournal struct {
+	*rand.Rand
+	seq  int64
+	runs int
+}
+
+func (r *randomJournal) next() *agentv1.Event {
+	r.seq++
+	e := &agentv1.Event{Seq: r.seq, Journal: "projects/p/evals/e"}
+	if r.seq == 1 {
+		e.Kind = &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{Samples: 5, Spec: &agentv1.EvalSpec{
+			Epochs: &agentv1.Epochs{Count: 2}, Models: []*agentv1.ModelRef{{Model: "a/a"}, {Model: "b/b"}},
+		}}}
+		return e
+	}
+	switch n := r.IntN(100); {
+	case n < 45:
+		r.runs++
+		e.Kind = &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
+			Run: fmt.Sprint(r.runs), Attempt: int32(1 + r.IntN(3)), Position: int32(r.IntN(6)), Epoch: int32(1 + r.IntN(3)), ModelIndex: int32(r.IntN(2)),
+		}}
+	case n < 90:
+		f := &agentv1.SampleFinished{
+			Run:   fmt.Sprint(1 + r.IntN(r.runs+2)),
+			State: []agentv1.RunState{agentv1.RunState_RUN_STATE_SUCCEEDED, agentv1.RunState_RUN_STATE_FAILED, agentv1.RunState_RUN_STATE_CANCELLED}[r.IntN(3)],
+			Usage: map[string]*modelv1.ModelUsage{[]string{"a/a", "b/b"}[r.IntN(2)]: {TotalTokens: int64(r.IntN(100)), TotalCost: new(float64(r.IntN(8)) / 4)}},
+		}
+		if r.IntN(3) == 0 {
+			f.Limit = &agentv1.LimitReached{}
+		}
+		e.Kind = &agentv1.Event_SampleFinished{SampleFinished: f}
+	case n < 97:
+		states := []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_CANCELLED, agentv1.EvalState_EVAL_STATE_RUNNING, agentv1.EvalState_EVAL_STATE_FAILED}
+		e.Kind = &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{State: states[r.IntN(3)]}}
+	default:
+		e.Kind = &agentv1.Event_EvalUpdated{EvalUpdated: &agentv1.EvalUpdated{ChangesJson: fmt.Sprintf(`{"max_samples": %d}`, 1+r.IntN(9))}}
+	}
+	return e
+}
+
+func sameState(t *testing.T, want, got *State) {
+	t.Helper()
+	require.Empty(t, cmp.Diff(want.Eval, got.Eval, protocmp.Transform()))
+	require.Empty(t, cmp.Diff(want.Slots, got.Slots, protocmp.Transform()))
+}
+
+func TestProgressIsWhatACountOfAllSlotsGives(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		r := &randomJournal{Rand: rand.New(rand.NewPCG(seed, 0))}
+		s := &State{}
+		for range 200 {
+			e := r.next()
+			s.Apply(e)
+			require.Empty(t, cmp.Diff(recount(s), s.Eval.GetProgress(), protocmp.Transform()), "seed %d after %v", seed, e)
+		}
+	}
+}
+
+func TestEventsThatDidNotBecomeDurableAreTakenBack(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		r := &randomJournal{Rand: rand.New(rand.NewPCG(seed, 1))}
+		first := r.next()
+		s, want := &State{}, &State{}
+		s.Apply(first)
+		want.Apply(first)
+		for range 60 {
+			lost := []*agentv1.Event{r.next(), r.next(), r.next()}
+			s.attempt(lost)()
+			sameState(t, want, s)
+			kept := []*agentv1.Event{r.next(), r.next()}
+			s.attempt(kept)
+			for _, e := range kept {
+				want.Apply(e)
+			}
+			sameState(t, want, s)
+		}
+	}
+}
