@@ -52,6 +52,21 @@ func Parts(c *contentv1.MessageContent) []*contentv1.Content {
 	return []*contentv1.Content{TextPart(c.GetText())}
 }
 
+// Media returns the media of an image, audio, video or document; nil for other parts. It is the part's own, not a copy.
+func Media(part *contentv1.Content) *contentv1.Media {
+	switch p := part.GetPart().(type) {
+	case *contentv1.Content_Image:
+		return p.Image.GetMedia()
+	case *contentv1.Content_Audio:
+		return p.Audio.GetMedia()
+	case *contentv1.Content_Video:
+		return p.Video.GetMedia()
+	case *contentv1.Content_Document:
+		return p.Document.GetMedia()
+	}
+	return nil
+}
+
 // LastAssistant returns the last message of the model, or nil.
 func LastAssistant(messages []*modelv1.ChatMessage) *modelv1.ChatMessage {
 	return last(messages, modelv1.Role_ROLE_ASSISTANT)

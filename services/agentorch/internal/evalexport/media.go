@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
@@ -24,7 +25,7 @@ type media struct {
 // inline returns the message with its stored bodies as data URIs. One without any is returned as it is.
 func (m *media) inline(message *modelv1.ChatMessage) *modelv1.ChatMessage {
 	for i, part := range message.GetContent().GetList().GetParts() {
-		blob := mediumOf(part).GetBlob()
+		blob := chat.Media(part).GetBlob()
 		if blob == nil || m.err != nil {
 			continue
 		}
@@ -34,7 +35,7 @@ func (m *media) inline(message *modelv1.ChatMessage) *modelv1.ChatMessage {
 			return message
 		}
 		message = proto.CloneOf(message)
-		mediumOf(message.GetContent().GetList().GetParts()[i]).Source = &contentv1.Media_Uri{Uri: uri}
+		chat.Media(message.GetContent().GetList().GetParts()[i]).Source = &contentv1.Media_Uri{Uri: uri}
 	}
 	return message
 }
@@ -65,18 +66,4 @@ func (m *media) dataURI(ref *contentv1.BlobRef) (string, error) {
 		kind = "application/octet-stream"
 	}
 	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(content), nil
-}
-
-func mediumOf(part *contentv1.Content) *contentv1.Media {
-	switch p := part.GetPart().(type) {
-	case *contentv1.Content_Image:
-		return p.Image.GetMedia()
-	case *contentv1.Content_Audio:
-		return p.Audio.GetMedia()
-	case *contentv1.Content_Video:
-		return p.Video.GetMedia()
-	case *contentv1.Content_Document:
-		return p.Document.GetMedia()
-	}
-	return nil
 }

@@ -86,25 +86,10 @@ func (d *driver) messageID(seq int64, i int) string {
 
 // eventID is the number of the event, and that of its intent for an outcome.
 func eventID(e *agentv1.Event) string {
-	intent := int64(0)
-	switch k := e.GetKind().(type) {
-	case *agentv1.Event_ModelOutcome:
-		intent = k.ModelOutcome.GetIntent()
-	case *agentv1.Event_ToolOutcome:
-		intent = k.ToolOutcome.GetIntent()
-	case *agentv1.Event_SandboxOutcome:
-		intent = k.SandboxOutcome.GetIntent()
-	case *agentv1.Event_ExecOutcome:
-		intent = k.ExecOutcome.GetIntent()
-	case *agentv1.Event_WorkerOutcome:
-		intent = k.WorkerOutcome.GetIntent()
-	case *agentv1.Event_ScoreOutcome:
-		intent = k.ScoreOutcome.GetIntent()
+	if intent := intentOf(e); intent != 0 {
+		return fmt.Sprint(intent)
 	}
-	if intent == 0 {
-		intent = e.GetSeq()
-	}
-	return fmt.Sprint(intent)
+	return fmt.Sprint(e.GetSeq())
 }
 
 // same finds the event that holds the content already, so that it is stored once.

@@ -264,7 +264,7 @@ func (d *driver) receive(m mail) error {
 	return nil
 }
 
-// intentOf is the number of the intent that an outcome belongs to.
+// intentOf is the number of the intent that an outcome belongs to; 0 for other events.
 func intentOf(e *agentv1.Event) int64 {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_ModelOutcome:
@@ -277,6 +277,8 @@ func intentOf(e *agentv1.Event) int64 {
 		return k.ExecOutcome.GetIntent()
 	case *agentv1.Event_WorkerOutcome:
 		return k.WorkerOutcome.GetIntent()
+	case *agentv1.Event_ScoreOutcome:
+		return k.ScoreOutcome.GetIntent()
 	}
 	return 0
 }

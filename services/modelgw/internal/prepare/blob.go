@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -27,7 +28,7 @@ func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) (
 			if !stored(part) {
 				continue
 			}
-			media := mediaOf(part)
+			media := chat.Media(part)
 			blob := media.GetBlob()
 			body, err := read(ctx, blob.GetHash())
 			if err != nil {
@@ -47,4 +48,4 @@ func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) (
 	return loaded, nil
 }
 
-func stored(part *contentv1.Content) bool { return mediaOf(part).GetBlob() != nil }
+func stored(part *contentv1.Content) bool { return chat.Media(part).GetBlob() != nil }

@@ -74,7 +74,7 @@ func splitMedia(m *modelv1.ChatMessage, moves func(*contentv1.Content) (string, 
 func inline(messages []*modelv1.ChatMessage) error {
 	for i, m := range messages {
 		for j, part := range m.GetContent().GetList().GetParts() {
-			media := mediaOf(part)
+			media := chat.Media(part)
 			if media == nil || media.GetBlob() != nil || strings.HasPrefix(media.GetUri(), "data:") {
 				continue
 			}
@@ -82,19 +82,4 @@ func inline(messages []*modelv1.ChatMessage) error {
 		}
 	}
 	return nil
-}
-
-func mediaOf(part *contentv1.Content) *contentv1.Media {
-	switch p := part.GetPart().(type) {
-	case *contentv1.Content_Image:
-		return p.Image.GetMedia()
-	case *contentv1.Content_Audio:
-		return p.Audio.GetMedia()
-	case *contentv1.Content_Video:
-		return p.Video.GetMedia()
-	case *contentv1.Content_Document:
-		return p.Document.GetMedia()
-	default:
-		return nil
-	}
 }

@@ -7,11 +7,16 @@ package provider
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
 	"time"
 
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // Provider makes attempts on one model. Its methods may be called concurrently.
@@ -122,6 +127,27 @@ type Spec struct {
 	BaseURL string
 	// Args are the arguments of the provider, a JSON object as text; empty is none.
 	Args string
+}
+
+// Arguments reads Args into a struct; where there are none it stays as it is. Members that the struct does not have, and anything after the object, are an INVALID_REQUEST.
+func (s Spec) Arguments(into any) error {
+	if s.Args == "" {
+		return nil
+	}
+	decoder := json.NewDecoder(strings.NewReader(s.Args))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return InvalidArguments(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return InvalidArguments(errors.New("it is one JSON object, and more follows"))
+	}
+	return nil
+}
+
+// InvalidArguments says what is wrong with Args.
+func InvalidArguments(err error) error {
+	return rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // Clock is how long an attempt took, as an output tells it.

@@ -154,3 +154,35 @@ func TestErrorsAreCutAndKeepTheirCause(t *testing.T) {
 	require.True(t, ok)
 	assert.Same(t, e, found)
 }
+
+func TestArgumentsAreOneObjectOfKnownMembers(t *testing.T) {
+	t.Parallel()
+	type arguments struct {
+		Stream bool `json:"stream"`
+	}
+	for args, want := range map[string]struct {
+		arguments
+		says string
+	}{
+		``:                    {},
+		`{}`:                  {},
+		` {"stream": true} `:  {arguments: arguments{Stream: true}},
+		`{"strem": true}`:     {says: `unknown field "strem"`},
+		`{"stream": 1}`:       {says: "stream"},
+		`[]`:                  {says: "array"},
+		`{"stream": true`:     {says: "unexpected"},
+		`{} {"stream": true}`: {says: "more follows"},
+		`{}]`:                 {says: "more follows"},
+	} {
+		var got arguments
+		err := provider.Spec{Args: args}.Arguments(&got)
+		if want.says == "" {
+			require.NoError(t, err, args)
+			assert.Equal(t, want.arguments, got, args)
+			continue
+		}
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), args)
+		assert.ErrorContains(t, err, "model_args_json: ", args)
+		assert.ErrorContains(t, err, want.says, args)
+	}
+}

@@ -3,7 +3,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -154,8 +153,11 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		}
 	}
 	m := &model{name: name(spec.Model), generation: name(spec.Model).generation(), http: h.http, betas: slices.Clone(h.Betas)}
-	if err := m.read(spec.Args); err != nil {
-		return nil, rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
+	if err := spec.Arguments(&m.args); err != nil {
+		return nil, err
+	}
+	if err := m.settle(); err != nil {
+		return nil, provider.InvalidArguments(err)
 	}
 	var err error
 	if m.endpoint, err = account.Endpoint(spec.BaseURL, vendor); err != nil {
@@ -176,16 +178,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	return m, nil
 }
 
-// read reads the model arguments.
-func (m *model) read(document string) error {
-	if document == "" {
-		return nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader([]byte(document)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&m.args); err != nil {
-		return err
-	}
+// settle makes of the model arguments what requests need.
+func (m *model) settle() error {
 	switch m.args.CacheTTL {
 	case "auto":
 		m.args.CacheTTL = ""

@@ -3,8 +3,6 @@
 package openai
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -121,12 +119,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 			return nil, rpcerr.NotBuiltYet("OpenAI's models on " + strings.TrimSuffix(service, "/"))
 		}
 	}
-	if spec.Args != "" {
-		decoder := json.NewDecoder(bytes.NewReader([]byte(spec.Args)))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&m.args); err != nil {
-			return nil, rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
-		}
+	if err := spec.Arguments(&m.args); err != nil {
+		return nil, err
 	}
 	endpoint, err := account.Endpoint(spec.BaseURL, vendor)
 	if err != nil {

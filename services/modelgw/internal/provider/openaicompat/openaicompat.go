@@ -3,9 +3,7 @@
 package openaicompat
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -96,12 +94,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoSuchAccount(Name, spec.Account, []string{provider.DefaultAccount})
 	}
 	m := &model{name: name}
-	if spec.Args != "" {
-		decoder := json.NewDecoder(bytes.NewReader([]byte(spec.Args)))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&m.args); err != nil {
-			return nil, rpcerr.InvalidField("model_args_json", "%s", strings.TrimPrefix(err.Error(), "json: "))
-		}
+	if err := spec.Arguments(&m.args); err != nil {
+		return nil, err
 	}
 	switch {
 	case m.args.ResponsesAPI:
