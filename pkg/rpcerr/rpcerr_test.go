@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -35,6 +36,39 @@ func TestAnErrorKeepsItsKindOverTheWire(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, map[string]string{"limit": "8"}, e.Metadata)
 	assert.Equal(t, []rpcerr.Field{{Path: "spec.limits", Description: "too much"}}, e.Fields)
+}
+
+func TestAStatusSaysWhichStateOrQuotaStandsInTheWay(t *testing.T) {
+	t.Parallel()
+	ended := rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "r1 has ended").With("resource", "projects/p/runs/r1")
+	assert.Equal(t, []*errdetails.PreconditionFailure_Violation{{Type: "RUN_FINISHED", Subject: "projects/p/runs/r1", Description: "r1 has ended"}},
+		detail[*errdetails.PreconditionFailure](t, ended).GetViolations())
+	gone := rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, "s1 is deleted").With("sandbox", "projects/p/sandboxes/s1")
+	assert.Equal(t, []*errdetails.PreconditionFailure_Violation{{Type: "SANDBOX_TERMINATED", Subject: "projects/p/sandboxes/s1", Description: "s1 is deleted"}},
+		detail[*errdetails.PreconditionFailure](t, gone).GetViolations())
+	for key, reason := range map[string]errorsv1.ErrorReason{
+		"account": errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL,
+		"scope":   errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED,
+	} {
+		full := rpcerr.ResourceExhausted(reason, "no room").With(key, "x")
+		assert.Equal(t, []*errdetails.QuotaFailure_Violation{{Subject: "x", Description: "no room"}}, detail[*errdetails.QuotaFailure](t, full).GetViolations())
+	}
+	later := rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED, "the provider's limit is none of ours")
+	for _, d := range rpcerr.ToStatus(later).Details() {
+		assert.NotContains(t, fmt.Sprintf("%T", d), "QuotaFailure")
+	}
+}
+
+// detail returns the detail of a type that goes with an error over the wire.
+func detail[D any](t *testing.T, err error) D {
+	t.Helper()
+	for _, d := range rpcerr.ToStatus(err).Details() {
+		if d, ok := d.(D); ok {
+			return d
+		}
+	}
+	require.FailNow(t, "no such detail", "%v", err)
+	panic("unreachable")
 }
 
 func TestAnErrorOfNoKindTellsAClientNothing(t *testing.T) {

@@ -62,6 +62,9 @@ func (e *Error) status(message string) *status.Status {
 	if name := e.Metadata["resource"]; name != "" {
 		details = append(details, &errdetails.ResourceInfo{ResourceName: name})
 	}
+	if d := e.obstacle(message); d != nil {
+		details = append(details, d)
+	}
 	if len(details) == 0 {
 		return s
 	}
@@ -70,6 +73,32 @@ func (e *Error) status(message string) *status.Status {
 		return s
 	}
 	return withDetails
+}
+
+// obstacle is the detail that says which state or which quota of ours stands in the way; nil for other reasons.
+func (e *Error) obstacle(message string) protoadapt.MessageV1 {
+	precondition := func(subject string) protoadapt.MessageV1 {
+		return &errdetails.PreconditionFailure{Violations: []*errdetails.PreconditionFailure_Violation{
+			{Type: ReasonName(e.Reason), Subject: e.Metadata[subject], Description: message},
+		}}
+	}
+	quota := func(subject string) protoadapt.MessageV1 {
+		return &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: e.Metadata[subject], Description: message}}}
+	}
+	switch e.Reason {
+	case errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED:
+		return precondition("resource")
+	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED:
+		return precondition("sandbox")
+	case errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL:
+		return quota("account")
+	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
+		return quota("sandbox")
+	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
+		return quota("scope")
+	default:
+		return nil
+	}
 }
 
 // FromStatus turns an error that came over the wire back into an *Error. Errors that are no status are returned as they are.

@@ -234,7 +234,7 @@ func (e *Engine) fold(ctx context.Context, head journal.Head) (*State, error) {
 	return s, nil
 }
 
-// Command puts a command into an evaluation's inbox and wakes its driver. The evaluation must be at work.
+// command puts a command into an evaluation's inbox and wakes its driver. The evaluation must be at work.
 func (e *Engine) command(ctx context.Context, name, id string, c command) error {
 	body, err := json.Marshal(c)
 	if err != nil {
@@ -242,7 +242,7 @@ func (e *Engine) command(ctx context.Context, name, id string, c command) error 
 	}
 	if err := e.deps.Journals.Post(ctx, name, journal.Command{ID: id, Body: body}); err != nil {
 		if errors.Is(err, journal.ErrReused) {
-			return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another command", id)
+			return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another command", id).With("requestId", id)
 		}
 		return err
 	}
@@ -313,7 +313,8 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason strin
 		return nil, err
 	}
 	if s.Ended() {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended; only one at work can be changed", name).With("resource", name)
+		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended; only one at work can be changed", name).
+			With("resource", name).With("state", strings.TrimPrefix(s.Eval.GetState().String(), "EVAL_STATE_"))
 	}
 	sub := e.deps.Journals.Subscribe(name)
 	defer sub.Close()

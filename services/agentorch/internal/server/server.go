@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -82,7 +83,8 @@ func (s *Runs) view(ctx context.Context, name string, full bool) (*agentv1.Run, 
 
 // finished says that a run has ended.
 func finished(state *run.State) error {
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended", state.Name).With("resource", state.Name)
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended", state.Name).
+		With("resource", state.Name).With("state", strings.TrimPrefix(state.Phase.String(), "RUN_STATE_"))
 }
 
 // send puts a command into a run's inbox and waits until reached says so of the run and of the number of the event that took the command, 0 before. A run that has ended takes

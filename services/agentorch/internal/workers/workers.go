@@ -222,7 +222,7 @@ func explain(err error, r Request) error {
 	case errors.Is(err, effect.ErrIndeterminate):
 		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "the processes that asked %s %s died, again and again", r.Worker.GetKind(), r.Worker.GetName())
 	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "agentorch is stopping").RetryIn(time.Second)
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "agentorch is stopping").With("service", "agentorch").RetryIn(time.Second)
 	default:
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -55,7 +56,7 @@ func (f *Front) Close() {
 }
 
 func stopping() error {
-	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the gateway is stopping; connect again")
+	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the gateway is stopping; connect again").With("service", "gateway").RetryIn(time.Second)
 }
 
 // enter notes a connection.

@@ -4,6 +4,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -115,10 +116,10 @@ func effectError(err error, key effect.Key) error {
 		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE,
 			"the process that made the call with request_id %q has died", key.ID).With("requestId", key.ID)
 	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the model gateway is stopping").With("service", "modelgw")
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the model gateway is stopping").With("service", "modelgw").RetryIn(time.Second)
 	case errors.As(err, &elsewhere):
 		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE,
-			"the call with request_id %q runs at another replica", key.ID).With("service", "modelgw")
+			"the call with request_id %q runs at another replica", key.ID).With("service", "modelgw").RetryIn(time.Second)
 	case errors.As(err, &panicked):
 		return rpcerr.Internal("a model call")
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -63,7 +64,7 @@ func notUsable(b *Sandbox) error {
 	name := b.Name()
 	switch b.State {
 	case Creating:
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "%s is being made", name).RetryIn(time.Second)
+		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "%s is being made", name).With("service", "sandboxd").RetryIn(time.Second)
 	case Lost:
 		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "%s is lost: %s", name, b.Reason).With("sandbox", name).With("cause", b.Reason)
 	case Paused:
@@ -82,7 +83,7 @@ func (s *Sandboxes) connect(b *Sandbox) *client.Client {
 	return client.New(client.Config{
 		Connect: func(ctx context.Context) (net.Conn, error) {
 			if d == nil {
-				return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "the driver %s of %s is not configured", b.Spec.GetDriver(), b.Name())
+				return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", b.Spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
 			}
 			return d.Connect(ctx, b.ID)
 		},
