@@ -1,9 +1,9 @@
 // Package launch makes runs: it checks a specification, resolves every name in it, pins what decides the run's course, and creates the journal.
 //
-// Checking and creating are two steps, so that an eval checks once and then creates a run for each sample:
+// Checking and creating are two steps, since a request may ask for the first alone:
 //
-//	plan, err := launcher.Check(ctx, project, spec)          names resolved, prompts written out, tools pinned
-//	head, err := launcher.Start(ctx, plan.For(sample), …)    one journal
+//	plan, err := launcher.Check(ctx, project, spec)    names resolved, prompts written out, tools pinned
+//	head, created, err := launcher.Start(ctx, plan, …) one journal
 package launch
 
 import (
@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -70,49 +69,6 @@ func (p *Plan) Project() string { return p.project }
 
 // Spec returns the resolved specification. It must not be changed.
 func (p *Plan) Spec() *agentv1.RunSpec { return p.spec }
-
-// Sample is what differs between runs of one plan. Members that are not set leave the plan's.
-type Sample struct {
-	Input        []*modelv1.ChatMessage
-	Target       *agentv1.Target
-	Choices      []string
-	MetadataJSON string
-	Model        *agentv1.ModelRef
-	Sandboxes    map[string]*sandboxv1.SandboxSpec
-	Labels       map[string]string
-	// Attribution says which sample of which eval it is.
-	Attribution *effectv1.Attribution
-}
-
-// For returns the plan of one sample's run.
-func (p *Plan) For(s Sample) *Plan {
-	spec := proto.CloneOf(p.spec)
-	if s.Input != nil {
-		spec.Input = s.Input
-	}
-	if s.Target != nil {
-		spec.Target = s.Target
-	}
-	if s.Choices != nil {
-		spec.Choices = s.Choices
-	}
-	if s.MetadataJSON != "" {
-		spec.MetadataJson = s.MetadataJSON
-	}
-	if s.Model != nil {
-		spec.Model = s.Model
-	}
-	if s.Sandboxes != nil {
-		spec.Sandboxes = s.Sandboxes
-	}
-	if s.Labels != nil {
-		spec.Labels = s.Labels
-	}
-	if s.Attribution != nil {
-		spec.Attribution = s.Attribution
-	}
-	return &Plan{project: p.project, spec: spec, tools: p.tools}
-}
 
 // Request identifies the request that makes a run.
 type Request struct {

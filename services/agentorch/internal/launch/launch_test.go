@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -84,15 +85,16 @@ func TestNamesMeanOneToolThroughout(t *testing.T) {
 func TestARunOfASample(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	plan, err := f.Launcher.Check(t.Context(), "p", fleettest.Spec(fleettest.Step("generate", "")))
+	sample := fleettest.Spec(fleettest.Step("generate", ""))
+	sample.Input = []*modelv1.ChatMessage{fleettest.User("first"), fleettest.User("second")}
+	sample.Target, sample.Choices, sample.MetadataJson = &agentv1.Target{Values: []string{"t"}}, []string{"a"}, `{"k": 1}`
+	sample.Model, sample.Sandboxes = &agentv1.ModelRef{Model: "mockllm/other"}, map[string]*sandboxv1.SandboxSpec{"default": {}}
+	sample.Labels, sample.Attribution = map[string]string{"l": "1"}, &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "s"}
+	asked := proto.CloneOf(sample)
+	plan, err := f.Launcher.Check(t.Context(), "p", sample)
 	require.NoError(t, err)
-	sample := plan.For(launch.Sample{
-		Input: []*modelv1.ChatMessage{fleettest.User("first"), fleettest.User("second")}, Target: &agentv1.Target{Values: []string{"t"}}, Choices: []string{"a"},
-		MetadataJSON: `{"k": 1}`, Model: &agentv1.ModelRef{Model: "mockllm/other"}, Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {}},
-		Labels: map[string]string{"l": "1"}, Attribution: &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "s"},
-	})
-	assert.Equal(t, "Start.", plan.Spec().GetInput()[0].GetContent().GetText(), "the plan stays as it is")
-	head, _, err := f.Launcher.Start(t.Context(), sample, launch.Request{}, "system")
+	head, _, err := f.Launcher.Start(t.Context(), plan, launch.Request{}, "system")
+	assert.True(t, proto.Equal(asked, sample), "what was asked for stays as it is")
 	require.NoError(t, err)
 	got := f.Finish(head.Name)
 	spec := got.Spec()
