@@ -104,11 +104,11 @@ const (
 	//
 	//	{"reason": "EFFECT_INDETERMINATE", "metadata": {"requestId": "run1/7/c1"}}
 	ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE ErrorReason = 24
-	// The run, eval or sandbox has ended. Code FAILED_PRECONDITION.
+	// The run, eval or sandbox has ended. Code FAILED_PRECONDITION, with google.rpc.PreconditionFailure.
 	//
 	//	{"reason": "RUN_FINISHED", "metadata": {"resource": "projects/default/runs/r1", "state": "SUCCEEDED"}}
 	ErrorReason_ERROR_REASON_RUN_FINISHED ErrorReason = 30
-	// The sandbox was deleted or has expired. Code FAILED_PRECONDITION.
+	// The sandbox was deleted or has expired. Code FAILED_PRECONDITION, with google.rpc.PreconditionFailure.
 	//
 	//	{"reason": "SANDBOX_TERMINATED", "metadata": {"sandbox": "projects/default/sandboxes/s1"}}
 	ErrorReason_ERROR_REASON_SANDBOX_TERMINATED ErrorReason = 31
@@ -184,7 +184,7 @@ const (
 	//
 	//	{"reason": "ENGINE_UNAVAILABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
 	ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE ErrorReason = 48
-	// Too many calls wait for the account's connections. Code RESOURCE_EXHAUSTED, with RetryInfo.
+	// Too many calls wait for the account's connections. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
 	//
 	//	{"reason": "CONNECTION_QUEUE_FULL", "metadata": {"account": "openai/default"}}
 	ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL ErrorReason = 50
@@ -192,7 +192,7 @@ const (
 	//
 	//	{"reason": "SANDBOX_QUOTA", "metadata": {"limit": "8"}}
 	ErrorReason_ERROR_REASON_SANDBOX_QUOTA ErrorReason = 51
-	// A project's, an eval's or an account's budget is spent. Code RESOURCE_EXHAUSTED.
+	// A project's, an eval's or an account's budget is spent. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
 	//
 	//	{"reason": "BUDGET_EXHAUSTED", "metadata": {"scope": "projects/default"}}
 	ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED ErrorReason = 52
