@@ -6,6 +6,7 @@ package grpcserver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -111,8 +112,13 @@ func (s *Server) SetReady(ready bool) {
 	}
 }
 
-// Serve takes connections of l until the server is stopped; it then returns nil.
-func (s *Server) Serve(l net.Listener) error { return s.Server.Serve(l) }
+// Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server was stopped before Serve had begun.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.Server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
 
 // Drain says not ready, lets calls in flight end, and cuts those that still run when ctx ends.
 func (s *Server) Drain(ctx context.Context) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 
@@ -60,6 +61,19 @@ func serve(t *testing.T, token string, log io.Writer, list func(context.Context)
 		require.NoError(t, <-done)
 	})
 	return toolv1.NewToolServiceClient(conn), healthv1.NewHealthClient(conn)
+}
+
+// A process may be told to stop before the goroutine that is to serve has got its turn.
+func TestAServerThatWasStoppedBeforeItServedHasEndedWell(t *testing.T) {
+	t.Parallel()
+	s, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "test"}})
+	require.NoError(t, err)
+	s.Drain(t.Context())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, s.Serve(l))
+	_, err = l.Accept()
+	assert.ErrorIs(t, err, net.ErrClosed, "the listener is closed all the same")
 }
 
 func TestACallCarriesItsPrincipal(t *testing.T) {

@@ -50,8 +50,10 @@ func TestTableAndExitCode(t *testing.T) {
 		{name: "a file that holds no cases", args: []string{"-cases", faulty, passed}, code: 0, stdout: []string{"not read as cases", "core/faulty.json"}},
 		{name: "a known difference that explains a case", args: []string{"-cases", cases, "-known", differences, differs}, code: 0},
 		{name: "a known difference with a case that nothing executes", args: []string{"-cases", cases, "-known", differences, passed}, code: 0},
-		{name: "a known difference that explains nothing", args: []string{"-cases", cases, "-known", differences, both}, code: 1,
-			stdout: []string{"core.yaml, entry 1: theme core/limits: all 2 cases pass (not built)"}},
+		{
+			name: "a known difference that explains nothing", args: []string{"-cases", cases, "-known", differences, both}, code: 1,
+			stdout: []string{"core.yaml, entry 1: theme core/limits: all 2 cases pass (not built)"},
+		},
 		{name: "no known differences", args: []string{"-cases", cases, "-known", filepath.Join(differences, "none"), both}, code: 2, stderr: "known differences"},
 		{name: "no reports", args: []string{"-cases", cases, t.TempDir()}, code: 2, stderr: "holds no reports"},
 		{name: "no cases", args: []string{"-cases", t.TempDir(), passed}, code: 2, stderr: "no cases in"},
