@@ -75,8 +75,8 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"nosuch; there are exec, docker, journal": {"-only", "nosuch"},
-		"above 0":                         {"-seconds", "0"},
-		"steps":                           {"steps"},
+		"above 0": {"-seconds", "0"},
+		"steps":   {"steps"},
 	} {
 		require.ErrorContains(t, command(t.Context(), args, io.Discard, io.Discard), want)
 	}
