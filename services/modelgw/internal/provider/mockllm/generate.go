@@ -38,7 +38,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		return nil, err
 	}
 	start := time.Now()
-	a, err := m.choose(ctx, c)
+	a, err := m.choose(ctx, r, c)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 }
 
 // choose returns the answer to a call. Of the ordered list every attempt takes the next one.
-func (m *model) choose(ctx context.Context, c call) (*answer, error) {
+func (m *model) choose(ctx context.Context, r *provider.Request, c call) (*answer, error) {
 	s, err := m.script(ctx)
 	if err != nil {
 		return nil, err
@@ -75,13 +75,15 @@ func (m *model) choose(ctx context.Context, c call) (*answer, error) {
 	if a := s.choose(c); a != nil {
 		return a, nil
 	}
-	if next := m.next.Add(1); next <= int64(len(s.list)) {
-		return s.list[next-1], nil
+	if len(s.list) > 0 {
+		if place := m.places.next(r); place < len(s.list) {
+			return s.list[place], nil
+		}
 	}
 	if s.last != nil {
 		return s.last, nil
 	}
-	return nil, m.exhausted(c)
+	return nil, m.exhausted(s, c)
 }
 
 // stream gives the answer out in pieces, as far as it gets before a failure.

@@ -1,7 +1,8 @@
 // Package mockllm is a model that says what a script tells it to: for tests, demonstrations and rehearsals that cost nothing.
 //
 // What it answers does not depend on the order of calls: entries of a script are tied to the sample, epoch and turn of a call, or to what the
-// conversation says. Only a plain list of outputs is given out in order. Without a script it always says the same.
+// conversation says. Only a plain list of outputs is given out in order: to each evaluation and to each run of its own from the first. Without a
+// script the model always says the same.
 //
 // Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's blob store, and
 // `{"script": "<name>"}` one that the configuration names. Without arguments, the model mockllm/<name> has the script of that name, for clients that can give none.
@@ -34,7 +35,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -93,8 +93,8 @@ type model struct {
 	// ref is where the script is; empty when it is inline or there is none.
 	ref    string
 	inline *script
-	// next counts what was taken from the list of outputs.
-	next atomic.Int64
+	// places count what was taken from the list of outputs, and for whom.
+	places places
 }
 
 // arguments are the model arguments.
@@ -182,8 +182,12 @@ func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]b
 }
 
 // exhausted is the failure of a call that the script has no answer for.
-func (m *model) exhausted(c call) error {
+func (m *model) exhausted(s *script, c call) error {
+	used := ""
+	if len(s.list) > 0 {
+		used = fmt.Sprintf(", and its list of %d is used up", len(s.list))
+	}
 	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED,
-		"the script of %s/%s has no answer for sample %q, epoch %d, turn %d; add one, or a default", Name, m.name, c.sample, c.epoch, c.turn).
+		"the script of %s/%s has no answer for sample %q, epoch %d, turn %d%s; add one, or a default", Name, m.name, c.sample, c.epoch, c.turn, used).
 		With("model", Name+"/"+m.name).With("sample", c.sample).With("turn", fmt.Sprint(c.turn))
 }
