@@ -1,6 +1,7 @@
 package taskfile
 
 import (
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -64,7 +65,7 @@ func (r *reader) args(n *yaml.Node, to *string) error {
 		if err != nil {
 			return err
 		}
-		args.Set(scriptArg, blobPrefix+ref.GetHash())
+		args.Set(scriptArg, blobPrefix+ref.GetHash()+"#"+filepath.Base(name)) // the name is for errors
 	}
 	*to = string(orderedjson.Append(nil, args))
 	return nil

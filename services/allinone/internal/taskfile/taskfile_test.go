@@ -120,7 +120,7 @@ metadata: {z: 1, a: {c: "x"}}
 	path := filepath.Join(dir, "task.yaml")
 	task, err := taskfile.Load(path)
 	require.NoError(t, err)
-	args := `{"script":"blob:` + hash(answers) + `","strict":true}`
+	args := `{"script":"blob:` + hash(answers) + `#answers.yaml","strict":true}`
 	equal(t, &agentv1.EvalSpec{
 		Task: "sums", DisplayName: "Sums", TaskVersion: "2", TaskFile: path,
 		Dataset: &agentv1.Dataset{Name: "easy", Location: "rows.jsonl", Source: &agentv1.Dataset_File{File: &agentv1.DatasetFile{
@@ -325,7 +325,7 @@ func TestModelArgs(t *testing.T) {
 	dir := folder(t, map[string]string{"s.yaml": "x"})
 	text, got, err := taskfile.ModelArgs(dir, map[string]string{"script": "s.yaml", "n": "3", "list": "[a, b]", "none": ""})
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"script": "blob:`+hash("x")+`", "n": 3, "list": ["a", "b"], "none": ""}`, text)
+	assert.JSONEq(t, `{"script": "blob:`+hash("x")+`#s.yaml", "n": 3, "list": ["a", "b"], "none": ""}`, text)
 	bodies(t, []taskfile.Body{{Path: filepath.Join(dir, "s.yaml"), Ref: blob("x")}}, got)
 	_, _, err = taskfile.ModelArgs(dir, map[string]string{"script": "none.yaml"})
 	assert.ErrorContains(t, err, "model arguments: there is no file "+filepath.Join(dir, "none.yaml"))

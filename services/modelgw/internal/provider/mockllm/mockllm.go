@@ -5,7 +5,7 @@
 // script the model always says the same.
 //
 // Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's blob store, and
-// `{"script": "<name>"}` one that the configuration names. Without arguments, the model mockllm/<name> has the script of that name, for clients that can give none.
+// `{"script": "<name>"}` one that the configuration names. Behind a `#`, a blob may have the name that people know it by, for errors. Without arguments, the model mockllm/<name> has the script of that name, for clients that can give none.
 // A path of this machine is never taken from a request.
 //
 // A script is JSON or YAML: an object, or a list of its entries and outputs, or one of these a line.
@@ -56,6 +56,9 @@ type Config struct {
 // Blobs reads bodies of a project by their SHA-256 in hexadecimal digits.
 type Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 
+// blobPrefix marks a script that is a body of the blob store.
+const blobPrefix = "blob:"
+
 // maxScripts bounds the parsed scripts that are kept.
 const maxScripts = 64
 
@@ -90,8 +93,9 @@ type model struct {
 	host    *host
 	project string
 	name    string
-	// ref is where the script is; empty when it is inline or there is none.
+	// ref is where the script is; empty when it is inline or there is none. title is what errors call it.
 	ref    string
+	title  string
 	inline *script
 	// places count what was taken from the list of outputs, and for whom.
 	places places
@@ -110,15 +114,18 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	}
 	if spec.Args == "" {
 		if _, named := h.config.Scripts[spec.Model]; named {
-			m.ref = spec.Model
+			m.ref, m.title = spec.Model, spec.Model
 		}
 		return m, nil
 	}
 	var args arguments
 	if err := decodeStrictly([]byte(spec.Args), &args); err != nil {
-		return nil, rpcerr.InvalidField("model_args_json", "%v; mockllm takes outputs or script", err)
+		return nil, rpcerr.InvalidField("model_args_json", "arguments of %s: %v", Name, err)
 	}
-	m.ref = args.Script
+	m.ref, m.title = args.Script, args.Script
+	if body, title, _ := strings.Cut(args.Script, "#"); strings.HasPrefix(body, blobPrefix) && title != "" {
+		m.ref, m.title = body, title
+	}
 	if args.Outputs != nil {
 		whole := document{}
 		whole.addItems(args.Outputs)
@@ -136,7 +143,7 @@ func (m *model) script(ctx context.Context) (*script, error) {
 	if m.inline != nil || m.ref == "" {
 		return m.inline, nil
 	}
-	hash, isBlob := strings.CutPrefix(m.ref, "blob:")
+	hash, isBlob := strings.CutPrefix(m.ref, blobPrefix)
 	hash = strings.TrimPrefix(hash, "sha256:")
 	key := m.ref
 	if isBlob {
@@ -150,14 +157,14 @@ func (m *model) script(ctx context.Context) (*script, error) {
 	}
 	text, err := h.read(ctx, m.project, hash, isBlob)
 	if _, said := rpcerr.As(err); err != nil && !said {
-		err = rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.ref, err)
+		err = rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.title, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s, err := parseScript(text)
 	if err != nil {
-		return nil, rpcerr.InvalidField("model_args_json", "script %s: %v", m.ref, err)
+		return nil, rpcerr.InvalidField("model_args_json", "script %s, %v", m.title, err)
 	}
 	if len(h.scripts) >= maxScripts {
 		clear(h.scripts)

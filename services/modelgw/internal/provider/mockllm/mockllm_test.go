@@ -198,7 +198,12 @@ func TestFaultsOfScriptsAreNamed(t *testing.T) {
 		`{"outputs": [{"tool_calls": [{"arguments": {}}]}]}`:              "no function",
 		`{"outputs": [{"choices": [{"message": {"role": "user"}}]}]}`:     "content",
 		`{"outputs": [7]}`: "text or an object",
-		`{"output": []}`:   "output",
+		`{"bogus": 1}`:     `arguments of mockllm: unknown field "bogus"; known: outputs, script`,
+		`{"outputs": [{"sample": "a", "delay": 2, "output": "x"}]}`: `entry 1: unknown field "delay"; known: sample, epoch, role, turn, min_turn`,
+		`{"outputs": [{"text": "x", "delay": 2}]}`:                  `output 1: unknown field "delay"; known: text, completion`,
+		`{"outputs": [{"error": {"code": 500}}]}`:                   `unknown field "code"; known: status, message, retry_after_s`,
+		`{"outputs": [{"tool_calls": [{"name": "f"}]}]}`:            `unknown field "name"; known: id, function, arguments`,
+		`{"output": []}`: "output",
 	} {
 		_, err := kind.Open(provider.Spec{Model: "model", Account: provider.DefaultAccount, Args: args})
 		require.Error(t, err, args)
@@ -209,6 +214,22 @@ func TestFaultsOfScriptsAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = ask(t, p, "a", 1, 1, "x")
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), err)
+}
+
+func TestFaultsOfAScriptNameTheFileThatPeopleKnow(t *testing.T) {
+	t.Parallel()
+	for ref, says := range map[string]string{
+		"blob:abc#slow_answers.yaml": `script slow_answers.yaml, entry 1: unknown field "delay"; known: `,
+		"blob:abc":                   `script blob:abc, entry 1: unknown field "delay"; known: `,
+	} {
+		p := open(t, mockllm.Config{}, func(_ context.Context, _, hash string) ([]byte, error) {
+			assert.Equal(t, "abc", hash)
+			return []byte("entries:\n- {sample: a, output: x, delay: 2s}\n"), nil
+		}, `{"script": "`+ref+`"}`)
+		_, err := ask(t, p, "a", 1, 1, "x")
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
+		assert.ErrorContains(t, err, says)
+	}
 }
 
 func TestTheCallLogHasALineForEachCall(t *testing.T) {

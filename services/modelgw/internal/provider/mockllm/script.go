@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -204,15 +203,6 @@ func (d *document) addItems(items []json.RawMessage) {
 			d.Outputs = append(d.Outputs, item)
 		}
 	}
-}
-
-func decodeStrictly(raw []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
 }
 
 func (d *document) compile() (*script, error) {

@@ -1,0 +1,75 @@
+package mockllm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// decodeStrictly reads a document into a struct. A member that the struct, or one inside it, does not have is an error that names those it has.
+func decodeStrictly(raw []byte, into any) error {
+	if err := checkMembers(raw, reflect.TypeOf(into)); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+var rawMessage = reflect.TypeFor[json.RawMessage]()
+
+// checkMembers looks for members that a type does not have. What does not fit the type otherwise is left to decoding.
+func checkMembers(raw []byte, t reflect.Type) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == rawMessage:
+		return nil
+	case t.Kind() == reflect.Slice:
+		var items []json.RawMessage
+		if json.Unmarshal(raw, &items) != nil {
+			return nil //nolint:nilerr // decoding says it better
+		}
+		for _, item := range items {
+			if err := checkMembers(item, t.Elem()); err != nil {
+				return err
+			}
+		}
+		return nil
+	case t.Kind() == reflect.Struct:
+		return checkObject(raw, t)
+	default:
+		return nil
+	}
+}
+
+func checkObject(raw []byte, t reflect.Type) error {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return nil //nolint:nilerr // decoding says it better
+	}
+	known := map[string]reflect.Type{}
+	var names []string
+	for field := range t.Fields() {
+		if name := field.Tag.Get("json"); name != "" {
+			known[name] = field.Type
+			names = append(names, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		member, ok := known[name]
+		if !ok {
+			return fmt.Errorf("unknown field %q; known: %s", name, strings.Join(names, ", "))
+		}
+		if err := checkMembers(members[name], member); err != nil {
+			return err
+		}
+	}
+	return nil
+}
