@@ -10,11 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -35,6 +31,9 @@ func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, acc
 			return nil, err
 		}
 		result.Timing = timing(begun, queued, result)
+		if again {
+			countEarlier(result.Timing, result.GetSandboxActions())
+		}
 		return result, nil
 	}
 	tell(result, fault, defaultTextBytes)
@@ -152,22 +151,4 @@ func failure(function string, err error) *toolv1.ToolFailure {
 		reason = errorsv1.ErrorReason_ERROR_REASON_INTERNAL
 	}
 	return &toolv1.ToolFailure{Reason: rpcerr.ReasonName(reason), Message: fmt.Sprintf("tool %s: %v", function, err)}
-}
-
-// timing tells where a call's time went: what its commands waited for was no work.
-func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *effectv1.Timing {
-	ended := time.Now()
-	var slept time.Duration
-	for _, action := range result.GetSandboxActions() {
-		queued += action.GetTiming().GetQueued().AsDuration()
-		slept += action.GetTiming().GetRetryWait().AsDuration()
-	}
-	return &effectv1.Timing{
-		StartedAt:   timestamppb.New(begun),
-		CompletedAt: timestamppb.New(ended),
-		Queued:      durationpb.New(queued),
-		RetryWait:   durationpb.New(slept),
-		Working:     durationpb.New(max(0, ended.Sub(begun)-queued-slept)),
-		Attempts:    1,
-	}
 }

@@ -1,0 +1,46 @@
+package execute
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// timing tells where a call's time went: what its commands waited for was no work.
+func timing(begun time.Time, queued time.Duration, result *toolv1.ToolResult) *effectv1.Timing {
+	ended := time.Now()
+	var slept time.Duration
+	for _, action := range result.GetSandboxActions() {
+		queued += action.GetTiming().GetQueued().AsDuration()
+		slept += action.GetTiming().GetRetryWait().AsDuration()
+	}
+	return &effectv1.Timing{
+		StartedAt:   timestamppb.New(begun),
+		CompletedAt: timestamppb.New(ended),
+		Queued:      durationpb.New(queued),
+		RetryWait:   durationpb.New(slept),
+		Working:     durationpb.New(max(0, ended.Sub(begun)-queued-slept)),
+		Attempts:    1,
+	}
+}
+
+// countEarlier adds to the timing of a call that is made again what its commands had worked before: they went on in their sandboxes while nobody
+// here knew of them. The time after a command had ended and before the call was made again was nobody's work.
+func countEarlier(t *effectv1.Timing, actions []*toolv1.SandboxAction) {
+	begun := t.GetStartedAt().AsTime()
+	for _, action := range actions {
+		started := action.GetTiming().GetStartedAt()
+		if started == nil || !started.AsTime().Before(begun) {
+			continue
+		}
+		earlier := min(begun.Sub(started.AsTime()), action.GetTiming().GetWorking().AsDuration())
+		t.Working = durationpb.New(t.GetWorking().AsDuration() + earlier)
+		if started.AsTime().Before(t.GetStartedAt().AsTime()) {
+			t.StartedAt = started
+		}
+	}
+}
