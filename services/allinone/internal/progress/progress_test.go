@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
@@ -49,11 +50,52 @@ func TestLinesComeByTenthsAndAfterAWhile(t *testing.T) {
 		time.Sleep(65 * time.Second)
 		show(at(3, 1))
 		show(at(4, 1))
+		time.Sleep(9 * time.Second)
+		show(at(4, 1))
+		time.Sleep(time.Second)
+		show(at(4, 1))
 		l.Close()
 		assert.Equal(t, ""+
 			"0/40 done · 3 running · 12.3k tokens · $0.0123 · 0:00\n"+
 			"4/40 done · 3 running · 1 failed · 12.3k tokens · $0.0123 · 0:00 · match 0.667 so far\n"+
-			"5/40 done · 3 running · 1 failed · 12.3k tokens · $0.0123 · 1:05 · match 0.667 so far\n", out.String())
+			"4/40 done · 3 running · 1 failed · 12.3k tokens · $0.0123 · 1:05 · match 0.667 so far · no change for 1:05\n"+
+			"5/40 done · 3 running · 1 failed · 12.3k tokens · $0.0123 · 1:15 · match 0.667 so far\n", out.String())
+	})
+}
+
+func TestLinesSayThatNothingChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		l := progress.NewLines(&out)
+		s := progress.NewState(at(0, 0).GetProgress())
+		for range 300 {
+			l.Show(s)
+			time.Sleep(time.Second)
+		}
+		var said []string
+		for line := range strings.Lines(out.String()) {
+			require.True(t, strings.HasPrefix(line, "0/40 done · 3 running · 12.3k tokens · $0.0123 · "), line)
+			_, still, _ := strings.Cut(line, "no change for ")
+			said = append(said, strings.TrimSpace(still))
+		}
+		assert.Equal(t, []string{"", "0:10", "0:30", "1:10", "2:30", "3:50"}, said)
+
+		out.Reset()
+		r := at(0, 0)
+		r.GetProgress().GetProgress().TotalTokens = 20_000
+		s.Observe(r)
+		l.Show(s)
+		assert.Equal(t, "0/40 done · 3 running · 20.0k tokens · $0.0123 · 5:00\n", out.String(), "tokens are a change too")
+
+		out.Reset()
+		time.Sleep(time.Minute)
+		s.Observe(at(40, 0))
+		for range 300 {
+			l.Show(s)
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 1, strings.Count(out.String(), "\n"), "nothing is awaited any more")
 	})
 }
 

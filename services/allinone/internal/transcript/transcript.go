@@ -131,6 +131,7 @@ func (w *Writer) message(m *modelv1.ChatMessage, note string) {
 }
 
 func (w *Writer) answer(o *agentv1.ModelOutcome) {
+	w.retries(o.GetFailedAttempts())
 	if err := o.GetError(); err != nil {
 		w.heading("model call failed", err.GetReason())
 		w.body(err.GetMessage())
@@ -152,6 +153,19 @@ func (w *Writer) answer(o *agentv1.ModelOutcome) {
 		return
 	}
 	w.message(m, note)
+}
+
+// retries tells of attempts that failed before an answer, and why the last of them did.
+func (w *Writer) retries(failed []*modelv1.FailedAttempt) {
+	if len(failed) == 0 {
+		return
+	}
+	var waited time.Duration
+	for _, f := range failed {
+		waited += f.GetWait().AsDuration()
+	}
+	w.heading("model call tried again", fmt.Sprintf("failed attempts: %d, waited %s", len(failed), seconds(waited)))
+	w.body(failed[len(failed)-1].GetError())
 }
 
 func (w *Writer) result(o *agentv1.ToolOutcome) {

@@ -116,6 +116,22 @@ func TestARunReadsAsAConversation(t *testing.T) {
 `, got)
 }
 
+func TestFailedAttemptsAreTold(t *testing.T) {
+	t.Parallel()
+	e := assistant("At last.")
+	e.GetModelOutcome().FailedAttempts = []*modelv1.FailedAttempt{
+		{Error: "503 overloaded", Wait: durationpb.New(time.Second)},
+		{Error: "500 broken", Wait: durationpb.New(3 * time.Second)},
+	}
+	assert.Equal(t, `
+■ model call tried again · failed attempts: 2, waited 4.0 s
+  500 broken
+
+■ assistant · 12 tokens in, 3 out, 1.5 s
+  At last.
+`, write(transcript.Options{}, e))
+}
+
 func TestOutputsCannotDriveTheTerminal(t *testing.T) {
 	t.Parallel()
 	got := write(transcript.Options{Color: true}, assistant("\x1b[2Jgone\x07 \u009b5A\r\n\xff", chat.Call("c", "x\x1b]0;title\x07", `{"\u001b[1m": "\u001b[0m"}`)))
