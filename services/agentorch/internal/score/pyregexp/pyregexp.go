@@ -4,7 +4,6 @@
 // order. The engine is github.com/dlclark/regexp2; this package translates the syntax, numbers groups as Python does (named groups take part in
 // the count) and bounds the time of a match. What still differs from re:
 //
-//   - within a set `\W` leaves out combining marks and connecting punctuation, and `\S` takes U+001C to U+001F;
 //   - possessive quantifiers (`a++`), the flags `a` and `L` and `\N{…}` are refused;
 //   - lookbehind may have any length, and `\p{…}` is allowed.
 package pyregexp

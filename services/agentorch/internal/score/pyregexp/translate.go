@@ -81,14 +81,18 @@ func (t *translator) replace(n int, text string) {
 	t.rest = t.rest[n:]
 }
 
-// Python's words and white space, as members of a set, and the same alone. Of the negated ones `\W` and `\S` within a set are left to the engine.
+// Python's words and white space, as members of a set, and the same alone.
 const (
 	wordMembers  = `\p{L}\p{N}_`
 	spaceMembers = `\s\x1c-\x1f`
 	word         = "[" + wordMembers + "]"
+	anyCharacter = `[\s\S]`
 )
 
 var (
+	// oppositeInSet has what a negated escape leaves out.
+	oppositeInSet = map[byte]string{'W': wordMembers, 'S': spaceMembers, 'D': `\d`}
+
 	inSet = map[byte]string{'w': wordMembers, 's': spaceMembers}
 	alone = map[byte]string{
 		'w': word, 'W': "[^" + wordMembers + "]", 's': "[" + spaceMembers + "]", 'S': "[^" + spaceMembers + "]",
@@ -131,30 +135,74 @@ func (t *translator) escape(inClass bool) error {
 }
 
 // class translates a set in brackets. An opening bracket within it is a plain character, where the engine would begin a subtraction.
+//
+// The engine misjudges sets that hold `\W`, `\S` or `\D` beside other members, so that these are taken out and tested on their own: `[x\W]` becomes
+// "x, or no word character", and `[^x\W]` "not x, and a word character".
 func (t *translator) class() error {
-	t.copy(1)
-	if strings.HasPrefix(t.rest, "^") {
-		t.copy(1)
+	t.rest = t.rest[1:]
+	negated := strings.HasPrefix(t.rest, "^")
+	t.rest = strings.TrimPrefix(t.rest, "^")
+	members, complements, err := t.members()
+	switch {
+	case err != nil:
+		return err
+	case len(complements) == 0 && negated:
+		t.out.WriteString("[^" + members + "]")
+	case len(complements) == 0:
+		t.out.WriteString("[" + members + "]")
+	case negated:
+		t.out.WriteString("(?:")
+		if members != "" {
+			t.out.WriteString("(?![" + members + "])")
+		}
+		for _, c := range complements {
+			t.out.WriteString("(?=[" + c + "])")
+		}
+		t.out.WriteString(anyCharacter + ")")
+	default:
+		var either []string
+		if members != "" {
+			either = append(either, "["+members+"]")
+		}
+		for _, c := range complements {
+			either = append(either, "[^"+c+"]")
+		}
+		t.out.WriteString("(?:" + strings.Join(either, "|") + ")")
 	}
+	return nil
+}
+
+// members translates what a set holds, up to its closing bracket. Complements are the members of sets whose opposite belongs to it.
+func (t *translator) members() (members string, complements []string, err error) {
+	before := t.out.String()
+	t.out.Reset()
+	defer func() {
+		members = t.out.String()
+		t.out.Reset()
+		t.out.WriteString(before)
+	}()
 	if strings.HasPrefix(t.rest, "]") {
 		t.replace(1, `\]`)
 	}
 	for t.rest != "" {
 		switch t.rest[0] {
 		case ']':
-			t.copy(1)
-			return nil
+			t.rest = t.rest[1:]
+			return "", complements, nil
 		case '[':
 			t.replace(1, `\[`)
 		case '\\':
-			if err := t.escape(true); err != nil {
-				return err
+			if len(t.rest) > 1 && oppositeInSet[t.rest[1]] != "" {
+				complements = append(complements, oppositeInSet[t.rest[1]])
+				t.rest = t.rest[2:]
+			} else if err := t.escape(true); err != nil {
+				return "", nil, err
 			}
 		default:
 			t.copy(1)
 		}
 	}
-	return fmt.Errorf("a set is not closed by ]")
+	return "", nil, fmt.Errorf("a set is not closed by ]")
 }
 
 var (
