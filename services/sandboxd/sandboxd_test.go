@@ -205,6 +205,7 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 		"network":                {&sandboxv1.SandboxSpec{Network: &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST}}, codes.Unimplemented, []string{"allow-list"}},
 		"lease too long":         {&sandboxv1.SandboxSpec{Lease: durationpb.New(48 * time.Hour)}, codes.InvalidArgument, []string{"spec.lease", "24h"}},
 		"no memory":              {&sandboxv1.SandboxSpec{Limits: &sandboxv1.Limits{MemoryBytes: new(int64)}}, codes.InvalidArgument, []string{"memory_bytes"}},
+		"too little memory":      {&sandboxv1.SandboxSpec{Limits: &sandboxv1.Limits{MemoryBytes: new(int64(100))}}, codes.InvalidArgument, []string{"memory_bytes", "64 MiB"}},
 		"reserved label":         {&sandboxv1.SandboxSpec{Labels: map[string]string{"evalfleet.x": ""}}, codes.InvalidArgument, []string{"evalfleet.x"}},
 		"unisolated":             {&sandboxv1.SandboxSpec{AllowUnisolated: true}, codes.PermissionDenied, []string{"--allow-unisolated"}},
 		"workdir":                {&sandboxv1.SandboxSpec{Workdir: "here"}, codes.InvalidArgument, []string{"workdir"}},

@@ -9,6 +9,7 @@
 package sandboxv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -524,7 +525,7 @@ func (x *SandboxSpec) GetSnapshot() string {
 // Limits bounds what a sandbox may use.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. Memory in bytes; default 2 GiB.
+	// Optional. Memory in bytes, at least 64 MiB; default 2 GiB.
 	MemoryBytes *int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
 	// Optional. Processes and threads; default 512.
 	Pids *int64 `protobuf:"varint,2,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
@@ -1444,7 +1445,7 @@ var File_evalfleet_sandbox_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x04\n" +
+	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x04\n" +
 	"\aSandbox\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x04spec\x128\n" +
@@ -1483,9 +1484,10 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbd\x02\n" +
-	"\x06Limits\x12&\n" +
-	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12\x17\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe1\x03\n" +
+	"\x06Limits\x12\xc9\x01\n" +
+	"\fmemory_bytes\x18\x01 \x01(\x03B\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
+	"\x19limits.memory_bytes.least\x12imust be at least 64 MiB (67108864 bytes), since no sandbox starts with less; leave it out for the default\x1a\x10this >= 67108864H\x00R\vmemoryBytes\x88\x01\x01\x12\x17\n" +
 	"\x04pids\x18\x02 \x01(\x03H\x01R\x04pids\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"cpu_millis\x18\x03 \x01(\x03H\x02R\tcpuMillis\x88\x01\x01\x12\"\n" +
