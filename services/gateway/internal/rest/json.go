@@ -27,13 +27,16 @@ func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
 		if !ok {
 			return m.JSONPb.NewDecoder(r).Decode(v)
 		}
-		body, err := io.ReadAll(r)
+		text, err := io.ReadAll(r)
 		if err != nil {
-			return err
+			return refuse(r, unread(err))
 		}
-		if len(bytes.TrimSpace(body)) == 0 {
+		if len(bytes.TrimSpace(text)) == 0 {
 			return io.EOF
 		}
-		return m.UnmarshalOptions.Unmarshal(body, p)
+		if err := m.UnmarshalOptions.Unmarshal(text, p); err != nil {
+			return refuse(r, misfit(text, p, err))
+		}
+		return nil
 	})
 }

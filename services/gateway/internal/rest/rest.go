@@ -53,10 +53,17 @@ func New(ctx context.Context, conns map[string]*grpc.ClientConn) (http.Handler, 
 		MarshalOptions:   protojson.MarshalOptions{},
 		UnmarshalOptions: protojson.UnmarshalOptions{}, // An unknown field is an error that names it.
 	}}
-	mux := runtime.NewServeMux(
+	var mux *runtime.ServeMux
+	answer := func(w http.ResponseWriter, r *http.Request, err error) {
+		_, m := runtime.MarshalerForRequest(mux, r)
+		runtime.HTTPError(r.Context(), mux, m, w, r, err)
+	}
+	mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, asJSON),
 		runtime.WithMarshalerOption(eventStream, &events{json: asJSON}),
 		runtime.WithIncomingHeaderMatcher(header),
+		runtime.WithErrorHandler(answerError),
+		runtime.WithMiddlewares(strict(answer), resume),
 		runtime.WithWriteContentLength(),
 	)
 	for name, register := range services() {
@@ -68,7 +75,7 @@ func New(ctx context.Context, conns map[string]*grpc.ClientConn) (http.Handler, 
 			return nil, err
 		}
 	}
-	return resume(http.MaxBytesHandler(mux, MaxBodyBytes)), nil
+	return bounded(mux), nil
 }
 
 // header says which headers reach the services, and under which name.
@@ -107,14 +114,14 @@ func setKey(req any, key string) {
 }
 
 // resume makes `Last-Event-ID`, which a browser sends when it connects again, the cursor to go on after.
-func resume(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func resume(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
 		if last := r.Header.Get("Last-Event-ID"); last != "" && r.Method == http.MethodGet {
 			q := r.URL.Query()
 			q.Set("cursor", last)
 			r = r.Clone(r.Context())
 			r.URL.RawQuery = q.Encode()
 		}
-		next.ServeHTTP(w, r)
-	})
+		next(w, r, pathParams)
+	}
 }

@@ -1,0 +1,116 @@
+package rest
+
+import (
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// route is how a call is reached: by a method and a path, such as `GET /api/v1/{name=projects/*/evals/*}`.
+type route string
+
+// queries are the messages whose fields the query of a route may set; nil where the route takes no query, since all stands in the body.
+func queries() map[route]protoreflect.MessageDescriptor {
+	all := map[route]protoreflect.MessageDescriptor{}
+	for name := range services() {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			continue
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods() //nolint:forcetypeassert // The name is a service's.
+		for i := range methods.Len() {
+			m := methods.Get(i)
+			rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+			for _, r := range append(rule.GetAdditionalBindings(), rule) {
+				input := m.Input()
+				if r.GetBody() == "*" {
+					input = nil
+				}
+				if at := routeOf(r); at != "" {
+					all[at] = input
+				}
+			}
+		}
+	}
+	return all
+}
+
+// wild is a variable of a path that any one segment fits, which the mapping writes as `{hash=*}`.
+var wild = regexp.MustCompile(`\{([\w.]+)\}`)
+
+// routeOf is the route of a rule, as the mapping writes it; empty for a method that has none.
+func routeOf(r *annotations.HttpRule) route {
+	method, path := "", ""
+	switch p := r.GetPattern().(type) {
+	case *annotations.HttpRule_Get:
+		method, path = http.MethodGet, p.Get
+	case *annotations.HttpRule_Post:
+		method, path = http.MethodPost, p.Post
+	case *annotations.HttpRule_Put:
+		method, path = http.MethodPut, p.Put
+	case *annotations.HttpRule_Patch:
+		method, path = http.MethodPatch, p.Patch
+	case *annotations.HttpRule_Delete:
+		method, path = http.MethodDelete, p.Delete
+	default:
+		return ""
+	}
+	return route(method + " " + wild.ReplaceAllString(path, "{$1=*}"))
+}
+
+// strict refuses query parameters that the route does not have, which the mapping would pass over in silence.
+func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Middleware {
+	known := queries()
+	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
+			pattern, _ := runtime.HTTPPattern(r.Context())
+			if input, ok := known[route(r.Method+" "+pattern.String())]; ok {
+				for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+					if !settable(input, name) {
+						answer(w, r, rpcerr.InvalidField(name, "unknown query parameter; %s", offer(input, pathParams)))
+						return
+					}
+				}
+			}
+			next(w, r, pathParams)
+		}
+	}
+}
+
+// settable reports whether a parameter such as `page_size`, `limit.start` or `labels[key]` is a field of d.
+func settable(d protoreflect.MessageDescriptor, parameter string) bool {
+	name, rest, nested := strings.Cut(parameter, ".")
+	name, _, _ = strings.Cut(name, "[")
+	if d == nil {
+		return false
+	}
+	f := field(d, name)
+	if f == nil || !nested {
+		return f != nil
+	}
+	return settable(f.Message(), rest)
+}
+
+func offer(d protoreflect.MessageDescriptor, pathParams map[string]string) string {
+	if d == nil {
+		return "this call takes none: all of its fields stand in the body"
+	}
+	names := slices.DeleteFunc(fieldNames(d), func(name string) bool {
+		_, inPath := pathParams[string(field(d, name).Name())]
+		return inPath
+	})
+	if len(names) == 0 {
+		return "this call takes none"
+	}
+	return "known: " + strings.Join(names, ", ")
+}

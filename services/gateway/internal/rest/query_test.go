@@ -1,0 +1,42 @@
+package rest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// variable is a part of a path's template, such as `{name=projects/*}`.
+var variable = regexp.MustCompile(`\{[\w.]+=([^}]*)\}`)
+
+func TestEveryRouteRefusesAnUnknownQueryParameter(t *testing.T) {
+	t.Parallel()
+	conn, err := grpc.NewClient("passthrough:///nowhere", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	conns := map[string]*grpc.ClientConn{}
+	for name := range services() {
+		conns[name] = conn
+	}
+	h, err := New(t.Context(), conns)
+	require.NoError(t, err)
+	all := queries()
+	require.Greater(t, len(all), 30)
+	for r := range all {
+		method, template, _ := strings.Cut(string(r), " ")
+		path := variable.ReplaceAllStringFunc(template, func(v string) string {
+			return strings.ReplaceAll(strings.ReplaceAll(variable.FindStringSubmatch(v)[1], "**", "x"), "*", "x")
+		})
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path+"?bogus=1", http.NoBody))
+		assert.Equal(t, http.StatusBadRequest, w.Code, r)
+		assert.Contains(t, w.Body.String(), "bogus: unknown query parameter", r)
+	}
+}

@@ -1,0 +1,67 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+)
+
+// refusal is an error as REST writes it.
+type refusal struct {
+	Message string
+	Details []struct {
+		Reason          string
+		FieldViolations []struct{ Field, Description string }
+	}
+}
+
+func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
+	t.Parallel()
+	addr := start(t, &runs{created: make(chan *agentv1.CreateRunRequest, 1)})
+	const collection = "/api/v1/projects/default/runs"
+	for name, tt := range map[string]struct {
+		method, path, body string
+		says               []string
+		fields             []string
+	}{
+		"unknown field":               {http.MethodPost, collection, `{"bogus": 1}`, []string{"bogus: unknown field; known: parent, ", "spec"}, []string{"bogus"}},
+		"unknown fields deep down":    {http.MethodPost, collection, `{"spec": {"steps": [{"name": "a"}, {"nam": "b"}], "moddel": 1}}`, []string{"spec.moddel: unknown field; known: "}, []string{"spec.moddel", "spec.steps[1].nam"}},
+		"unknown value of an enum":    {http.MethodPost, collection, `{"spec": {"input": [{"role": "boss"}]}}`, []string{`spec.input[0].role: unknown value "boss"; known: `, "ROLE_USER"}, []string{"spec.input[0].role"}},
+		"a value of another kind":     {http.MethodPost, collection, `{"spec": {"steps": 7}}`, []string{"spec.steps: should be a list"}, []string{"spec.steps"}},
+		"no object":                   {http.MethodPost, collection, `{"spec": 7}`, []string{"spec: should be an object of evalfleet.agent.v1.RunSpec"}, []string{"spec"}},
+		"a text for a number":         {http.MethodPost, collection, `{"spec": {"limits": {"turns": "x"}}}`, []string{"the body is no evalfleet.agent.v1.CreateRunRequest"}, nil},
+		"no JSON":                     {http.MethodPost, collection, `{"spec": `, []string{"not one JSON value at byte 9", "evalfleet.agent.v1.CreateRunRequest"}, nil},
+		"a list":                      {http.MethodPost, collection, `[]`, []string{"no JSON object"}, nil},
+		"too large":                   {http.MethodPost, collection, `{"x": "` + strings.Repeat("x", 7<<20) + `"}`, []string{"limit of 6 MiB", "blob"}, nil},
+		"unknown query parameter":     {http.MethodGet, collection + "?filterr=zzz", "", []string{"filterr: unknown query parameter; known: pageSize, "}, []string{"filterr"}},
+		"unknown nested parameter":    {http.MethodGet, collection + "?page_size.x=1", "", []string{"page_size.x: unknown query parameter"}, []string{"page_size.x"}},
+		"query of a call with a body": {http.MethodPost, collection + "?request_id=1", `{}`, []string{"request_id: unknown query parameter; this call takes none"}, []string{"request_id"}},
+		"query that is no number":     {http.MethodGet, collection + "?page_size=many", "", []string{"many"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			resp, said := call(t, tt.method, "http://"+addr+tt.path, tt.body, nil)
+			require.Equal(t, http.StatusBadRequest, resp.StatusCode, said)
+			var got refusal
+			require.NoError(t, json.Unmarshal([]byte(said), &got))
+			for _, want := range tt.says {
+				assert.Contains(t, got.Message, want)
+			}
+			require.NotEmpty(t, got.Details)
+			assert.Equal(t, "INVALID_REQUEST", got.Details[0].Reason)
+			var fields []string
+			for _, d := range got.Details {
+				for _, v := range d.FieldViolations {
+					fields = append(fields, v.Field)
+				}
+			}
+			assert.Equal(t, tt.fields, fields)
+		})
+	}
+}
