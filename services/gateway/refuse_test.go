@@ -38,7 +38,7 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 		"a text for a number":         {http.MethodPost, collection, `{"spec": {"limits": {"turns": "x"}}}`, []string{"the body is no evalfleet.agent.v1.CreateRunRequest"}, nil},
 		"no JSON":                     {http.MethodPost, collection, `{"spec": `, []string{"not one JSON value at byte 9", "evalfleet.agent.v1.CreateRunRequest"}, nil},
 		"a list":                      {http.MethodPost, collection, `[]`, []string{"no JSON object"}, nil},
-		"too large":                   {http.MethodPost, collection, `{"x": "` + strings.Repeat("x", 7<<20) + `"}`, []string{"limit of 6 MiB", "blob"}, nil},
+		"too large":                   {http.MethodPost, collection, `{"x": "` + strings.Repeat("x", 7<<20) + `"}`, []string{"may have 6291456 bytes", "blob"}, nil},
 		"unknown query parameter":     {http.MethodGet, collection + "?filterr=zzz", "", []string{"filterr: unknown query parameter; known: pageSize, "}, []string{"filterr"}},
 		"unknown nested parameter":    {http.MethodGet, collection + "?page_size.x=1", "", []string{"page_size.x: unknown query parameter"}, []string{"page_size.x"}},
 		"query of a call with a body": {http.MethodPost, collection + "?request_id=1", `{}`, []string{"request_id: unknown query parameter; this call takes none"}, []string{"request_id"}},
@@ -54,7 +54,11 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 				assert.Contains(t, got.Message, want)
 			}
 			require.NotEmpty(t, got.Details)
-			assert.Equal(t, "INVALID_REQUEST", got.Details[0].Reason)
+			reason := "INVALID_REQUEST"
+			if name == "too large" {
+				reason = "REQUEST_TOO_LARGE"
+			}
+			assert.Equal(t, reason, got.Details[0].Reason)
 			var fields []string
 			for _, d := range got.Details {
 				for _, v := range d.FieldViolations {
