@@ -49,7 +49,8 @@ const rootHelp = `evalfleet runs agents and evaluations of language models, each
 On one machine there is nothing to set up: eval run and run start a server in their own process, and a second command finds it and becomes its client. evalfleet serve
 keeps one running.
 
-Exit codes: 0 all is well; 1 the work failed; 2 the command line or a file it names is wrong; 3 the server cannot be reached or refuses the token; 130 interrupted.`
+Exit codes: 0 all is well; 1 the work failed, or what was asked for is not there; 2 the command line or a file it names is wrong, also where the server finds that; 3 the server cannot
+be reached or refuses the token; 130 interrupted. sandbox exec exits as its program does.`
 
 func (a *app) root() *cobra.Command {
 	c := &cobra.Command{

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -224,6 +225,35 @@ func TestAServerThatIsNotThereOrRefuses(t *testing.T) {
 	}
 }
 
+func TestExitCodesTellWhoIsAtFault(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		refusal error
+		want    int
+	}{
+		"the file breaks a rule":      {rpcerr.InvalidField("spec.dataset", "there is no such column"), 2},
+		"unknown scorer":              {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "scorer", "mtch", nil), 2},
+		"unknown solver":              {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "agent", "x", nil), 2},
+		"unknown tool":                {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", "bsh", nil), 2},
+		"unknown model":               {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "model", "x", nil), 2},
+		"unknown driver":              {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", "x", nil), 2},
+		"nothing of that name":        {rpcerr.ResourceNotFound("projects/default/evals/e1"), 1},
+		"no right in the sandbox":     {rpcerr.PermissionDenied(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION, "open /etc/x: permission denied"), 1},
+		"the operator does not allow": {rpcerr.PermissionDenied(errorsv1.ErrorReason_ERROR_REASON_ACTION_DENIED, "host paths are not allowed"), 1},
+		"a provider is away":          {rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED, "later"), 1},
+		"the token is refused":        {rpcerr.Unauthenticated("the token is not known"), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := begin(t, append(serve(t, &server{refusal: tt.refusal}), "eval", "run", task(t, 1))...)
+			assert.Equal(t, tt.want, c.end(t), c.stderr.String())
+		})
+	}
+	c := begin(t, append(serve(t, &server{}), "sandbox", "cp", "none.txt", "s1:a")...)
+	assert.Equal(t, 2, c.end(t), c.stderr.String())
+	assert.Contains(t, c.stderr.String(), "none.txt: no such file")
+}
+
 // open is a token that everybody can read.
 func open(t *testing.T) string {
 	t.Helper()
@@ -250,25 +280,29 @@ func TestUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command":    {[]string{"evaluate"}, `unknown command "evaluate" for "evalfleet"`},
-		"unknown subcommand": {[]string{"eval", "start"}, `evalfleet eval has no command "start"`},
-		"unknown flag":       {[]string{"eval", "run", "--modle", "x", file}, "unknown flag: --modle\n  see evalfleet eval run --help"},
-		"no task file":       {[]string{"eval", "run"}, "name a task file, such as examples/demo/task.yaml"},
-		"task not there":     {[]string{"eval", "run", "none.yaml"}, "none.yaml: there is no such task file"},
-		"two task files":     {[]string{"eval", "run", file, "b.yaml"}, `"b.yaml" is one argument too many`},
-		"no model":           {[]string{"eval", "run", noModel}, "names no model; give one with -m PROVIDER/MODEL"},
-		"limit":              {[]string{"eval", "run", file, "--limit", "3:2"}, "--limit 3:2: write how many, such as 10, or a range, such as 5:10"},
-		"limit and ids":      {[]string{"eval", "run", file, "--limit", "3", "--sample-id", "a"}, "--limit and --sample-id exclude each other"},
-		"model argument":     {[]string{"eval", "run", file, "-M", "x"}, `-M "x": write name=value`},
-		"set":                {[]string{"eval", "run", file, "--set", "x"}, `--set "x" changes nothing; write key=value, such as samples.limit=5`},
-		"server":             {[]string{"--server", "here", "--token-file", tokenFile(t, "x"), "eval", "list"}, "--server here is no address; write host:port, such as 127.0.0.1:7460"},
-		"run without prompt": {[]string{"run"}, "give a prompt, or - to read it from standard input"},
-		"run without model":  {[]string{"run", "hello"}, "no model; give one with --model PROVIDER/MODEL"},
-		"copy nowhere":       {[]string{"sandbox", "cp", "a", "b"}, "one of a and b must be SANDBOX:PATH"},
-		"exec nothing":       {[]string{"sandbox", "exec", "s1"}, "name a sandbox and a program"},
-		"target":             {[]string{"serve", "--target", "x"}, `target: unknown service "x"; known: modelgw, toolexec, sandboxd, agentorch, gateway`},
-		"listen":             {[]string{"serve", "--listen", "7460"}, "listen: write host:port, such as 127.0.0.1:7460"},
-		"config":             {[]string{"--config", "none.yaml", "serve"}, "none.yaml: no such file or directory"},
+		"unknown command":     {[]string{"evaluate"}, `unknown command "evaluate" for "evalfleet"`},
+		"unknown subcommand":  {[]string{"eval", "start"}, `evalfleet eval has no command "start"`},
+		"unknown flag":        {[]string{"eval", "run", "--modle", "x", file}, "unknown flag: --modle\n  see evalfleet eval run --help"},
+		"no task file":        {[]string{"eval", "run"}, "name a task file, such as examples/demo/task.yaml"},
+		"task not there":      {[]string{"eval", "run", "none.yaml"}, "none.yaml: there is no such task file"},
+		"two task files":      {[]string{"eval", "run", file, "b.yaml"}, `"b.yaml" is one argument too many`},
+		"no model":            {[]string{"eval", "run", noModel}, "names no model; give one with -m PROVIDER/MODEL"},
+		"limit":               {[]string{"eval", "run", file, "--limit", "3:2"}, "--limit 3:2: write how many, such as 10, or a range, such as 5:10"},
+		"limit and ids":       {[]string{"eval", "run", file, "--limit", "3", "--sample-id", "a"}, "--limit and --sample-id exclude each other"},
+		"model argument":      {[]string{"eval", "run", file, "-M", "x"}, `-M "x": write name=value`},
+		"set":                 {[]string{"eval", "run", file, "--set", "x"}, `--set "x" changes nothing; write key=value, such as samples.limit=5`},
+		"server":              {[]string{"--server", "here", "--token-file", tokenFile(t, "x"), "eval", "list"}, "--server here is no address; write host:port, such as 127.0.0.1:7460"},
+		"run without prompt":  {[]string{"run"}, "give a prompt, or - to read it from standard input"},
+		"run without model":   {[]string{"run", "hello"}, "no model; give one with --model PROVIDER/MODEL"},
+		"copy nowhere":        {[]string{"sandbox", "cp", "a", "b"}, "one of a and b must be SANDBOX:PATH"},
+		"copy between two":    {[]string{"sandbox", "cp", "a:x", "b:y"}, "a:x and b:y are both in sandboxes; copy to a file here first"},
+		"exec flag":           {[]string{"sandbox", "exec", "s1", "--timeuot", "1s", "--", "ls"}, "unknown flag: --timeuot"},
+		"exec without dashes": {[]string{"sandbox", "exec", "s1", "ls"}, "write -- between the sandbox and the program: s1 -- ls"},
+		"exec too many":       {[]string{"sandbox", "exec", "s1", "s2", "--", "ls"}, `"s2" is one argument too many; the program follows --`},
+		"exec nothing":        {[]string{"sandbox", "exec", "s1"}, "name a sandbox and a program"},
+		"target":              {[]string{"serve", "--target", "x"}, `target: unknown service "x"; known: modelgw, toolexec, sandboxd, agentorch, gateway`},
+		"listen":              {[]string{"serve", "--listen", "7460"}, "listen: write host:port, such as 127.0.0.1:7460"},
+		"config":              {[]string{"--config", "none.yaml", "serve"}, "none.yaml: no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -53,9 +53,30 @@ func exitCode(err error) int {
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	}
+	return serverCode(err)
+}
+
+// serverCode tells the code for what a server said, or for its silence.
+func serverCode(err error) int {
+	reason := rpcerr.Reason(err)
+	switch reason { //nolint:exhaustive // Of the names that a command line or a task file gives.
+	case errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,
+		errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND:
+		return exitUsage
+	}
 	switch rpcerr.Code(err) { //nolint:exhaustive // All others are plain failures.
-	case codes.Unauthenticated, codes.PermissionDenied, codes.Unavailable:
+	case codes.InvalidArgument:
+		return exitUsage
+	case codes.Unauthenticated:
 		return exitUnreachable
+	case codes.PermissionDenied: // With a reason it is about what was to be done, not about who asks.
+		if reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
+			return exitUnreachable
+		}
+	case codes.Unavailable: // With another reason it is something behind the server.
+		if reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED || reason == errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE {
+			return exitUnreachable
+		}
 	}
 	return exitFailed
 }

@@ -96,6 +96,8 @@ type server struct {
 	bodies  map[string][]byte
 	created *agentv1.CreateEvalRequest
 	eval    *agentv1.Eval
+	// refusal answers every CreateEval, where there is one.
+	refusal error
 	// watch answers watches, by how many there were before.
 	watch     func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error
 	watches   int
@@ -106,7 +108,7 @@ func (s *server) CreateEval(_ context.Context, req *agentv1.CreateEvalRequest) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.created = req
-	return s.eval, nil
+	return s.eval, s.refusal
 }
 
 func (s *server) GetEval(context.Context, *agentv1.GetEvalRequest) (*agentv1.Eval, error) {

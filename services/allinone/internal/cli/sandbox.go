@@ -80,20 +80,27 @@ func (a *app) sandboxExecCommand() *cobra.Command {
 	var timeout time.Duration
 	var user, cwd string
 	c := &cobra.Command{
-		Use:   "exec SANDBOX -- PROGRAM [ARGUMENT...]",
+		Use:   "exec [flags] SANDBOX -- PROGRAM [ARGUMENT...]",
 		Short: "Run a program in a sandbox",
-		Long:  "Exec runs a program, writes what it prints as it prints it, and exits as it does. No shell reads the arguments; name one where you want it.",
+		Long:  "Exec runs a program, writes what it prints as it prints it, and exits as it does. Flags stand before --; all that follows is the program's. No shell reads the arguments; name one where you want it.",
 		Example: `  evalfleet sandbox exec SANDBOX -- ls -l
   evalfleet sandbox exec SANDBOX -- bash -c 'echo $HOME'
   evalfleet sandbox exec -i SANDBOX -- tee notes.txt < notes.txt`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(program(args)) == 0 {
-				return usage("name a sandbox and a program; evalfleet sandbox ls shows sandboxes")
+		DisableFlagsInUseLine: true,
+		Args: func(c *cobra.Command, args []string) error {
+			before := c.ArgsLenAtDash() // Arguments before --; -1 where there is none.
+			switch {
+			case len(args) == 0 || len(args) == 1 && before < 0 || before == 0 || before == len(args):
+				return usage("name a sandbox and a program: SANDBOX -- PROGRAM; evalfleet sandbox ls shows sandboxes")
+			case before < 0:
+				return usage("write -- between the sandbox and the program: %s -- %s", args[0], args[1])
+			case before > 1:
+				return usage("%q is one argument too many; the program follows --", args[1])
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			spec := &sandboxv1.ExecSpec{Argv: program(args), Cwd: cwd, User: user}
+			spec := &sandboxv1.ExecSpec{Argv: args[1:], Cwd: cwd, User: user}
 			if timeout > 0 {
 				spec.Timeout = durationpb.New(timeout)
 			}
@@ -113,20 +120,11 @@ func (a *app) sandboxExecCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.SetInterspersed(false) // What follows the sandbox belongs to the program.
 	f.BoolVarP(&input, "interactive", "i", false, "pass standard input on, at most 3 MiB")
 	f.DurationVar(&timeout, "timeout", 0, "kill it after so long, such as 30s")
 	f.StringVarP(&user, "user", "u", "", "user name or id in the sandbox")
 	f.StringVarP(&cwd, "cwd", "C", "", "working directory in the sandbox")
 	return c
-}
-
-// program is what follows the sandbox, with or without -- between them.
-func program(args []string) []string {
-	if len(args) > 1 && args[1] == "--" {
-		return args[2:]
-	}
-	return args[1:]
 }
 
 // exec runs a command and exits as it does.
@@ -197,7 +195,10 @@ func (a *app) sandboxCopyCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			fromBox, fromPath, fromIn := strings.Cut(args[0], ":")
 			toBox, toPath, toIn := strings.Cut(args[1], ":")
-			if fromIn == toIn {
+			if fromIn && toIn {
+				return usage("%s and %s are both in sandboxes; copy to a file here first", args[0], args[1])
+			}
+			if !fromIn && !toIn {
 				return usage("one of %s and %s must be SANDBOX:PATH", args[0], args[1])
 			}
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -59,7 +58,7 @@ func (s *session) uploadFile(ctx context.Context, from, sandbox, to string) erro
 	if from != "-" {
 		f, err := os.Open(from)
 		if err != nil {
-			return err
+			return usageError{err}
 		}
 		defer f.Close()
 		info, err := f.Stat()
@@ -67,7 +66,7 @@ func (s *session) uploadFile(ctx context.Context, from, sandbox, to string) erro
 			return err
 		}
 		if info.IsDir() {
-			return fmt.Errorf("%s is a folder; pack it first: tar c %s | evalfleet sandbox exec -i SANDBOX -- tar x", from, from)
+			return usage("%s is a folder; pack it first: tar c %s | evalfleet sandbox exec -i SANDBOX -- tar x", from, from)
 		}
 		in, mode = f, info.Mode().Perm()
 		if to == "" {
