@@ -53,8 +53,15 @@ func Load(cfg any, file string, env func(string) (string, bool)) error {
 // Env reads the process's environment.
 func Env(name string) (string, bool) { return os.LookupEnv(name) }
 
-// Decode reads YAML over cfg; a key that cfg does not have is an error that names it and its line.
+// Decode reads YAML over cfg; a key that cfg does not have is an error that names it, its line and the keys that stand there.
 func Decode(cfg any, b []byte) error {
+	var file yaml.Node
+	if err := yaml.Unmarshal(b, &file); err != nil {
+		return err
+	}
+	if err := unknownKeys(&file, reflect.TypeOf(cfg), ""); err != nil {
+		return err
+	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(cfg); err != nil && !errors.Is(err, io.EOF) {

@@ -60,7 +60,10 @@ func TestLaterLayersWin(t *testing.T) {
 func TestFaultsNameTheirPlace(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, "inner: {sise: 2}", nil)
-	assert.ErrorContains(t, err, "sise")
+	assert.ErrorContains(t, err, "line 1: unknown key inner.sise; known here: size, wait, hosts, key")
+	assert.NotContains(t, err.Error(), "config_test.", "a reader of the file knows no types of Go")
+	_, err = load(t, "name: x\nnam: y\ninner:\n  sise: 2", nil)
+	assert.ErrorContains(t, err, "line 2: unknown key nam; known here: name, inner\nline 4: unknown key inner.sise")
 	_, err = load(t, "inner: {size: -2}", nil)
 	assert.ErrorContains(t, err, "inner: size")
 	_, err = load(t, "", map[string]string{"T_WAIT": "soon"})

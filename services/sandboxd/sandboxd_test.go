@@ -198,6 +198,7 @@ func TestCreateFailsAndLeavesNothing(t *testing.T) {
 		says []string
 	}{
 		"set-up that fails":      {&sandboxv1.SandboxSpec{Setup: "echo boom >&2; exit 3"}, codes.FailedPrecondition, []string{"boom", "3"}},
+		"set-up without a word":  {&sandboxv1.SandboxSpec{Setup: "exit 3"}, codes.FailedPrecondition, []string{"exit code 3: it wrote nothing"}},
 		"set-up that never ends": {&sandboxv1.SandboxSpec{Setup: "sleep 100", SetupTimeout: durationpb.New(300 * time.Millisecond)}, codes.FailedPrecondition, []string{"300ms"}},
 		"file in the system":     {&sandboxv1.SandboxSpec{Files: []*sandboxv1.FileToPlace{{Path: "/usr/x"}}}, codes.PermissionDenied, []string{"/usr/x"}},
 		"unknown driver":         {&sandboxv1.SandboxSpec{Driver: "dokcer"}, codes.NotFound, []string{"dokcer", "local"}},

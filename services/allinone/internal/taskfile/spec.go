@@ -155,11 +155,18 @@ func (r *reader) metrics(n *yaml.Node, to *[]*agentv1.MetricRef) error {
 func (r *reader) epochs(n *yaml.Node) error {
 	e := &agentv1.Epochs{}
 	r.task.Spec.Epochs = e
+	count := func(n *yaml.Node) error {
+		err := decode(r, &e.Count)(n)
+		if err == nil && e.GetCount() < 1 {
+			err = r.fault(n, "epochs: every sample runs at least once, not %d times; leave epochs out for once", e.GetCount())
+		}
+		return err
+	}
 	if n.Kind == yaml.ScalarNode {
-		return decode(r, &e.Count)(n)
+		return count(n)
 	}
 	return r.mapping(n, "epochs", map[string]key{
-		"count": decode(r, &e.Count),
+		"count": count,
 		"reducer": func(n *yaml.Node) error {
 			e.NoReducers = n.Kind == yaml.SequenceNode && len(n.Content) == 0
 			return r.texts(&e.Reducers)(n)

@@ -76,7 +76,7 @@ func Parse(path string, text []byte, changes ...Change) (*Task, error) {
 			return nil, err
 		}
 	}
-	r := &reader{path: path, dir: filepath.Dir(path), task: &Task{Spec: &agentv1.EvalSpec{TaskFile: path}}}
+	r := &reader{path: path, dir: filepath.Dir(path), start: "at the task file", task: &Task{Spec: &agentv1.EvalSpec{TaskFile: path}}}
 	if err := r.read(root); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func ModelArgs(dir string, args map[string]string) (text string, bodies []Body, 
 		}
 		n.Content = append(n.Content, textNode(name), value)
 	}
-	r := &reader{path: "model arguments", dir: dir, task: &Task{}}
+	r := &reader{path: "model arguments", dir: dir, start: "in the working directory", task: &Task{}}
 	err = r.args(n, &text)
 	return text, r.task.Bodies, err
 }
@@ -101,7 +101,9 @@ func ModelArgs(dir string, args map[string]string) (text string, bodies []Body, 
 // reader reads one file.
 type reader struct {
 	path, dir string
-	task      *Task
+	// start says for faults where dir is.
+	start string
+	task  *Task
 	// key is the key whose value is being read, for faults.
 	key string
 	// modelArgs are arguments of every model, from the top-level key model_args.
@@ -138,7 +140,7 @@ func (r *reader) body(n *yaml.Node, name string) (*contentv1.BlobRef, error) {
 	path := r.file(name)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, r.fault(n, "there is no file %s; relative paths start at the task file", path)
+		return nil, r.fault(n, "there is no file %s; relative paths start %s", path, r.start)
 	}
 	if err != nil {
 		return nil, r.at(n, err)

@@ -219,6 +219,8 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 		"dataset of two sources": {"dataset: {file: x.csv, samples: []}", "t.yaml:1: a dataset has a file or samples, not both"},
 		"dataset of no format":   {"dataset: rows.txt", "t.yaml:1: dataset rows.txt: its name tells no format; name it .jsonl, .json, .csv or .tsv (also .gz), or set format"},
 		"dataset not there":      {"task: a\ndataset: no.jsonl", "t.yaml:2: there is no file " + filepath.Join(dir, "no.jsonl") + "; relative paths start at the task file"},
+		"no epochs":              {"epochs: 0\ndataset: []", "t.yaml:1: epochs: every sample runs at least once, not 0 times"},
+		"fewer epochs":           {"epochs: {count: -1}\ndataset: []", "t.yaml:1: epochs: every sample runs at least once, not -1 times"},
 		"sample without input":   {"dataset: [{target: b}]", "t.yaml:1: a sample needs an input"},
 		"message of no role":     {"dataset: [{input: [{content: b}]}]", "t.yaml:1: a message needs a role: system, user, assistant or tool"},
 		"a number":               {"max_samples: many\ndataset: []", "t.yaml:1: max_samples must be a whole number, not “many”"},
@@ -328,7 +330,7 @@ func TestModelArgs(t *testing.T) {
 	assert.JSONEq(t, `{"script": "blob:`+hash("x")+`#s.yaml", "n": 3, "list": ["a", "b"], "none": ""}`, text)
 	bodies(t, []taskfile.Body{{Path: filepath.Join(dir, "s.yaml"), Ref: blob("x")}}, got)
 	_, _, err = taskfile.ModelArgs(dir, map[string]string{"script": "none.yaml"})
-	assert.ErrorContains(t, err, "model arguments: there is no file "+filepath.Join(dir, "none.yaml"))
+	assert.ErrorContains(t, err, "model arguments: there is no file "+filepath.Join(dir, "none.yaml")+"; relative paths start in the working directory")
 }
 
 func FuzzParse(f *testing.F) {

@@ -70,6 +70,9 @@ func setUp(ctx context.Context, c *client.Client, spec *sandboxv1.SandboxSpec) e
 
 func setupFailed(why string, r *sandboxv1.ExecResult) error {
 	output := bytes.TrimSpace(append(append(r.GetStderr(), '\n'), r.GetStdout()...))
+	if len(output) == 0 {
+		output = []byte("it wrote nothing; set -x in it shows its steps")
+	}
 	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED, "the set-up script failed: %s%s", why, strings.ToValidUTF8(string(output), "\uFFFD")).
 		With("exitCode", strconv.Itoa(int(r.GetExitCode()))).With("timedOut", strconv.FormatBool(r.GetTimedOut()))
 }

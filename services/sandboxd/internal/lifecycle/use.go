@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -71,7 +72,11 @@ func notUsable(b *Sandbox) error {
 		return rpcerr.NotBuiltYet("use of a paused sandbox")
 	case Ready, Deleting, Deleted, Failed:
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, "%s is %s: %s", name, b.State, b.Reason).With("sandbox", name)
+	message := fmt.Sprintf("%s is %s", name, b.State)
+	if b.Reason != "" && b.Reason != b.State.String() {
+		message += ": " + b.Reason
+	}
+	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, "%s", message).With("sandbox", name)
 }
 
 // connect makes the client of a sandbox's guest.
