@@ -340,6 +340,39 @@ func TestEveryCommandTeaches(t *testing.T) {
 	}
 }
 
+func TestAShellIsOfferedNames(t *testing.T) {
+	t.Parallel()
+	flags := serve(t, &server{eval: at(running, 0)})
+	for line, want := range map[string]string{
+		"eval show ":         "e1\tsums, running\n:4\n",
+		"eval show e":        "e1\tsums, running\n:4\n",
+		"eval show x":        ":4\n",
+		"eval show e1 ":      ":4\n",
+		"eval cancel e0 ":    "e1\tsums, running\n:4\n",
+		"logs ":              "e1\tsums, running\n",
+		"sandbox exec ":      "sb-1\tlocal, ready\n:4\n",
+		"sandbox rm s":       "sb-1\tlocal, ready\n:4\n",
+		"eval run --driver ": "docker\nlocal\n:4\n",
+		"run --sandbox l":    "local\n:4\n",
+		"run --tool ":        "bash\tRun a command.\n:4\n",
+	} {
+		c := begin(t, append(append([]string{"__complete"}, flags...), strings.Split(line, " ")...)...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Contains(t, c.stdout.String(), want, line)
+	}
+}
+
+func TestAShellIsOfferedNothingWhereNoServerRuns(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, where := range [][]string{{"--data-dir", dir}, {"--server", "127.0.0.1:1", "--token-file", tokenFile(t, "x")}} {
+		c := begin(t, append(append([]string{"__complete"}, where...), "eval", "show", "")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Equal(t, ":4\n", c.stdout.String())
+	}
+	assert.NoDirExists(t, dir)
+}
+
 func TestShowTellsUsageByModel(t *testing.T) {
 	t.Parallel()
 	e := at(succeeded, 4)

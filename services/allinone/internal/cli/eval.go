@@ -88,8 +88,9 @@ func (a *app) showEvals(evals []*agentv1.Eval) error {
 
 func (a *app) evalShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show EVAL",
-		Short: "Show an evaluation: state, results, costs",
+		Use:               "show EVAL",
+		ValidArgsFunction: a.completeFirst(offerEvals),
+		Short:             "Show an evaluation: state, results, costs",
 		Example: `  evalfleet eval show EVAL
   evalfleet eval show EVAL --json | jq .results`,
 		Args: one("an evaluation; evalfleet eval list shows them"),
@@ -111,11 +112,12 @@ func (a *app) evalShowCommand() *cobra.Command {
 func (a *app) evalCancelCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use:     "cancel EVAL...",
-		Short:   "Stop evaluations; finished samples stay",
-		Long:    "Cancel stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. evalfleet eval resume goes on with it.",
-		Example: `  evalfleet eval cancel EVAL --reason "wrong prompt"`,
-		Args:    some("an evaluation; evalfleet eval list --active shows those that go on"),
+		Use:               "cancel EVAL...",
+		ValidArgsFunction: a.complete(offerEvals),
+		Short:             "Stop evaluations; finished samples stay",
+		Long:              "Cancel stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. evalfleet eval resume goes on with it.",
+		Example:           `  evalfleet eval cancel EVAL --reason "wrong prompt"`,
+		Args:              some("an evaluation; evalfleet eval list --active shows those that go on"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				for _, id := range args {
@@ -142,11 +144,12 @@ func (a *app) evalCancelCommand() *cobra.Command {
 
 func (a *app) evalResumeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "resume EVAL",
-		Short:   "Go on with an evaluation that was cancelled or failed",
-		Long:    "Resume goes on with an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does.",
-		Example: `  evalfleet eval resume EVAL`,
-		Args:    one("an evaluation; evalfleet eval list shows them"),
+		Use:               "resume EVAL",
+		ValidArgsFunction: a.completeFirst(offerEvals),
+		Short:             "Go on with an evaluation that was cancelled or failed",
+		Long:              "Resume goes on with an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does.",
+		Example:           `  evalfleet eval resume EVAL`,
+		Args:              one("an evaluation; evalfleet eval list shows them"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.work(c.Context(), func(ctx context.Context, s *session) error {
 				e, err := s.evals.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: a.name("evals", args[0]), RequestId: uuid.NewString()})

@@ -66,6 +66,7 @@ evaluation failed.`,
 	flags.StringArrayVar(&f.tags, "tag", nil, "tag; again for several")
 	flags.BoolVar(&f.check, "check", false, "only check: names, rows of the dataset, parameters; run nothing")
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let sandboxes be made although a part of their isolation is missing on this machine")
+	a.completeFlag(c, "driver", offerDrivers)
 	return c
 }
 

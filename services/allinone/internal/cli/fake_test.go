@@ -24,6 +24,8 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/cli"
@@ -91,6 +93,8 @@ type server struct {
 	agentv1.UnimplementedEvalServiceServer
 	agentv1.UnimplementedRunServiceServer
 	blobv1.UnimplementedBlobServiceServer
+	sandboxv1.UnimplementedSandboxServiceServer
+	toolv1.UnimplementedToolServiceServer
 
 	mu      sync.Mutex
 	bodies  map[string][]byte
@@ -109,6 +113,26 @@ func (s *server) CreateEval(_ context.Context, req *agentv1.CreateEvalRequest) (
 	defer s.mu.Unlock()
 	s.created = req
 	return s.eval, s.refusal
+}
+
+func (s *server) ListEvals(context.Context, *agentv1.ListEvalsRequest) (*agentv1.ListEvalsResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &agentv1.ListEvalsResponse{Evals: []*agentv1.Eval{s.eval}}, nil
+}
+
+func (s *server) ListTools(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+	bash := &toolv1.ToolInfo{Name: "bash", Description: "Run a command.\nIt has a shell."}
+	return &toolv1.ListToolsResponse{Tools: []*toolv1.ToolDefinition{{Info: bash}}}, nil
+}
+
+func (s *server) ListDrivers(context.Context, *sandboxv1.ListDriversRequest) (*sandboxv1.ListDriversResponse, error) {
+	return &sandboxv1.ListDriversResponse{Drivers: []*sandboxv1.Driver{{Name: "docker"}, {Name: "local"}}}, nil
+}
+
+func (s *server) ListSandboxes(context.Context, *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
+	box := &sandboxv1.Sandbox{Name: "projects/default/sandboxes/sb-1", State: sandboxv1.SandboxState_SANDBOX_STATE_READY, Spec: &sandboxv1.SandboxSpec{Driver: "local"}}
+	return &sandboxv1.ListSandboxesResponse{Sandboxes: []*sandboxv1.Sandbox{box}}, nil
 }
 
 func (s *server) GetEval(context.Context, *agentv1.GetEvalRequest) (*agentv1.Eval, error) {
@@ -184,6 +208,8 @@ func serve(t *testing.T, s *server) []string {
 	agentv1.RegisterEvalServiceServer(g, s)
 	agentv1.RegisterRunServiceServer(g, s)
 	blobv1.RegisterBlobServiceServer(g, s)
+	sandboxv1.RegisterSandboxServiceServer(g, s)
+	toolv1.RegisterToolServiceServer(g, s)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)

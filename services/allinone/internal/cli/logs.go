@@ -30,8 +30,9 @@ type logFlags struct {
 func (a *app) logsCommand() *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
-		Use:   "logs [EVAL|RUN]",
-		Short: "Read what happened: an evaluation's samples, or the transcript of a run",
+		Use:               "logs [EVAL|RUN]",
+		ValidArgsFunction: a.completeFirst(offerEvals),
+		Short:             "Read what happened: an evaluation's samples, or the transcript of a run",
 		Long: `Logs of an evaluation lists its samples with their scores; with --sample it is the transcript of that sample's run. Logs of a run is its transcript: messages, tool calls, results, scores.
 Without a name it takes the newest evaluation.`,
 		Example: `  evalfleet logs EVAL                      samples with their scores

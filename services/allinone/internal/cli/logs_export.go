@@ -25,8 +25,9 @@ type exportFlags struct {
 func (a *app) logsExportCommand() *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
-		Use:   "export EVAL",
-		Short: "Write an evaluation as a log file that Inspect reads",
+		Use:               "export EVAL",
+		ValidArgsFunction: a.completeFirst(offerEvals),
+		Short:             "Write an evaluation as a log file that Inspect reads",
 		Long: `Export writes the log of an evaluation: what is finished, with messages, events, scores and usage. inspect view and read_eval_log read it. An evaluation that goes on can be exported too.
 
 The file has the name that Inspect looks for, in this folder or in the one that -o names; -o - writes to the standard output. An evaluation of several models gives a file for each.`,

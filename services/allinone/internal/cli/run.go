@@ -84,6 +84,8 @@ model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels t
 	flags.DurationVar(&f.time, "time", 0, "at most so long, such as 5m")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "write the answer alone")
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let a sandbox be made although a part of its isolation is missing on this machine")
+	a.completeFlag(c, "tool", offerTools)
+	a.completeFlag(c, "sandbox", offerDrivers)
 	c.AddCommand(a.runListCommand(), a.runShowCommand(), a.runCancelCommand(), a.runWatchCommand())
 	return c
 }

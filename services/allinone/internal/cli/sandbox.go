@@ -80,9 +80,10 @@ func (a *app) sandboxExecCommand() *cobra.Command {
 	var timeout time.Duration
 	var user, cwd string
 	c := &cobra.Command{
-		Use:   "exec [flags] SANDBOX -- PROGRAM [ARGUMENT...]",
-		Short: "Run a program in a sandbox",
-		Long:  "Exec runs a program, writes what it prints as it prints it, and exits as it does. Flags stand before --; all that follows is the program's. No shell reads the arguments; name one where you want it.",
+		Use:               "exec [flags] SANDBOX -- PROGRAM [ARGUMENT...]",
+		ValidArgsFunction: a.completeFirst(offerSandboxes),
+		Short:             "Run a program in a sandbox",
+		Long:              "Exec runs a program, writes what it prints as it prints it, and exits as it does. Flags stand before --; all that follows is the program's. No shell reads the arguments; name one where you want it.",
 		Example: `  evalfleet sandbox exec SANDBOX -- ls -l
   evalfleet sandbox exec SANDBOX -- bash -c 'echo $HOME'
   evalfleet sandbox exec -i SANDBOX -- tee notes.txt < notes.txt`,
@@ -213,10 +214,11 @@ func (a *app) sandboxCopyCommand() *cobra.Command {
 
 func (a *app) sandboxRemoveCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "rm SANDBOX...",
-		Short:   "Remove sandboxes and kill what runs in them",
-		Example: `  evalfleet sandbox rm SANDBOX`,
-		Args:    some("a sandbox; evalfleet sandbox ls shows them"),
+		Use:               "rm SANDBOX...",
+		ValidArgsFunction: a.complete(offerSandboxes),
+		Short:             "Remove sandboxes and kill what runs in them",
+		Example:           `  evalfleet sandbox rm SANDBOX`,
+		Args:              some("a sandbox; evalfleet sandbox ls shows them"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				for _, id := range args {
