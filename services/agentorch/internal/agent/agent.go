@@ -46,6 +46,13 @@ type Machine interface {
 	ToolBound(function string) (maxBytes int64, set bool)
 }
 
+// Demanding is a machine that needs more of a run than a conversation, and can tell before the run starts that it lacks.
+type Demanding interface {
+	Machine
+	// Demand fails with INVALID_REQUEST where the run can only fail.
+	Demand(spec *agentv1.RunSpec) error
+}
+
 // View is what a machine sees of its run. Nothing in it may be changed.
 type View interface {
 	// Spec is what the run was made of, content included.

@@ -1,6 +1,7 @@
 // Package check is the scorer exec: it runs a program in the sample's sandbox, and the program's exit code is the verdict.
 //
-// The program's text is a template over what the model said and what is known of the sample, such as `{completion}` and `{metadata.test}`. It decides alone: exit code 0
+// The program's text is a template over what the model said and what is known of the sample, such as `{completion}` and `{metadata.test}`; metadata that the sample does
+// not have is an error, other unknown names stay as they are written. The program decides alone: exit code 0
 // is right, everything else is wrong, a time-out too. What it printed stands in the score's explanation.
 package check
 
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
@@ -27,6 +30,8 @@ const (
 	defaultTimeout = 60 * time.Second
 	// explanationBytes bounds what of a program's output a score keeps.
 	explanationBytes = 4 << 10
+	// metadataPrefix begins the names of placeholders for the sample's metadata.
+	metadataPrefix = "metadata"
 )
 
 // Exec is the effect that the scorer asks for: a command in a sandbox of the run. Its result is an *[agentv1.ExecOutcome].
@@ -90,6 +95,9 @@ func newScorer(raw json.RawMessage) (*scorer, error) {
 func (s *scorer) Next(in score.Input, results []score.Result) (score.Step, error) {
 	answer := s.answer(in.Completion)
 	if len(results) == 0 {
+		if err := s.known(in); err != nil {
+			return score.Step{}, err
+		}
 		return score.Step{Effect: Exec{Environment: s.params.Sandbox, Spec: s.spec(in, answer)}}, nil
 	}
 	outcome, ok := results[0].(*agentv1.ExecOutcome)
@@ -100,6 +108,34 @@ func (s *scorer) Next(in score.Input, results []score.Result) (score.Step, error
 		return score.Step{}, errors.New("the check program could not be run: " + outcome.GetError().GetMessage())
 	}
 	return score.Step{Score: s.judge(answer, outcome.GetContent())}, nil
+}
+
+// Demand implements [score.Demanding].
+func (s *scorer) Demand(in score.Input, sandboxes []string) error {
+	switch {
+	case len(sandboxes) == 0:
+		return rpcerr.InvalidField("sandboxes", "the scorer exec needs a sandbox; add one named %s", s.params.Sandbox)
+	case !slices.Contains(sandboxes, s.params.Sandbox):
+		return rpcerr.InvalidField("sandboxes", "the scorer exec runs in the sandbox %q, which there is not; known: %s", s.params.Sandbox, strings.Join(sandboxes, ", "))
+	}
+	return s.known(in)
+}
+
+// known fails where the text names metadata that the sample does not have. Other unknown names may be the program's own braces.
+func (s *scorer) known(in score.Input) error {
+	missing := template.Missing(s.params.Program+s.params.Command, metadataPrefix+".", valuesOf(in, ""))
+	if len(missing) == 0 {
+		return nil
+	}
+	keys := "none"
+	if in.Metadata != nil && in.Metadata.Len() > 0 {
+		keys = ""
+		for key := range in.Metadata.All() {
+			keys += ", " + key
+		}
+		keys = strings.TrimPrefix(keys, ", ")
+	}
+	return rpcerr.InvalidField("params_json", "the scorer exec names {%s}, which the sample's metadata does not have; its keys: %s", strings.Join(missing, "}, {"), keys)
 }
 
 // spec fills the program or the command.
@@ -136,7 +172,7 @@ func valuesOf(in score.Input, answer string) template.Values {
 	if in.Metadata != nil {
 		metadata = string(orderedjson.Append(nil, in.Metadata))
 	}
-	return template.First(template.Map(texts), template.Under("metadata", template.Object(metadata)))
+	return template.First(template.Map(texts), template.Under(metadataPrefix, template.Object(metadata)))
 }
 
 func (s *scorer) judge(answer string, result *sandboxv1.ExecResult) *score.Score {

@@ -51,6 +51,30 @@ func TestCommandLines(t *testing.T) {
 	assert.Equal(t, []string{"node", "-"}, ask(t, made(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
 }
 
+func TestUnknownMetadataIsNamed(t *testing.T) {
+	t.Parallel()
+	in := score.Input{Metadata: &orderedjson.Object{}}
+	in.Metadata.Set("test", "x")
+	in.Metadata.Set("n", json.Number("7"))
+	s := made(t, `{"command": "echo {metadata.test} {metadata.zz} {own} {metadata.zz}"}`)
+	_, err := s.Next(in, nil)
+	require.EqualError(t, err, "params_json: the scorer exec names {metadata.zz}, which the sample's metadata does not have; its keys: test, n")
+	demanding, ok := s.(score.Demanding)
+	require.True(t, ok)
+	require.ErrorContains(t, demanding.Demand(in, []string{"default"}), "{metadata.zz}", "before the run too")
+	_, err = s.Next(score.Input{}, nil)
+	require.ErrorContains(t, err, "its keys: none")
+}
+
+func TestASandboxIsNeeded(t *testing.T) {
+	t.Parallel()
+	s, ok := made(t, `{"program": "x", "sandbox": "box"}`).(score.Demanding)
+	require.True(t, ok)
+	require.NoError(t, s.Demand(score.Input{}, []string{"box"}))
+	require.ErrorContains(t, s.Demand(score.Input{}, nil), "add one named box")
+	require.ErrorContains(t, s.Demand(score.Input{}, []string{"default"}), "known: default")
+}
+
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	s := made(t, `{"program": "{completion}", "timeout": 5}`)

@@ -17,8 +17,11 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
 )
 
 // Check checks a specification and resolves every name in it. Its errors name the field, and what would do.
@@ -42,7 +45,11 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 		if err := l.pinFunctions(project, pinned); err != nil {
 			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
-		if _, err := l.deps.Agents.New(pinned); err != nil {
+		machine, err := l.deps.Agents.New(pinned)
+		if demanding, ok := machine.(agent.Demanding); ok && err == nil {
+			err = demanding.Demand(resolved)
+		}
+		if err != nil {
 			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
 		resolved.Steps[i] = pinned
@@ -53,7 +60,7 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 	if err := l.checkScorers(project, resolved); err != nil {
 		return nil, err
 	}
-	if err := l.checkModels(ctx, resolved); err != nil {
+	if err := l.checkModels(ctx, project, resolved); err != nil {
 		return nil, err
 	}
 	if err := l.checkSandboxes(ctx, p); err != nil {
@@ -155,10 +162,14 @@ func (p *Plan) pin(index int, d *toolv1.ToolDefinition) error {
 }
 
 func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
+	in, err := turn.SampleInput(spec)
+	if err != nil {
+		return err
+	}
 	for i, ref := range spec.GetScorers() {
 		err := l.pinScorer(project, ref)
 		if err == nil && ref.GetWorker() == nil {
-			_, err = l.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
+			err = l.checkScorer(ref, in, slices.Sorted(maps.Keys(spec.GetSandboxes())))
 		}
 		if err != nil {
 			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
@@ -167,8 +178,16 @@ func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
 	return nil
 }
 
-// checkModels checks that the models' providers exist and have an account that can be used.
-func (l *Launcher) checkModels(ctx context.Context, spec *agentv1.RunSpec) error {
+func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, sandboxes []string) error {
+	scorer, err := l.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
+	if demanding, ok := scorer.(score.Demanding); ok && err == nil {
+		return demanding.Demand(in, sandboxes)
+	}
+	return err
+}
+
+// checkModels checks that the models' providers exist, have an account that can be used, and take the arguments given.
+func (l *Launcher) checkModels(ctx context.Context, project string, spec *agentv1.RunSpec) error {
 	refs := map[string]*agentv1.ModelRef{}
 	if spec.GetModel() != nil {
 		refs["spec.model"] = spec.GetModel()
@@ -184,7 +203,15 @@ func (l *Launcher) checkModels(ctx context.Context, spec *agentv1.RunSpec) error
 		return rpcerr.Wrap(err, "look up the model's provider")
 	}
 	for _, field := range slices.Sorted(maps.Keys(refs)) {
-		if err := checkModel(refs[field], answer.GetProviders()); err != nil {
+		ref := refs[field]
+		err := checkModel(ref, answer.GetProviders())
+		if err == nil && ref.GetModelArgsJson() != "" {
+			// To count the tokens of nothing opens the model, which reads its arguments, and calls no one.
+			_, err = l.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
+				Parent: "projects/" + project, Model: ref.GetModel(), Account: ref.GetAccount(), ModelArgsJson: ref.GetModelArgsJson(),
+			})
+		}
+		if err != nil {
 			return rpcerr.Wrap(err, "%s", field)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -16,10 +17,13 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
@@ -37,7 +41,7 @@ func newFleet(t *testing.T) *fleettest.Fleet {
 		Open: func(ctx context.Context, db *sqlite.DB) (journal.Store, error) {
 			return journalsqlite.Open(ctx, db, run.FoldRow)
 		},
-		Agents: []agent.Definition{generate.Definition(), react.Definition()}, Scorers: builtin.Definitions(),
+		Agents: []agent.Definition{generate.Definition(), react.Definition(), multichoice.Definition()}, Scorers: append(builtin.Definitions(), check.Definition()),
 	})
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
 	return f.Start()
@@ -70,6 +74,55 @@ func TestAPlanPinsWhatDecidesTheCourse(t *testing.T) {
 		assert.Equal(t, "user:ada", e.GetActor())
 		break
 	}
+}
+
+func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for name, c := range map[string]struct {
+		change func(*agentv1.RunSpec)
+		says   []string
+	}{
+		"arguments that the model does not take": {
+			func(s *agentv1.RunSpec) { s.Model.ModelArgsJson = `{"bogus": 1}` }, []string{"spec.model", "bogus"},
+		},
+		"arguments of a role's model": {
+			func(s *agentv1.RunSpec) {
+				s.ModelRoles = map[string]*agentv1.ModelRef{"grader": {Model: "mockllm/g", ModelArgsJson: `{"bogus": 1}`}}
+			}, []string{`spec.model_roles["grader"]`, "bogus"},
+		},
+		"a check program without a sandbox": {
+			func(s *agentv1.RunSpec) {
+				s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"command": "true"}`}}
+			},
+			[]string{"spec.scorers[0]", "add one named default"},
+		},
+		"a check program of unknown metadata": {
+			func(s *agentv1.RunSpec) {
+				s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"command": "echo {metadata.zz}"}`}}
+				s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+				s.MetadataJson = `{"test": 1}`
+			}, []string{"spec.scorers[0]", "{metadata.zz}", "test"},
+		},
+		"a selection without choices": {
+			func(s *agentv1.RunSpec) { s.Scorers = []*agentv1.ScorerRef{{Name: "choice"}} }, []string{"spec.scorers[0]", "choices"},
+		},
+		"a question without choices": {
+			func(s *agentv1.RunSpec) { s.Steps = []*agentv1.AgentRef{{Name: "multiple_choice"}} }, []string{"spec.steps[0]", "choices"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := fleettest.Spec(fleettest.Step("generate", ""))
+			c.change(spec)
+			_, err := f.Launcher.Check(t.Context(), "p", spec)
+			assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "%v", err)
+			for _, s := range c.says {
+				require.ErrorContains(t, err, s)
+			}
+		})
+	}
+	assert.Empty(t, f.Models.Requests(), "no model was called")
 }
 
 func TestNamesMeanOneToolThroughout(t *testing.T) {

@@ -2,6 +2,7 @@ package ownertest
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -12,6 +13,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // Models is a model gateway. Its other methods panic.
@@ -73,6 +75,20 @@ func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, .
 		{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}},
 		{Name: "openai", Accounts: []*modelv1.Account{{Name: "default", Problem: "set OPENAI_API_KEY"}}},
 	}}, nil
+}
+
+// CountTokens implements the client: every model takes the arguments outputs and script alone, and counts nothing.
+func (m *Models) CountTokens(_ context.Context, r *modelv1.CountTokensRequest, _ ...grpc.CallOption) (*modelv1.CountTokensResponse, error) {
+	var args map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(r.GetModelArgsJson()), &args); err != nil {
+		return nil, rpcerr.InvalidField("model_args_json", "%v", err)
+	}
+	for name := range args {
+		if name != "outputs" && name != "script" {
+			return nil, rpcerr.InvalidField("model_args_json", "unknown field %q", name)
+		}
+	}
+	return &modelv1.CountTokensResponse{}, nil
 }
 
 // Say is an output of one text, with usage of 10 and 5 tokens.

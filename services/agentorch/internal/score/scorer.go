@@ -37,6 +37,14 @@ type Scorer interface {
 	Next(in Input, results []Result) (Step, error)
 }
 
+// Demanding is a scorer that needs more of a run than what the model said, and can tell before the run starts that it lacks.
+type Demanding interface {
+	Scorer
+	// Demand fails with INVALID_REQUEST where a run could never be judged. The input has no completion yet, and sandboxes are the names of the
+	// run's environments.
+	Demand(in Input, sandboxes []string) error
+}
+
 // Func is a scorer that needs no effects.
 type Func func(Input) (Score, error)
 

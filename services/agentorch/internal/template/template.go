@@ -5,6 +5,7 @@ package template
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,18 @@ func fill(found string, values Values) string {
 		return value
 	}
 	return found
+}
+
+// Missing returns the placeholders of a text that begin with a prefix and for which there is no value, each once, in order.
+func Missing(text, prefix string, values Values) []string {
+	var missing []string
+	for _, found := range placeholder.FindAllString(text, -1) {
+		name := found[1 : len(found)-1]
+		if _, ok := values(name); !ok && strings.HasPrefix(name, prefix) && !slices.Contains(missing, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // First asks several values in turn.

@@ -23,5 +23,6 @@ func TestFill(t *testing.T) {
 		assert.Equal(t, want, template.Program(text, values), text)
 	}
 	assert.Equal(t, "{n} is 7, {7}", template.Prompt("{{n}} is {n}, {{{n}}}", values))
+	assert.Equal(t, []string{"metadata.z", "metadata.deep.no"}, template.Missing("{metadata.z}{n}{z}{metadata.deep.no}{metadata.n}{metadata.z}", "metadata.", values))
 	assert.Equal(t, "{{n}}", template.Program("{{n}}", template.Map(nil)))
 }

@@ -92,8 +92,23 @@ func (d *driver) scorerEffect(effect score.Effect) error {
 
 // scoreInput is what scorers know of the run.
 func scoreInput(s *run.State) (score.Input, error) {
-	spec := s.Spec()
-	in := score.Input{Completion: chat.Completion(s.Output()), Targets: spec.GetTarget().GetValues()}
+	in, err := SampleInput(s.Spec())
+	if err != nil {
+		return in, err
+	}
+	in.Completion = chat.Completion(s.Output())
+	if noted, ok := s.Stored(agent.SelectionKey); ok {
+		var selection agent.Selection
+		if err := json.Unmarshal([]byte(noted), &selection); err == nil {
+			in.Choices.Select(selection.Selected)
+		}
+	}
+	return in, nil
+}
+
+// SampleInput is what scorers know of a run before it starts.
+func SampleInput(spec *agentv1.RunSpec) (score.Input, error) {
+	in := score.Input{Targets: spec.GetTarget().GetValues()}
 	if spec.GetMetadataJson() != "" {
 		metadata, err := orderedjson.DecodeObject([]byte(spec.GetMetadataJson()))
 		if err != nil {
@@ -103,12 +118,6 @@ func scoreInput(s *run.State) (score.Input, error) {
 	}
 	if len(spec.GetChoices()) > 0 {
 		in.Choices = choice.New(spec.GetChoices())
-		if noted, ok := s.Stored(agent.SelectionKey); ok {
-			var selection agent.Selection
-			if err := json.Unmarshal([]byte(noted), &selection); err == nil {
-				in.Choices.Select(selection.Selected)
-			}
-		}
 	}
 	return in, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -77,28 +78,31 @@ func TestErrors(t *testing.T) {
 		s.Target = &agentv1.Target{Values: []string{"x"}}
 		return s
 	}
+	// nobodyAsks is a run whose agent finds no user message.
+	nobodyAsks := func() *agentv1.RunSpec {
+		s := spec(step("multiple_choice", ""))
+		s.Choices = []string{"a", "b"}
+		s.Input = []*modelv1.ChatMessage{{Role: modelv1.Role_ROLE_SYSTEM, Content: chat.TextContent("Be brief.")}}
+		return scored(s)
+	}
 	for name, c := range map[string]struct {
 		spec   *agentv1.RunSpec
 		reason string
 		scores int
 	}{
-		"an agent that cannot go on": {scored(spec(step("multiple_choice", ""))), "AGENT_FAILED", 0},
+		"an agent that cannot go on": {nobodyAsks(), "AGENT_FAILED", 0},
 		"scored although it failed": {func() *agentv1.RunSpec {
-			s := scored(spec(step("multiple_choice", "")))
+			s := nobodyAsks()
 			s.ScoreOnError = true
 			return s
 		}(), "AGENT_FAILED", 1},
 		"a scorer that cannot judge": {func() *agentv1.RunSpec {
 			s := spec(step("generate", ""))
+			s.Choices, s.Target = []string{"a", "b"}, &agentv1.Target{Values: []string{"Z"}}
 			s.Scorers = []*agentv1.ScorerRef{{Name: "choice"}}
 			return s
 		}(), "", 0},
 		"no model": {func() *agentv1.RunSpec { s := spec(step("generate", "")); s.Model = nil; return s }(), "AGENT_FAILED", 0},
-		"no sandbox to run the checks in": {func() *agentv1.RunSpec {
-			s := spec(step("generate", ""))
-			s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"command": "true"}`}}
-			return s
-		}(), "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

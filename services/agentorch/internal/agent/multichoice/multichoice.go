@@ -72,12 +72,20 @@ func (m *machine) Apply(e *agentv1.Event) {
 // reason of the change that puts the question.
 const reason = "multiple_choice"
 
+// Demand implements [agent.Demanding].
+func (m *machine) Demand(spec *agentv1.RunSpec) error {
+	if len(spec.GetChoices()) == 0 {
+		return rpcerr.InvalidField("choices", "multiple_choice needs choices; give the sample some, or map the dataset's")
+	}
+	return nil
+}
+
 // Next implements [agent.Machine].
 func (m *machine) Next(run agent.View) (agent.Action, error) {
-	choices := choice.New(run.Spec().GetChoices())
-	if len(choices) == 0 {
-		return agent.Action{}, errors.New("multiple_choice needs choices; give the sample some")
+	if err := m.Demand(run.Spec()); err != nil {
+		return agent.Action{}, err
 	}
+	choices := choice.New(run.Spec().GetChoices())
 	ask := agent.Generate{}
 	if m.params.MaxTokens != nil {
 		ask.Config = &modelv1.GenerateConfig{MaxTokens: m.params.MaxTokens}

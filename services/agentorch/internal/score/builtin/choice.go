@@ -2,10 +2,10 @@ package builtin
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
@@ -19,14 +19,30 @@ func choiceDefinition() score.Definition {
 			if err := noParams.Decode(given, nil); err != nil {
 				return nil, err
 			}
-			return score.Func(choose), nil
+			return chooser{}, nil
 		},
 	}
 }
 
-func choose(in score.Input) (score.Score, error) {
+// chooser is the scorer.
+type chooser struct{}
+
+// Next implements [score.Scorer].
+func (chooser) Next(in score.Input, results []score.Result) (score.Step, error) {
+	return score.Func(choose).Next(in, results)
+}
+
+// Demand implements [score.Demanding].
+func (chooser) Demand(in score.Input, _ []string) error {
 	if len(in.Choices) == 0 {
-		return score.Score{}, errors.New("scorer choice needs samples with choices: map the dataset's choices, or use another scorer")
+		return rpcerr.InvalidField("choices", "scorer choice needs samples with choices: map the dataset's choices, or use another scorer")
+	}
+	return nil
+}
+
+func choose(in score.Input) (score.Score, error) {
+	if err := (chooser{}).Demand(in, nil); err != nil {
+		return score.Score{}, err
 	}
 	explanation := in.Completion
 	if in.Choices.Shuffled() {
