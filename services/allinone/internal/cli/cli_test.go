@@ -183,6 +183,28 @@ func TestAnInterruptCancelsAndTellsHowToGoOn(t *testing.T) {
 	assert.Contains(t, c.stdout.String(), "go on     evalfleet eval resume e1")
 }
 
+func TestCancelTellsWhatBecameOfTheEvaluation(t *testing.T) {
+	t.Parallel()
+	for state, says := range map[agentv1.EvalState]string{
+		cancelled: "evalfleet eval resume e1", failed: "evalfleet eval resume e1", succeeded: "e1 has succeeded; there is nothing to cancel",
+	} {
+		s := &server{eval: at(state, 1)}
+		c := begin(t, append(serve(t, s), "eval", "cancel", "e1")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Contains(t, c.stdout.String(), says)
+		assert.Equal(t, state != succeeded, strings.Contains(c.stdout.String(), "resume"))
+	}
+}
+
+func TestShowCountsOnlyWhatCameToItsEnd(t *testing.T) {
+	t.Parallel()
+	eval := at(cancelled, 0)
+	eval.Progress = &agentv1.EvalProgress{Total: 12, Pending: 3, Succeeded: 6, Cancelled: 3}
+	c := begin(t, append(serve(t, &server{eval: eval}), "eval", "show", "e1")...)
+	require.Equal(t, 0, c.end(t), c.stderr.String())
+	assert.Contains(t, c.stdout.String(), "12 samples · 6 done · 3 not begun · 3 cancelled")
+}
+
 func TestTheSecondInterruptLeavesAtOnce(t *testing.T) {
 	t.Parallel()
 	s := &server{eval: at(running, 0)}

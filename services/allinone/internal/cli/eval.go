@@ -128,7 +128,7 @@ func (a *app) evalCancelCommand() *cobra.Command {
 					if a.json {
 						err = a.emit(e)
 					} else {
-						a.print("%s %s; %s goes on with it", short(e.GetName()), evalState(e), a.next("eval resume %s", short(e.GetName())))
+						a.print("%s", a.cancelled(e))
 					}
 					if err != nil {
 						return err
@@ -140,6 +140,15 @@ func (a *app) evalCancelCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	return c
+}
+
+// cancelled tells what became of an evaluation that was to be cancelled; one that has succeeded stays as it is.
+func (a *app) cancelled(e *agentv1.Eval) string {
+	id := short(e.GetName())
+	if e.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+		return fmt.Sprintf("%s has succeeded; there is nothing to cancel", id)
+	}
+	return fmt.Sprintf("%s %s; %s goes on with it", id, evalState(e), a.next("eval resume %s", id))
 }
 
 func (a *app) evalResumeCommand() *cobra.Command {

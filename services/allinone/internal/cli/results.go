@@ -135,10 +135,13 @@ func (s *session) showFailures(ctx context.Context, eval string) error {
 func facts(e *agentv1.Eval) string {
 	p := e.GetProgress()
 	parts := []string{fmt.Sprintf("%d samples", p.GetTotal())}
+	if done := progress.Done(p); done < p.GetTotal() {
+		parts = append(parts, fmt.Sprintf("%d done", done))
+	}
 	for _, c := range []struct {
 		n    int32
 		what string
-	}{{p.GetPending() + p.GetRunning() + p.GetWaiting(), "to do"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}} {
+	}{{p.GetPending(), "not begun"}, {p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}

@@ -82,8 +82,8 @@ func numeric(v *agentv1.ScoreValue) (float64, bool) {
 	return 0, false
 }
 
-// Done is the number of samples that have ended, in whatever way. Those that a limit ended are among the succeeded ones.
-func Done(p *agentv1.EvalProgress) int32 { return p.GetSucceeded() + p.GetFailed() + p.GetCancelled() }
+// Done is the number of samples that came to their end, by an error too. Those that a limit ended are among the succeeded ones; cancelled ones are not done.
+func Done(p *agentv1.EvalProgress) int32 { return p.GetSucceeded() + p.GetFailed() }
 
 // counts tells the samples by what became of them; zeros are left out but for the first.
 func (s *State) counts() string {

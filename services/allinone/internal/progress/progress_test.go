@@ -99,6 +99,11 @@ func TestLinesSayThatNothingChanges(t *testing.T) {
 	})
 }
 
+func TestCancelledSamplesAreNotDone(t *testing.T) {
+	t.Parallel()
+	assert.EqualValues(t, 6, progress.Done(&agentv1.EvalProgress{Total: 12, Pending: 3, Succeeded: 5, Failed: 1, Cancelled: 3}))
+}
+
 func TestLiveDrawsOverItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
