@@ -36,9 +36,19 @@ var (
 // value counts, at the place of the first. Keys that are no text become the JSON form of their value. Values that JSON lacks stay text
 // as written: dates and times, binary, infinities and not-a-number.
 //
+// Surrogates that are escaped in quoted text are read as JSON reads them.
+//
 // It fails on text that is no YAML, on more than one document, on keys that are lists or maps, on tags outside the YAML 1.1 types,
 // and with ErrTooDeep or ErrTooLarge on documents made to exhaust their reader.
 func ToJSON(text string) (json.RawMessage, error) {
+	document, err := toJSON(text)
+	if err != nil && surrogates.MatchString(text) {
+		return toJSON(withoutSurrogates(text))
+	}
+	return document, err
+}
+
+func toJSON(text string) (json.RawMessage, error) {
 	dec := yaml.NewDecoder(strings.NewReader(text))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
