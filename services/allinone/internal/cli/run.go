@@ -79,7 +79,7 @@ model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels t
 	flags.StringArrayVar(&f.tools, "tool", nil, "tool, such as bash; again for several")
 	flags.StringVar(&f.sandbox, "sandbox", "", "sandbox driver (default: the server's, where a tool needs a sandbox)")
 	flags.BoolVar(&f.keep, "keep-sandbox", false, "keep the sandbox when the run ends, under its lease")
-	flags.Int32Var(&f.turns, "turns", 0, "at most so many model calls")
+	flags.Int32Var(&f.turns, "turns", 0, "model calls whose answers count; one more ends the run, and its answer is lost")
 	flags.Int64Var(&f.tokens, "tokens", 0, "at most so many tokens")
 	flags.DurationVar(&f.time, "time", 0, "at most so long, such as 5m")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "write the answer alone")
