@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -90,6 +91,22 @@ func (c *client) watch(t *testing.T, name string) (*agentv1.Eval, error) {
 		return nil, err
 	}
 	return c.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+}
+
+// endsBefore waits for the end of an evaluation, and fails when a server dies before: where others run, a watch goes on without it.
+func (c *client) endsBefore(t *testing.T, name string, death <-chan string) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.watch(t, name)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case dead := <-death:
+		return fmt.Errorf("%s has died", dead)
+	}
 }
 
 // until watches an evaluation until an event fits.

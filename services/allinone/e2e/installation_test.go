@@ -233,6 +233,18 @@ func (h *home) kill(names ...string) {
 	}
 }
 
+// death tells the name of a server that runs now, once it has ended.
+func (h *home) death() <-chan string {
+	dead := make(chan string, len(h.processes))
+	for name, p := range h.processes {
+		go func() {
+			<-p.exited
+			dead <- name
+		}()
+	}
+	return dead
+}
+
 // died waits for a server to be killed by its failpoint. Where others run, they go on.
 func (h *home) died() {
 	h.t.Helper()

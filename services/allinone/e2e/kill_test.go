@@ -253,7 +253,7 @@ func TestChaosBoundaries(t *testing.T) {
 				spec := counted(t)
 				name, err := c.ask(t, spec)
 				if err == nil {
-					_, err = c.watch(t, name)
+					err = c.endsBefore(t, name, h.death())
 				}
 				if err != nil {
 					h.died()
