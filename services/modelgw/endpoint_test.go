@@ -316,6 +316,22 @@ func TestARefusedKeyIsTheOperatorsAffair(t *testing.T) {
 	assert.Contains(t, message, "account")
 }
 
+// A client that followed a redirect would take its credential of this platform to a stranger.
+func TestARedirectIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "https://elsewhere.example/v1/chat/completions")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	g := serveWeb(t, v)
+	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
+	assert.GreaterOrEqual(t, answer.StatusCode, 400)
+	assert.Empty(t, answer.Header.Get("Location"))
+	message, _, _ := failure(t, answer)
+	assert.Contains(t, message, "base_url")
+	assert.Len(t, v.body, 1, "it is asked once")
+}
+
 func TestAVendorThatIsAwayIsSaidSo(t *testing.T) {
 	t.Parallel()
 	v := vendorWith(t, nil)
@@ -349,7 +365,7 @@ func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
 		"unknown account":    {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Account", "x"}, 400, "no account"},
 		"bad project":        {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Project", "../x"}, 400, "project"},
 		"bad request":        {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[{"role":"critic"}]}`, nil, 400, "messages[0]"},
-		"bad cache":          {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Cache", "soon"}, 400, "cache"},
+		"bad cache":          {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[{"role":"user","content":"x"}]}`, []string{"Evalfleet-Cache", "soon"}, 400, "cache"},
 		"other method":       {http.MethodGet, chatPath, "", nil, 405, "POST"},
 		"other path":         {http.MethodPost, "/v1/embeddings", "{}", nil, 404, "/v1/embeddings"},
 		"unknown model info": {http.MethodGet, "/v1/models/nobody/x", "", nil, 404, "nobody/x"},

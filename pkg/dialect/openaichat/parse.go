@@ -56,6 +56,10 @@ type asked struct {
 	Effort           *string            `json:"reasoning_effort"`
 	Verbosity        *string            `json:"verbosity"`
 	Format           *responseFormat    `json:"response_format"`
+	// What the canonical form cannot say.
+	Functions    json.RawMessage `json:"functions"`
+	FunctionCall json.RawMessage `json:"function_call"`
+	Audio        json.RawMessage `json:"audio"`
 }
 
 type streamOptions struct {
@@ -105,8 +109,34 @@ func ParseRequest(body []byte) (*Request, error) {
 	if r.Choice, err = a.choice(); err != nil {
 		return nil, err
 	}
-	r.Config, err = a.config()
-	return r, err
+	if r.Config, err = a.config(); err != nil {
+		return nil, err
+	}
+	return r, a.check()
+}
+
+// check refuses what no answer can be given to as it was meant.
+func (a *asked) check() error {
+	const none = "null"
+	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != none }
+	switch {
+	case len(a.Messages) == 0:
+		return wrong("messages", "needs at least one message")
+	case a.MaxTokens != nil && *a.MaxTokens < 1:
+		return wrong("max_tokens", "is %d; give at least 1", *a.MaxTokens)
+	case a.MaxCompletion != nil && *a.MaxCompletion < 1:
+		return wrong("max_completion_tokens", "is %d; give at least 1", *a.MaxCompletion)
+	case a.N != nil && (*a.N < 1 || *a.N > maxChoices):
+		return wrong("n", "is %d; give 1 to %d", *a.N, maxChoices)
+	case given(a.Functions):
+		return wrong("functions", "is not supported here; give `tools`")
+	case given(a.FunctionCall):
+		return wrong("function_call", "is not supported here; give `tool_choice`")
+	case given(a.Audio):
+		return wrong("audio", "spoken answers are not supported here")
+	default:
+		return nil
+	}
 }
 
 // unreadable says which member is of another type than it should be.

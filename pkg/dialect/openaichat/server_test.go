@@ -84,6 +84,13 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model": "m", "messages": [], "stop": 5}`:                                                               "stop",
 		`{"model": "m", "messages": [], "logit_bias": {"x": 1}}`:                                                  "logit_bias",
 		`{"model": "m", "messages": [], "response_format": {"type": "json_schema"}}`:                              "response_format",
+		`{"model": "m", "messages": []}`:                                                                          "messages",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 0}`:                         "max_tokens",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1}`:             "max_completion_tokens",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "n": 1000000}`:                            "1 to 1024",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "functions": [{"name": "f"}]}`:            "tools",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "function_call": "auto"}`:                 "tool_choice",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "audio": {"voice": "a"}}`:                 "audio",
 	} {
 		_, err := openaichat.ParseRequest([]byte(body))
 		var said *openaichat.RequestError

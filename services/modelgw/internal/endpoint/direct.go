@@ -112,7 +112,12 @@ func (r *relay) attempt(call context.Context, c *generate.Call) (*provider.Respo
 		return nil, r.unreached(context.Cause(ctx), err)
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode/100 != 2 {
+	switch answer.StatusCode / 100 {
+	case 2:
+	case 3:
+		// A client that followed would take the platform's token to wherever the answer says.
+		return nil, &provider.Error{Provider: r.upstream.Provider, Status: http.StatusBadGateway, Message: "the server redirects; let the account's base_url name where the API is"}
+	default:
 		return nil, r.keep(answer)
 	}
 	copyHeader(r.out.Header(), answer.Header)
