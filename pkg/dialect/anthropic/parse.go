@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
@@ -61,39 +62,19 @@ type wireFormat struct {
 // schemaName is the name of the schema of an answer, which has none in this format.
 const schemaName = "response"
 
-// RequestError says what is wrong with a client's request.
-type RequestError struct {
-	// Param is the member at fault, such as `messages.2.content`; empty for the request as a whole.
-	Param string
-	// Message says what is wrong with it.
-	Message string
-}
-
-// Error implements error.
-func (e *RequestError) Error() string {
-	if e.Param == "" {
-		return e.Message
-	}
-	return e.Param + ": " + e.Message
-}
-
-func invalid(param, format string, arguments ...any) error {
-	return &RequestError{Param: param, Message: fmt.Sprintf(format, arguments...)}
-}
-
-// ParseRequest reads the body of a client's request. It fails with *RequestError on what is no request, and with *UnsupportedError on what only the vendor
+// ParseRequest reads the body of a client's request. It fails with *dialect.RequestError on what is no request, and on what only the vendor
 // itself can do: its own tools, files that it keeps, search results. How the vendor schedules the request (its tier) and edits its context has no meaning
 // for other models and is passed over.
 func ParseRequest(body []byte) (*Request, error) {
 	var wire wireRequest
 	if err := json.Unmarshal(body, &wire); err != nil {
-		return nil, invalid("", "the body is no request: %s", reason(err))
+		return nil, dialect.Invalid("", "the body is no request: %s", reason(err))
 	}
 	if wire.Model == "" {
-		return nil, invalid("model", "is required")
+		return nil, dialect.Required("model")
 	}
 	if wire.Messages == nil {
-		return nil, invalid("messages", "is required")
+		return nil, dialect.Required("messages")
 	}
 	r := &Request{Model: wire.Model, Stream: wire.Stream, Config: wire.config()}
 	if err := r.parseSystem(wire.System); err != nil {
@@ -103,26 +84,18 @@ func ParseRequest(body []byte) (*Request, error) {
 	for i, m := range wire.Messages {
 		messages, err := parseMessage(m, functions)
 		if err != nil {
-			return nil, at(fmt.Sprintf("messages.%d", i), err)
+			return nil, dialect.At(fmt.Sprintf("messages.%d.", i), err)
 		}
 		r.Messages = append(r.Messages, messages...)
 	}
 	for i, tool := range wire.Tools {
 		info, err := parseTool(tool)
 		if err != nil {
-			return nil, at(fmt.Sprintf("tools.%d", i), err)
+			return nil, dialect.At(fmt.Sprintf("tools.%d.", i), err)
 		}
 		r.Tools = append(r.Tools, info)
 	}
 	return r, r.parseChoice(wire.Choice)
-}
-
-// at says where in a request an error is.
-func at(place string, err error) error {
-	if failure, ok := errors.AsType[*RequestError](err); ok {
-		return invalid(place+"."+failure.Param, "%s", failure.Message)
-	}
-	return fmt.Errorf("%s: %w", place, err)
 }
 
 // reason is an error of the JSON reader without its own name.
@@ -164,14 +137,14 @@ func (w *wireRequest) config() *modelv1.GenerateConfig {
 func (r *Request) parseSystem(raw json.RawMessage) error {
 	text, blocks, isText, err := readBlocks(raw)
 	if err != nil {
-		return invalid("system", "%s", reason(err))
+		return dialect.Invalid("system", "%s", reason(err))
 	}
 	if isText && text != "" {
 		r.Messages = append(r.Messages, chat.System(text))
 	}
 	for i := range blocks {
 		if blocks[i].Type != "text" {
-			return invalid(fmt.Sprintf("system.%d", i), "must be a text")
+			return dialect.Invalid(fmt.Sprintf("system.%d", i), "must be a text")
 		}
 		r.Messages = append(r.Messages, chat.System(blocks[i].Text))
 	}
@@ -180,13 +153,13 @@ func (r *Request) parseSystem(raw json.RawMessage) error {
 
 func parseTool(tool wireTool) (*toolv1.ToolInfo, error) {
 	if tool.Type != "" && tool.Type != "custom" {
-		return nil, &UnsupportedError{What: "the tool type " + tool.Type + " here: only the vendor runs it"}
+		return nil, dialect.NotSupported("type", "%q is a tool that only the vendor runs, and not for this model", tool.Type)
 	}
 	if tool.Name == "" {
-		return nil, invalid("name", "is required")
+		return nil, dialect.Required("name")
 	}
 	if len(tool.Schema) == 0 || tool.Schema[0] != '{' {
-		return nil, invalid("input_schema", "must be an object")
+		return nil, dialect.Invalid("input_schema", "must be an object")
 	}
 	return &toolv1.ToolInfo{Name: tool.Name, Description: tool.Description, ParametersJson: string(tool.Schema)}, nil
 }
@@ -204,11 +177,11 @@ func (r *Request) parseChoice(choice *wireChoice) error {
 		r.Choice = chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE)
 	case "tool":
 		if choice.Name == "" {
-			return invalid("tool_choice.name", "is required")
+			return dialect.Required("tool_choice.name")
 		}
 		r.Choice = chat.FunctionChoice(choice.Name)
 	default:
-		return invalid("tool_choice.type", "%q is none of auto, any, tool, none", choice.Type)
+		return dialect.Invalid("tool_choice.type", "%q is none of auto, any, tool, none", choice.Type)
 	}
 	return nil
 }

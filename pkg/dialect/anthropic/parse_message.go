@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -16,7 +17,7 @@ import (
 func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMessage, error) {
 	text, blocks, isText, err := readBlocks(m.Content)
 	if err != nil {
-		return nil, invalid("content", "%s", reason(err))
+		return nil, dialect.Invalid("content", "%s", reason(err))
 	}
 	switch m.Role {
 	case roleSystem:
@@ -41,7 +42,7 @@ func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMe
 		}
 		return parseUser(blocks, functions)
 	default:
-		return nil, invalid("role", "%q is none of user, assistant, system", m.Role)
+		return nil, dialect.Invalid("role", "%q is none of user, assistant, system", m.Role)
 	}
 }
 
@@ -59,14 +60,14 @@ func parseUser(blocks []wireBlock, functions map[string]string) (messages []*mod
 			flush()
 			result, err := blocks[i].result(functions)
 			if err != nil {
-				return nil, at(fmt.Sprintf("content.%d", i), err)
+				return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
 			}
 			messages = append(messages, result)
 			continue
 		}
 		parts, err := blocks[i].userParts()
 		if err != nil {
-			return nil, at(fmt.Sprintf("content.%d", i), err)
+			return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
 		}
 		said = append(said, parts...)
 	}
@@ -77,12 +78,12 @@ func parseUser(blocks []wireBlock, functions map[string]string) (messages []*mod
 // result reads a tool's result.
 func (b *wireBlock) result(functions map[string]string) (*modelv1.ChatMessage, error) {
 	if b.ToolUseID == "" {
-		return nil, invalid("tool_use_id", "is required")
+		return nil, dialect.Required("tool_use_id")
 	}
 	given := &toolv1.ToolResult{CallId: b.ToolUseID, Function: functions[b.ToolUseID]}
 	text, blocks, isText, err := readBlocks(b.Content)
 	if err != nil {
-		return nil, invalid("content", "%s", reason(err))
+		return nil, dialect.Invalid("content", "%s", reason(err))
 	}
 	given.Content = chat.TextContent(text)
 	if !isText {
@@ -90,7 +91,7 @@ func (b *wireBlock) result(functions map[string]string) (*modelv1.ChatMessage, e
 		for i := range blocks {
 			more, err := blocks[i].userParts()
 			if err != nil {
-				return nil, at(fmt.Sprintf("content.%d", i), err)
+				return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
 			}
 			parts = append(parts, more...)
 		}
@@ -110,7 +111,7 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	case b.Type == "document" && b.Source != nil && b.Source.Type == "content":
 		text, blocks, isText, err := readBlocks(b.Source.Content)
 		if err != nil {
-			return nil, invalid("source.content", "%s", reason(err))
+			return nil, dialect.Invalid("source.content", "%s", reason(err))
 		}
 		if isText {
 			return []*contentv1.Content{chat.TextPart(text)}, nil
@@ -118,11 +119,11 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 		var parts []*contentv1.Content
 		for i := range blocks {
 			if blocks[i].Type == "document" {
-				return nil, invalid(fmt.Sprintf("source.content.%d", i), "must be a text or an image")
+				return nil, dialect.Invalid(fmt.Sprintf("source.content.%d", i), "must be a text or an image")
 			}
 			inner, err := blocks[i].userParts()
 			if err != nil {
-				return nil, at(fmt.Sprintf("source.content.%d", i), err)
+				return nil, dialect.At(fmt.Sprintf("source.content.%d.", i), err)
 			}
 			parts = append(parts, inner...)
 		}
@@ -131,16 +132,16 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 		part, err := b.mediaPart()
 		return []*contentv1.Content{part}, err
 	case b.Type == "":
-		return nil, invalid("type", "is required")
+		return nil, dialect.Required("type")
 	default:
-		return nil, &UnsupportedError{What: "a block of type " + b.Type + " here"}
+		return nil, dialect.NotSupported("type", "%q is not supported here", b.Type)
 	}
 }
 
 // mediaPart reads an image or a document: its data, or its address.
 func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	if b.Source == nil {
-		return nil, invalid("source", "is required")
+		return nil, dialect.Required("source")
 	}
 	uri := ""
 	switch s := b.Source; s.Type {
@@ -151,7 +152,7 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	case "url":
 		uri = s.URL
 	default:
-		return nil, &UnsupportedError{What: "a source of type " + s.Type + " here"}
+		return nil, dialect.NotSupported("source.type", "%q is not supported here; give `base64`, `text` or `url`", s.Type)
 	}
 	if b.Type == "image" {
 		return chat.ImagePart(uri), nil

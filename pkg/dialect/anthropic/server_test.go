@@ -86,7 +86,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		ask(`"messages":[],"temperature":"hot"`):           "temperature must not be a string",
 	} {
 		_, err := anthropic.ParseRequest([]byte(body))
-		failure, ok := errors.AsType[*anthropic.RequestError](err)
+		failure, ok := errors.AsType[*dialect.RequestError](err)
 		require.True(t, ok, "%s: %v", body, err)
 		assert.Contains(t, failure.Error(), says, body)
 	}
@@ -95,8 +95,8 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		ask(`"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]`),
 	} {
 		_, err := anthropic.ParseRequest([]byte(body))
-		_, ok := errors.AsType[*anthropic.UnsupportedError](err)
-		assert.True(t, ok, "%s: %v", body, err)
+		failure, ok := errors.AsType[*dialect.RequestError](err)
+		assert.True(t, ok && failure.Fault == dialect.Unsupported, "%s: %v", body, err)
 	}
 }
 

@@ -8,29 +8,10 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
-
-// RequestError says what is wrong with a client's request.
-type RequestError struct {
-	// Param is the member at fault, such as `messages[2].content`; empty for the request as a whole.
-	Param string
-	// Message says what is wrong with it.
-	Message string
-}
-
-// Error implements error.
-func (e *RequestError) Error() string {
-	if e.Param == "" {
-		return e.Message
-	}
-	return e.Param + ": " + e.Message
-}
-
-func wrong(param, format string, args ...any) error {
-	return &RequestError{Param: param, Message: fmt.Sprintf(format, args...)}
-}
 
 // asked is a client's request on the wire.
 type asked struct {
@@ -86,7 +67,7 @@ type askedTool struct {
 }
 
 // ParseRequest reads a client's request. Members that the canonical form has no place for, such as `user` and `metadata`, are passed over; what would change the
-// answer and cannot be said fails with *RequestError, as does what is no request.
+// answer and cannot be said fails with *dialect.RequestError, as does what is no request.
 func ParseRequest(body []byte) (*Request, error) {
 	var a asked
 	if err := json.Unmarshal(body, &a); err != nil {
@@ -94,9 +75,9 @@ func ParseRequest(body []byte) (*Request, error) {
 	}
 	switch {
 	case a.Model == "":
-		return nil, wrong("model", "is required")
+		return nil, dialect.Required("model")
 	case a.Messages == nil:
-		return nil, wrong("messages", "is required")
+		return nil, dialect.Required("messages")
 	}
 	r := &Request{Model: a.Model, Stream: a.Stream != nil && *a.Stream, IncludeUsage: a.StreamOptions != nil && a.StreamOptions.IncludeUsage}
 	var err error
@@ -121,19 +102,19 @@ func (a *asked) check() error {
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != none }
 	switch {
 	case len(a.Messages) == 0:
-		return wrong("messages", "needs at least one message")
+		return dialect.Invalid("messages", "needs at least one message")
 	case a.MaxTokens != nil && *a.MaxTokens < 1:
-		return wrong("max_tokens", "is %d; give at least 1", *a.MaxTokens)
+		return dialect.Invalid("max_tokens", "is %d; give at least 1", *a.MaxTokens)
 	case a.MaxCompletion != nil && *a.MaxCompletion < 1:
-		return wrong("max_completion_tokens", "is %d; give at least 1", *a.MaxCompletion)
+		return dialect.Invalid("max_completion_tokens", "is %d; give at least 1", *a.MaxCompletion)
 	case a.N != nil && (*a.N < 1 || *a.N > maxChoices):
-		return wrong("n", "is %d; give 1 to %d", *a.N, maxChoices)
+		return dialect.Invalid("n", "is %d; give 1 to %d", *a.N, maxChoices)
 	case given(a.Functions):
-		return wrong("functions", "is not supported here; give `tools`")
+		return dialect.NotSupported("functions", "is not supported here; give `tools`")
 	case given(a.FunctionCall):
-		return wrong("function_call", "is not supported here; give `tool_choice`")
+		return dialect.NotSupported("function_call", "is not supported here; give `tool_choice`")
 	case given(a.Audio):
-		return wrong("audio", "spoken answers are not supported here")
+		return dialect.NotSupported("audio", "spoken answers are not supported here")
 	default:
 		return nil
 	}
@@ -142,9 +123,9 @@ func (a *asked) check() error {
 // unreadable says which member is of another type than it should be.
 func unreadable(err error) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
-		return wrong(kind.Field, "is a %s, which does not belong there", kind.Value)
+		return dialect.Invalid(kind.Field, "is a %s, which does not belong there", kind.Value)
 	}
-	return wrong("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func (a *asked) tools() ([]*toolv1.ToolInfo, error) {
@@ -153,9 +134,9 @@ func (a *asked) tools() ([]*toolv1.ToolInfo, error) {
 		param := fmt.Sprintf("tools[%d]", i)
 		switch {
 		case t.Type != "function":
-			return nil, wrong(param+".type", "%q is not supported here; `function` is", t.Type)
+			return nil, dialect.NotSupported(param+".type", "%q is not supported here; `function` is", t.Type)
 		case t.Function == nil || t.Function.Name == "":
-			return nil, wrong(param+".function.name", "is required")
+			return nil, dialect.Required(param + ".function.name")
 		}
 		schema := string(t.Function.Parameters)
 		if schema == "" || schema == "null" {
@@ -181,7 +162,7 @@ func (a *asked) choice() (*toolv1.ToolChoice, error) {
 		case "required":
 			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), nil
 		}
-		return nil, wrong(param, "%q is none of auto, none, required", word)
+		return nil, dialect.Invalid(param, "%q is none of auto, none, required", word)
 	}
 	var named struct {
 		Type     string `json:"type"`
@@ -190,7 +171,7 @@ func (a *asked) choice() (*toolv1.ToolChoice, error) {
 		} `json:"function"`
 	}
 	if err := json.Unmarshal(a.ToolChoice, &named); err != nil || named.Type != "function" || named.Function.Name == "" {
-		return nil, wrong(param, "is neither auto, none nor required, nor the name of a function")
+		return nil, dialect.Invalid(param, "is neither auto, none nor required, nor the name of a function")
 	}
 	return chat.FunctionChoice(named.Function.Name), nil
 }
@@ -215,7 +196,7 @@ func (a *asked) config() (*modelv1.GenerateConfig, error) {
 		for token, bias := range a.LogitBias {
 			id, err := strconv.ParseInt(token, 10, 64)
 			if err != nil {
-				return nil, wrong("logit_bias", "%q is no id of a token", token)
+				return nil, dialect.Invalid("logit_bias", "%q is no id of a token", token)
 			}
 			c.LogitBias.Values[id] = bias
 		}
@@ -223,7 +204,7 @@ func (a *asked) config() (*modelv1.GenerateConfig, error) {
 	if a.Format != nil && a.Format.Type == "json_schema" {
 		s := a.Format.Schema
 		if s.Name == "" || len(s.Schema) == 0 {
-			return nil, wrong("response_format.json_schema", "needs a name and a schema")
+			return nil, dialect.Invalid("response_format.json_schema", "needs a name and a schema")
 		}
 		c.ResponseSchema = &modelv1.ResponseSchema{Name: s.Name, JsonSchema: string(s.Schema), Description: s.Description, Strict: s.Strict}
 	}
@@ -244,7 +225,7 @@ func (a *asked) stops() ([]string, error) {
 	}
 	var list []string
 	if json.Unmarshal(a.Stop, &list) != nil {
-		return nil, wrong("stop", "is neither a text nor a list of texts")
+		return nil, dialect.Invalid("stop", "is neither a text nor a list of texts")
 	}
 	return list, nil
 }

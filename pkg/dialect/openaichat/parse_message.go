@@ -80,7 +80,7 @@ func (m *askedMessage) read(param string) (*modelv1.ChatMessage, error) {
 		message.Role, message.Source = modelv1.Role_ROLE_ASSISTANT, modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
 		m.readAssistant(message)
 	default:
-		return nil, wrong(param+".role", "%q is none of system, developer, user, assistant, tool", m.Role)
+		return nil, dialect.Invalid(param+".role", "%q is none of system, developer, user, assistant, tool", m.Role)
 	}
 	return message, nil
 }
@@ -92,18 +92,18 @@ func (m *askedMessage) content(param string) (*contentv1.MessageContent, error) 
 		if m.Role == "assistant" {
 			return chat.TextContent(""), nil
 		}
-		return nil, wrong(param, "is required")
+		return nil, dialect.Required(param)
 	}
 	if raw[0] == '"' {
 		var text string
 		if err := json.Unmarshal(raw, &text); err != nil {
-			return nil, wrong(param, "is no text")
+			return nil, dialect.Invalid(param, "is no text")
 		}
 		return chat.TextContent(text), nil
 	}
 	var asked []askedPart
 	if err := json.Unmarshal(raw, &asked); err != nil {
-		return nil, wrong(param, "is neither a text nor a list of parts")
+		return nil, dialect.Invalid(param, "is neither a text nor a list of parts")
 	}
 	parts := make([]*contentv1.Content, 0, len(asked))
 	for i := range asked {
@@ -125,7 +125,7 @@ func (p *askedPart) read(param string) (*contentv1.Content, error) {
 		return &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: p.Refusal, Refusal: new(true)}}}, nil
 	case "image_url":
 		if p.ImageURL.URL == "" {
-			return nil, wrong(param+".image_url.url", "is required")
+			return nil, dialect.Required(param + ".image_url.url")
 		}
 		detail := p.ImageURL.Detail
 		if detail == "" {
@@ -138,11 +138,11 @@ func (p *askedPart) read(param string) (*contentv1.Content, error) {
 	case "file":
 		mediaType, _, inline := dialect.SplitDataURI(p.File.Data)
 		if !inline {
-			return nil, wrong(param+".file.file_data", "must be a data URI; files that were uploaded to a vendor are not known here")
+			return nil, dialect.NotSupported(param+".file.file_data", "must be a data URI; files that were uploaded to a vendor are not known here")
 		}
 		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media(p.File.Data), Filename: p.File.Name, MimeType: mediaType}}}, nil
 	default:
-		return nil, wrong(param+".type", "%q is none of text, refusal, image_url, input_audio, file", p.Type)
+		return nil, dialect.Invalid(param+".type", "%q is none of text, refusal, image_url, input_audio, file", p.Type)
 	}
 }
 

@@ -93,7 +93,7 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "audio": {"voice": "a"}}`:                 "audio",
 	} {
 		_, err := openaichat.ParseRequest([]byte(body))
-		var said *openaichat.RequestError
+		var said *dialect.RequestError
 		require.ErrorAs(t, err, &said, body)
 		assert.ErrorContains(t, err, want, body)
 	}
