@@ -1,6 +1,7 @@
 package dialect_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"io"
 	"strings"
@@ -161,4 +162,33 @@ func TestDataURIs(t *testing.T) {
 		assert.False(t, ok, uri)
 	}
 	assert.Equal(t, "<content-internal>e30=</content-internal>", dialect.WrapInternal("{}"))
+}
+
+func TestDataThatIsNoBase64IsFound(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{"aGk=", "aA==", "aGkh", "aG\r\nkh", strings.Repeat("AAAA", 1000)} {
+		require.NoError(t, dialect.CheckBase64("p", data), data)
+		require.NoError(t, dialect.CheckDataURI("p", "data:image/png;base64,"+data), data)
+	}
+	for _, data := range []string{"", "=", "aGk", "aGk==", "a===", "aG=k", "a-_h", "not base64!", "aGk= ", "gr\u00f6\u00dfe", "AAAA===="} {
+		require.Error(t, dialect.CheckBase64("p", data), data)
+		require.ErrorContains(t, dialect.CheckDataURI("p", "data:image/png;base64,"+data), "p: ", data)
+	}
+	for _, uri := range []string{"https://example.com/a.png", "", "aGk="} {
+		require.NoError(t, dialect.CheckDataURI("p", uri), uri)
+	}
+	for _, uri := range []string{"data:", "data:image/png,aGk=", "data:image/png;base64", "data:;charset=utf-8,x"} {
+		require.ErrorContains(t, dialect.CheckDataURI("p", uri), ";base64,", uri)
+	}
+}
+
+func FuzzCheckBase64(f *testing.F) {
+	f.Add("aGk=")
+	f.Add("a\nGk=")
+	f.Fuzz(func(t *testing.T, data string) {
+		_, err := base64.StdEncoding.DecodeString(data)
+		if reads := err == nil && strings.Trim(data, "\r\n") != ""; reads != (dialect.CheckBase64("p", data) == nil) {
+			t.Fatalf("%q: %v", data, err)
+		}
+	})
 }

@@ -29,6 +29,13 @@ func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMe
 		if isText {
 			blocks = []wireBlock{{Type: "text", Text: text}}
 		}
+		for i := range blocks {
+			if blocks[i].Type == "image" {
+				if _, err := blocks[i].mediaPart(); err != nil {
+					return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
+				}
+			}
+		}
 		message := chat.Assistant("")
 		said := readSpoken(blocks, nil)
 		message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
@@ -146,6 +153,9 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	uri := ""
 	switch s := b.Source; s.Type {
 	case "base64":
+		if err := dialect.CheckBase64("source.data", s.Data); err != nil {
+			return nil, err
+		}
 		uri = "data:" + s.MediaType + ";base64," + s.Data
 	case "text":
 		uri = "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte(s.Data))

@@ -127,18 +127,27 @@ func (p *askedPart) read(param string) (*contentv1.Content, error) {
 		if p.ImageURL.URL == "" {
 			return nil, dialect.Required(param + ".image_url.url")
 		}
+		if err := dialect.CheckDataURI(param+".image_url.url", p.ImageURL.URL); err != nil {
+			return nil, err
+		}
 		detail := p.ImageURL.Detail
 		if detail == "" {
 			detail = "auto"
 		}
 		return &contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: media(p.ImageURL.URL), Detail: detail}}}, nil
 	case "input_audio":
+		if err := dialect.CheckBase64(param+".input_audio.data", p.InputAudio.Data); err != nil {
+			return nil, err
+		}
 		uri := "data:audio/" + p.InputAudio.Format + ";base64," + p.InputAudio.Data
 		return &contentv1.Content{Part: &contentv1.Content_Audio{Audio: &contentv1.Audio{Media: media(uri), Format: p.InputAudio.Format}}}, nil
 	case "file":
 		mediaType, _, inline := dialect.SplitDataURI(p.File.Data)
 		if !inline {
 			return nil, dialect.NotSupported(param+".file.file_data", "must be a data URI; files that were uploaded to a vendor are not known here")
+		}
+		if err := dialect.CheckDataURI(param+".file.file_data", p.File.Data); err != nil {
+			return nil, err
 		}
 		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media(p.File.Data), Filename: p.File.Name, MimeType: mediaType}}}, nil
 	default:
