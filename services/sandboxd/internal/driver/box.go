@@ -2,7 +2,11 @@ package driver
 
 import (
 	"context"
-	"sync"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -23,40 +27,18 @@ func Lost(id string) error {
 	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "the box %s is gone", id).With("sandbox", id).With("cause", "gone")
 }
 
-// Locks lets work on one box be done one after the other. The zero value is ready to use, by many at once.
-type Locks struct {
-	mu   sync.Mutex
-	busy map[string]chan struct{}
-}
-
-// Lock waits until nobody works on the box of that id, and gives what ends the caller's own work. It fails with INVALID_REQUEST for
-// an id that no box can have, and with ctx's error when ctx ends first.
-func (l *Locks) Lock(ctx context.Context, id string) (unlock func(), err error) {
-	if !ValidID(id) {
-		return nil, rpcerr.InvalidField("id", "%q is not made of letters, digits and dashes", id)
+// Measure makes a small box, throws it away and tells what held it. A creation that fails for one of these reasons is what the
+// machine lacks; any other is a fault of the measurement.
+func Measure(ctx context.Context, d Driver, lacks ...errorsv1.ErrorReason) (Capabilities, error) {
+	id := "probe-" + strings.ToLower(rand.Text())
+	report, err := d.Create(ctx, Spec{
+		ID: id, Owner: id, Deadline: time.Now().Add(time.Minute), OrphanTimeout: time.Minute, Limits: Limits{MemoryBytes: 64 << 20, PIDs: 16},
+	})
+	if err == nil {
+		return Capabilities{Isolation: report.Isolation}, d.Destroy(context.WithoutCancel(ctx), id)
 	}
-	for {
-		l.mu.Lock()
-		busy, ok := l.busy[id]
-		if !ok {
-			mine := make(chan struct{})
-			if l.busy == nil {
-				l.busy = map[string]chan struct{}{}
-			}
-			l.busy[id] = mine
-			l.mu.Unlock()
-			return func() {
-				l.mu.Lock()
-				delete(l.busy, id)
-				l.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if slices.Contains(lacks, rpcerr.Reason(err)) {
+		return Capabilities{Problem: err.Error()}, nil
 	}
+	return Capabilities{}, fmt.Errorf("make a box to measure the driver: %w", err)
 }

@@ -59,7 +59,7 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 		Runtime:       d.cfg.Runtime, OomScoreAdj: outOfMemoryScore,
 		Mounts: []mount.Mount{
 			{Type: mount.TypeBind, Source: d.guest, Target: guest.ContainerProgram, ReadOnly: true},
-			{Type: mount.TypeBind, Source: d.control(spec.ID), Target: guest.ContainerFolder, ReadOnly: true},
+			{Type: mount.TypeBind, Source: d.boxes.Control(spec.ID), Target: guest.ContainerFolder, ReadOnly: true},
 		},
 	}
 	h.Memory, h.MemorySwap = l.MemoryBytes, l.MemoryBytes // the same: no swap

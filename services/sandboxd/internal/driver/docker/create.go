@@ -2,8 +2,8 @@ package docker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/door"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
@@ -29,45 +29,18 @@ const comeTimeout = 45 * time.Second
 
 // Create makes a box, or gives the one of the same id.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
-	unlock, err := d.locks.Lock(ctx, spec.ID)
-	if err != nil {
-		return driver.Report{}, err
-	}
-	defer unlock()
 	if err := check(spec); err != nil {
 		return driver.Report{}, err
 	}
-	rec, err := readRecord(d.folder(spec.ID))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return driver.Report{}, err
-	}
-	if rec != nil && rec.Ready {
-		found, err := d.engine.inspect(ctx, spec.ID)
-		if err == nil && !found.is(rec) {
-			err = driver.Lost(spec.ID)
+	return d.boxes.Create(ctx, spec.ID, func() (driver.Report, error) {
+		image, err := d.images.find(ctx, spec.Image)
+		if err != nil {
+			return driver.Report{}, err
 		}
-		return rec.Report, err
-	}
-	image, err := d.images.find(ctx, spec.Image)
-	if err != nil {
-		return driver.Report{}, err
-	}
-	// What a crash left in the middle of making it is thrown away; nothing ever ran in it.
-	if err := d.destroy(ctx, spec.ID); err != nil {
-		return driver.Report{}, err
-	}
-	if spec.Workdir == "" {
-		spec.Workdir = image.workdir
-	}
-	if spec.User == "" {
-		spec.User = image.user
-	}
-	spec.Workdir = path.Clean(spec.Workdir)
-	report, err := d.make(ctx, spec, image)
-	if err != nil {
-		err = errors.Join(err, d.destroy(context.WithoutCancel(ctx), spec.ID))
-	}
-	return report, err
+		spec.Workdir = path.Clean(cmp.Or(spec.Workdir, image.workdir))
+		spec.User = cmp.Or(spec.User, image.user)
+		return d.make(ctx, spec, image)
+	})
 }
 
 // check refuses what no container can be.
@@ -92,14 +65,14 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 			"the Docker Engine at %s cannot isolate a sandbox: %s is missing; give its kernel that cgroup, use another driver, or allow it with --allow-unisolated",
 			d.cfg.Host, part).With("missing", part)
 	}
-	rec := &record{ID: spec.ID, Owner: spec.Owner, Labels: spec.Labels, Created: time.Now()}
-	if err := os.MkdirAll(d.folder(spec.ID), 0o700); err != nil {
+	rec := &record{Record: boxes.NewRecord(spec)}
+	if err := os.MkdirAll(d.boxes.Folder(spec.ID), 0o700); err != nil {
 		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
 	}
-	if err := rec.write(d.folder(spec.ID)); err != nil {
+	if err := d.boxes.Write(spec.ID, rec); err != nil {
 		return driver.Report{}, err
 	}
-	if err := makeControl(d.control(spec.ID), specification(spec), can.remapped); err != nil {
+	if err := makeControl(d.boxes.Control(spec.ID), specification(spec), can.remapped); err != nil {
 		return driver.Report{}, err
 	}
 	failpoint.Hit("sandboxd/docker-folder")
@@ -114,7 +87,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	failpoint.Hit("sandboxd/docker-started")
 	rec.Container, rec.Ready, rec.Report = id, true, report(spec, image, can, written)
 	rec.Report.Isolation.Unisolated = needed(spec, can) != ""
-	return rec.Report, rec.write(d.folder(spec.ID))
+	return rec.Report, d.boxes.Write(spec.ID, rec)
 }
 
 // createContainer makes the container. Written tells that what is written in it is bounded, which an engine may refuse.
@@ -134,11 +107,10 @@ func (d *Driver) start(ctx context.Context, boxID, id string) error {
 	defer cancel()
 	known := make(chan func(int) bool, 1) // who is admitted, once that is known
 	admit := sync.OnceValue(func() func(int) bool { return <-known })
-	open, err := door.Open(d.control(boxID), func(pid int) bool { return admit()(pid) }, d.log)
+	open, err := d.boxes.Listen(boxID, func(pid int) bool { return admit()(pid) })
 	if err != nil {
 		return err
 	}
-	d.keep(boxID, open)
 
 	words, err := d.listenTo(ctx, id)
 	if err != nil {
@@ -168,7 +140,7 @@ func (d *Driver) start(ctx context.Context, boxID, id string) error {
 	case err := <-failed:
 		return d.engine.kind(ctx, "wait for a container", err)
 	case <-ctx.Done():
-		return rpcerr.Internal("the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.dir, words.said())
+		return rpcerr.Internal("the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
 	}
 }
 

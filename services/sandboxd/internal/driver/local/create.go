@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,33 +20,11 @@ import (
 
 // Create makes a box, or gives the one of the same id.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
-	unlock, err := d.locks.Lock(ctx, spec.ID)
-	if err != nil {
-		return driver.Report{}, err
-	}
-	defer unlock()
 	d.look(ctx)
 	if err := d.check(&spec); err != nil {
 		return driver.Report{}, err
 	}
-	rec, err := readRecord(d.folder(spec.ID))
-	switch {
-	case err == nil && rec.Ready && rec.alive():
-		return rec.Report, nil
-	case err == nil && rec.Ready:
-		return driver.Report{}, driver.Lost(spec.ID)
-	case err != nil && !errors.Is(err, os.ErrNotExist):
-		return driver.Report{}, err
-	}
-	// What a crash left in the middle of making it is thrown away; nothing ever ran in it.
-	if err := d.destroy(ctx, spec.ID); err != nil {
-		return driver.Report{}, err
-	}
-	report, err := d.make(ctx, spec)
-	if err != nil {
-		err = errors.Join(err, d.destroy(context.WithoutCancel(ctx), spec.ID))
-	}
-	return report, err
+	return d.boxes.Create(ctx, spec.ID, func() (driver.Report, error) { return d.make(ctx, spec) })
 }
 
 // check fills in what the driver decides and refuses what it cannot do.
@@ -93,7 +70,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 		return driver.Report{}, unavailable(part)
 	}
 	d.log.Warn("a part of the isolation is missing; making the box without", "box", spec.ID, "part", part.Part, "reason", part.Err)
-	if err := d.destroy(ctx, spec.ID); err != nil {
+	if err := d.boxes.Clear(ctx, spec.ID); err != nil {
 		return driver.Report{}, err
 	}
 	p.namespaces = false
@@ -187,7 +164,7 @@ func (d *Driver) report(p plan, g *group, weaker []string) driver.Report {
 	if p.namespaces {
 		iso.Parts = append(iso.Parts, "user namespace", "mount namespace", "process namespace", "ipc namespace", "uts namespace", "network namespace", "private root")
 	} else {
-		files := filepath.Join(d.folder(p.spec.ID), filesFolder)
+		files := filepath.Join(d.boxes.Folder(p.spec.ID), filesFolder)
 		r.GuestPath, r.Workdir, r.User = d.guest, filepath.Join(files, "workspace"), ""
 		r.Env = map[string]string{"PATH": d.system.hostPath(), "HOME": filepath.Join(files, "home"), "TMPDIR": filepath.Join(files, "tmp")}
 	}

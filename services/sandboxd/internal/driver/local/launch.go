@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
@@ -38,12 +39,11 @@ const (
 // The guest waits for its specification, and dies without one. So the record is written, with its process id, before anything
 // can happen that a later process would not find.
 func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
-	id, folder := p.spec.ID, d.folder(p.spec.ID)
-	control := filepath.Join(folder, controlFolder)
+	id, folder, control := p.spec.ID, d.boxes.Folder(p.spec.ID), d.boxes.Control(p.spec.ID)
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(control, 0o755)); err != nil {
 		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
 	}
-	rec := &record{ID: id, Owner: p.spec.Owner, Labels: p.spec.Labels, Created: time.Now(), Namespaces: p.namespaces}
+	rec := &record{Record: boxes.NewRecord(p.spec), Namespaces: p.namespaces}
 	owner := os.Geteuid()
 	if d.many && p.namespaces {
 		owner = rangeOf(id)
@@ -56,7 +56,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 		}
 		rec.Cgroups = g.refs
 	}
-	if err := rec.write(folder); err != nil {
+	if err := d.boxes.Write(id, rec); err != nil {
 		return driver.Report{}, err
 	}
 	s := d.specification(p, g)
@@ -73,7 +73,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	if err := rec.identify(start.pid); err != nil {
 		return driver.Report{}, describe(err)
 	}
-	if err := rec.write(folder); err != nil {
+	if err := d.boxes.Write(id, rec); err != nil {
 		return driver.Report{}, err
 	}
 	if g != nil {
@@ -81,13 +81,9 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 			return driver.Report{}, &box.PartError{Part: "cgroups for memory and pids", Err: err}
 		}
 	}
-	b, err := listen(folder, rec, d.log)
-	if err != nil {
+	if _, err := d.boxes.Listen(id, rec.isGuest); err != nil {
 		return driver.Report{}, err
 	}
-	d.mu.Lock()
-	d.doors[id] = b
-	d.mu.Unlock()
 	if start.proc != nil {
 		if err := d.handProc(ctx, rec, start.proc); err != nil {
 			return driver.Report{}, &box.PartError{Part: "own /proc", Err: err}
@@ -101,7 +97,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 		return driver.Report{}, &box.PartError{Part: outcome.Failed, Err: errors.New(outcome.Reason)}
 	}
 	rec.Ready, rec.Report = true, d.report(p, g, outcome.Weaker)
-	return rec.Report, rec.write(folder)
+	return rec.Report, d.boxes.Write(id, rec)
 }
 
 // starting is a guest that waits for its specification.

@@ -3,11 +3,9 @@ package local
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,15 +13,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 )
 
 // record is what is kept of a box in its folder: enough to find its first process again, and never to take another for it.
 type record struct {
-	ID      string
-	Owner   string
-	Labels  map[string]string `json:",omitempty"`
-	Created time.Time
+	boxes.Record
 	// PID, Start and Boot are the first process: its id, when it began in ticks of this boot, and which boot that is.
 	PID   int
 	Start uint64
@@ -32,36 +27,10 @@ type record struct {
 	Namespaces bool
 	// Cgroups are the groups to remove with the box, children first.
 	Cgroups []groupRef `json:",omitempty"`
-	// Ready tells that the box was made; a record that is not ready is what a crash left.
-	Ready  bool
-	Report driver.Report
 }
 
-const recordName = "box.json"
-
-func readRecord(folder string) (*record, error) {
-	data, err := os.ReadFile(filepath.Join(folder, recordName))
-	if err != nil {
-		return nil, err
-	}
-	var r record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fmt.Errorf("read the record of a box in %s: %w", folder, err)
-	}
-	return &r, nil
-}
-
-func (r *record) write(folder string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the record of a box: %w", err)
-	}
-	temp := filepath.Join(folder, "."+recordName)
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return fmt.Errorf("write the record of a box: %w", err)
-	}
-	return os.Rename(temp, filepath.Join(folder, recordName))
-}
+// isGuest tells the first process of the box by its id.
+func (r *record) isGuest(pid int) bool { return pid == r.PID }
 
 // identify fills in which process pid is.
 func (r *record) identify(pid int) error {

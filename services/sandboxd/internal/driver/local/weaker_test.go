@@ -70,7 +70,7 @@ func TestAMissingPartIsNamedUnlessItIsAllowed(t *testing.T) {
 	require.ErrorContains(t, err, "--allow-unisolated")
 	e, _ := rpcerr.As(err)
 	assert.Equal(t, "system folders", e.Metadata["missing"])
-	entries, err := os.ReadDir(d.dir)
+	entries, err := os.ReadDir(d.boxes.Dir())
 	require.NoError(t, err)
 	assert.Len(t, entries, 1, "nothing is left but the guest program")
 
@@ -99,7 +99,7 @@ func TestDestroyEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 	require.NoError(t, err)
 	pid := strings.TrimSpace(string(data))
 	require.DirExists(t, "/proc/"+pid)
-	entries, err := os.ReadDir(d.dir)
+	entries, err := os.ReadDir(d.boxes.Dir())
 	require.NoError(t, err)
 	for _, e := range entries {
 		if e.IsDir() {

@@ -1,0 +1,214 @@
+// Package boxes is what drivers have in common whose boxes live on this machine: a folder for each box with its record, the door
+// that its guest comes in by, and one thing done to a box at a time. What a box is, and how it is made and ended, is the driver's.
+//
+// A folder is made before its box and removed after it, so that a crash in between leaves something to find.
+package boxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/door"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+)
+
+// Config is a driver's folder of boxes, and what the driver knows of them.
+type Config struct {
+	// Dir holds a folder for each box; it is made.
+	Dir string
+	// Find looks for the first process of a box that was made and gives what tells it among those who dial. It fails with
+	// SANDBOX_LOST when the box is gone.
+	Find func(ctx context.Context, id string) (admit func(pid int) bool, err error)
+	// End ends all that runs in a box, however far its making came, and removes what is left of it outside of its folder. A box
+	// that is gone is no error.
+	End    func(ctx context.Context, id string) error
+	Logger *slog.Logger
+}
+
+// Boxes are the boxes of one driver. They may be used concurrently.
+type Boxes struct {
+	cfg   Config
+	locks locks
+
+	mu    sync.Mutex
+	doors map[string]*door.Door // of boxes that this process listens for
+}
+
+// Open makes the folder. It listens for nobody yet.
+func Open(cfg Config) (*Boxes, error) {
+	dir, err := filepath.Abs(cfg.Dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the folder of boxes: %w", err)
+	}
+	cfg.Dir = dir
+	return &Boxes{cfg: cfg, doors: map[string]*door.Door{}}, nil
+}
+
+// Dir is the folder of all boxes.
+func (b *Boxes) Dir() string { return b.cfg.Dir }
+
+// Folder is what is kept of a box.
+func (b *Boxes) Folder(id string) string { return filepath.Join(b.cfg.Dir, id) }
+
+// Control is the folder of a box in which this program listens. Only the box's guest can reach it.
+func (b *Boxes) Control(id string) string { return filepath.Join(b.Folder(id), "ctl") }
+
+// Create gives the box of that id where it was made, and makes it where it was not. What a crash left in the middle of making it is
+// thrown away first, since nothing ever ran in it, and so is what build leaves when it fails.
+func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Report, error)) (driver.Report, error) {
+	unlock, err := b.locks.lock(ctx, id)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	defer unlock()
+	rec, err := Read[Record](b, id)
+	if err == nil && rec.Ready {
+		_, err := b.cfg.Find(ctx, id)
+		return rec.Report, err
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return driver.Report{}, err
+	}
+	if err := b.Clear(ctx, id); err != nil {
+		return driver.Report{}, err
+	}
+	report, err := build()
+	if err != nil {
+		if left := b.Clear(context.WithoutCancel(ctx), id); left != nil {
+			b.cfg.Logger.Warn("cannot clear away a box that could not be made; it is found again by its folder", "box", id, "error", left)
+		}
+	}
+	return report, err
+}
+
+// Listen opens the door of a box that is being made.
+func (b *Boxes) Listen(id string, admit func(pid int) bool) (*door.Door, error) {
+	open, err := door.Open(b.Control(id), admit, b.cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doors[id] = open
+	return open, nil
+}
+
+// lookEvery is how often a box whose guest does not come is looked for.
+const lookEvery = time.Second
+
+// Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST when the box is gone.
+func (b *Boxes) Connect(ctx context.Context, id string) (net.Conn, error) {
+	open, err := b.adopt(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case c := <-open.Conns():
+			return c, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-open.Closed():
+			return nil, driver.Lost(id)
+		case <-time.After(lookEvery):
+			if _, err := b.cfg.Find(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// adopt gives the door of a box, listening for its guest where this process does not yet.
+func (b *Boxes) adopt(ctx context.Context, id string) (*door.Door, error) {
+	unlock, err := b.locks.lock(ctx, id)
+	if _, invalid := rpcerr.As(err); invalid {
+		return nil, driver.Lost(id) // no box was ever called that
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	b.mu.Lock()
+	open := b.doors[id]
+	b.mu.Unlock()
+	if open != nil {
+		return open, nil
+	}
+	admit, err := b.cfg.Find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return b.Listen(id, admit)
+}
+
+// Destroy ends a box and removes what is kept of it.
+func (b *Boxes) Destroy(ctx context.Context, id string) error {
+	unlock, err := b.locks.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return b.Clear(ctx, id)
+}
+
+// Clear is Destroy for those who make the box.
+func (b *Boxes) Clear(ctx context.Context, id string) error {
+	b.mu.Lock()
+	open := b.doors[id]
+	delete(b.doors, id)
+	b.mu.Unlock()
+	if open != nil {
+		open.Close()
+	}
+	if err := b.cfg.End(ctx, id); err != nil {
+		return err
+	}
+	return os.RemoveAll(b.Folder(id))
+}
+
+// List reads the records of an owner's boxes, and asks of each whether its first process runs.
+func (b *Boxes) List(owner string, alive func(id string) bool) ([]driver.Observed, error) {
+	entries, err := os.ReadDir(b.cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the folder of boxes: %w", err)
+	}
+	var out []driver.Observed
+	for _, e := range entries {
+		id := e.Name()
+		if !e.IsDir() || !driver.ValidID(id) {
+			continue // the guest program
+		}
+		rec, err := Read[Record](b, id)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			// A folder without a record is what a crash left between the two: nothing ran in it. It belongs to whoever owns the folder of all.
+			out = append(out, driver.Observed{ID: id})
+		case err != nil:
+			return nil, err
+		case rec.Owner == owner:
+			out = append(out, driver.Observed{ID: id, Labels: rec.Labels, Created: rec.Created, Alive: alive(id), Report: rec.Report})
+		}
+	}
+	return out, nil
+}
+
+// Close stops listening for guests; they wait for the next one who does.
+func (b *Boxes) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, open := range b.doors {
+		open.Close()
+		delete(b.doors, id)
+	}
+}
