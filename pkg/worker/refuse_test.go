@@ -77,6 +77,12 @@ func TestAnotherDefinitionUnderTheSameName(t *testing.T) {
 		assert.Contains(t, err.Error(), `tool lookup is served by worker "ada" with another definition`)
 
 		workertest.Connect(t, h).Register(lookup(func(r *workerv1.Register) { r.Offers[0].Version = "2" })) // versions are for people
+		schema := func(text string) *workerv1.Register {
+			return lookup(func(r *workerv1.Register) { r.Offers[0].Name, r.Offers[0].ParametersJson = "find", text })
+		}
+		workertest.Connect(t, h).Register(schema(`{"type":"object"}`))
+		workertest.Connect(t, h).Register(schema("{\"type\": \"object\"}\n")) // languages differ in the blanks that they print
+		assert.Equal(t, `{"type":"object"}`, h.Find("default", "tool", "find").GetParametersJson())
 		synctest.Wait()
 		h.Close()
 		h, _ = newHost(t)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -77,9 +78,19 @@ func (h *Host) enrol(r *workerv1.Register) (*session, error) {
 		if s.offers[of] != nil {
 			return nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%s is offered twice", of)
 		}
-		s.offers[of] = proto.CloneOf(offer)
+		s.offers[of] = pinned(offer)
 	}
 	return s, nil
+}
+
+// pinned is an offer as it is compared, pinned and shown: without the blanks in its schema, which differ from language to language.
+func pinned(offer *workerv1.Offer) *workerv1.Offer {
+	offer = proto.CloneOf(offer)
+	var schema bytes.Buffer
+	if json.Compact(&schema, []byte(offer.GetParametersJson())) == nil {
+		offer.ParametersJson = schema.String()
+	}
+	return offer
 }
 
 // checkOffer checks one offer.

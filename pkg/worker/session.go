@@ -90,7 +90,7 @@ func (s *session) silence() time.Duration {
 
 // welcome answers the registration.
 func (s *session) welcome(forget []string) {
-	s.welcomed = true
+	s.welcomed, s.strays = true, -len(forget) // The results of those may be on their way.
 	s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Registered{Registered: &workerv1.Registered{Worker: s.name, Forget: forget}}})
 }
 
@@ -243,7 +243,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 	}
 	id := r.GetKey()
 	if c := s.calls[id]; c != nil {
-		s.strays = 0
+		s.strays = min(s.strays, 0)
 		delete(s.calls, id)
 		h.answered(c, s, sent)
 		h.vacant(s)

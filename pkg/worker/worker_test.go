@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,6 +235,33 @@ func TestAWorkerComesBackToANewServer(t *testing.T) {
 		_, err = h.Do(t.Context(), call("nobody's", lost))
 		require.ErrorIs(t, err, worker.ErrUnknown)
 		assert.Equal(t, 30*time.Second, time.Since(begun))
+	})
+}
+
+// A worker need not wait for the answer to its registration before it sends the results that it kept, nor read which of them to forget.
+func TestKeptResultsMayFollowTheRegistrationAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, ledger := newHost(t)
+		claim(t, ledger, "wanted")
+		kept := []string{"wanted"}
+		for i := range 2_000 {
+			kept = append(kept, fmt.Sprint("old-", i))
+		}
+		w := workertest.Connect(t, h)
+		w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: lookup(unfinished(kept...))}})
+		go func() {
+			for _, key := range kept {
+				w.Send(workertest.Result(key, `{"text":"42"}`))
+			}
+		}()
+		require.Len(t, w.Next().GetRegistered().GetForget(), 2_000)
+		for _, key := range kept[1:] {
+			require.Equal(t, key, w.Next().GetAccepted().GetKey(), "what nobody wants may be forgotten")
+		}
+		answer, err := ask(t, t.Context(), h, call("wanted", lost)).wait()
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"text":"42"}`, answer.PayloadJSON)
 	})
 }
 

@@ -11,6 +11,7 @@ package split
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,27 +110,51 @@ func passOn(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, out)
 }
 
-// shares parts a registration among the hosts, each with its offers in order.
-func shares(r *workerv1.Register, hosts Hosts) ([]workerv1.WorkerServiceClient, map[workerv1.WorkerServiceClient][]*workerv1.Offer, error) {
-	var order []workerv1.WorkerServiceClient
-	offers := map[workerv1.WorkerServiceClient][]*workerv1.Offer{}
+// share is what one host serves of a worker's offers, in order.
+type share struct {
+	host   workerv1.WorkerServiceClient
+	offers []*workerv1.Offer
+	places []int // in the whole registration
+}
+
+// shares parts a registration among the hosts.
+func shares(r *workerv1.Register, hosts Hosts) ([]*share, error) {
+	var parts []*share
 	seen := map[string]bool{}
 	for i, offer := range r.GetOffers() {
 		host, ok := hosts.ByKind[offer.GetKind()]
 		if !ok {
 			host = hosts.Rest
 		}
-		if name := offer.GetKind() + " " + offer.GetName(); seen[name] {
-			return nil, nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%s is offered twice", name)
+		name := offer.GetKind() + " " + offer.GetName()
+		if seen[name] {
+			return nil, rpcerr.InvalidField(offerAt(i), "%s is offered twice", name)
 		}
-		seen[offer.GetKind()+" "+offer.GetName()] = true
-		if offers[host] == nil {
-			order = append(order, host)
+		seen[name] = true
+		at := slices.IndexFunc(parts, func(p *share) bool { return p.host == host })
+		if at < 0 {
+			at, parts = len(parts), append(parts, &share{host: host})
 		}
-		offers[host] = append(offers[host], offer)
+		parts[at].offers, parts[at].places = append(parts[at].offers, offer), append(parts[at].places, i)
 	}
-	if len(order) == 0 {
-		return nil, nil, rpcerr.InvalidField("offers", "a worker has to offer something, such as a tool")
+	if len(parts) == 0 {
+		return nil, rpcerr.InvalidField("offers", "a worker has to offer something, such as a tool")
 	}
-	return order, offers, nil
+	return parts, nil
+}
+
+func offerAt(i int) string { return fmt.Sprintf("offers[%d]", i) }
+
+// whole turns a host's refusal of its share into one of the whole registration: an offer is named by the place that the worker gave it.
+func (p *share) whole(err error) error {
+	fault, ok := rpcerr.As(err)
+	if !ok || len(fault.Fields) != 1 {
+		return err
+	}
+	for i, place := range p.places {
+		if fault.Fields[0].Path == offerAt(i) {
+			return rpcerr.InvalidField(offerAt(place), "%s", fault.Fields[0].Description)
+		}
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package split_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -134,6 +135,41 @@ func TestAWorkerThatComesBackIsHeardByWhoeverAskedIt(t *testing.T) {
 	w.Send(workertest.Result("t", `{"text":"t"}`))
 	require.NoError(t, (<-ask(t, f.rest, "scorer", "polite", "s")).err)
 	require.NoError(t, (<-ask(t, f.tools, "tool", "lookup", "t")).err)
+}
+
+func TestKeptResultsMayFollowTheRegistrationAtOnce(t *testing.T) {
+	t.Parallel()
+	var kept []string
+	for i := range 2_000 {
+		kept = append(kept, fmt.Sprint("old-", i))
+	}
+	w := workertest.Dial(t, newFleet(t).client)
+	w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: both(kept...)}})
+	go func() {
+		for _, key := range kept {
+			w.Send(workertest.Result(key, `{}`))
+		}
+	}()
+	require.Len(t, w.Next().GetRegistered().GetForget(), len(kept))
+	for _, key := range kept {
+		require.Equal(t, key, w.Next().GetAccepted().GetKey())
+	}
+}
+
+// A fault of an offer is told by its place in what the worker sent, whichever service finds it.
+func TestAFaultOfAnOfferIsNamedByItsPlace(t *testing.T) {
+	t.Parallel()
+	r := both()
+	r.Offers = append(r.Offers, &workerv1.Offer{Kind: "scorer", Name: "kind", OnUnknown: "panic"})
+	w := workertest.Dial(t, newFleet(t).client)
+	w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: r}})
+	err := w.Ended()
+	require.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
+	require.ErrorContains(t, err, "offers[2]: on_unknown of kind")
+	fault, ok := rpcerr.As(err)
+	require.True(t, ok)
+	require.Len(t, fault.Fields, 1)
+	assert.Equal(t, "offers[2]", fault.Fields[0].Path)
 }
 
 func TestWhatEndsAConnection(t *testing.T) {

@@ -57,26 +57,26 @@ func newWorker(stream workerv1.WorkerService_ConnectServer, r *workerv1.Register
 
 // connect registers at each host. What only some hosts want to be forgotten, another still wants.
 func (w *worker) connect(ctx context.Context, all Hosts) error {
-	order, offers, err := shares(w.register, all)
+	parts, err := shares(w.register, all)
 	if err != nil {
 		return err
 	}
 	unwanted, name := map[string]int{}, w.register.GetWorker()
-	for _, client := range order {
-		share := proto.CloneOf(w.register)
-		share.Offers, share.Worker = offers[client], name
-		stream, err := client.Connect(ctx)
+	for _, part := range parts {
+		register := proto.CloneOf(w.register)
+		register.Offers, register.Worker = part.offers, name
+		stream, err := part.host.Connect(ctx)
 		if err != nil {
 			return err
 		}
 		h := &host{stream: stream}
 		w.hosts = append(w.hosts, h)
-		if err := stream.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: share}}); err != nil && !errors.Is(err, io.EOF) {
+		if err := stream.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: register}}); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		answer, err := stream.Recv()
 		if err != nil {
-			return err
+			return part.whole(err)
 		}
 		registered := answer.GetRegistered()
 		name = cmp.Or(name, registered.GetWorker()) // one name at all of them
@@ -90,10 +90,11 @@ func (w *worker) connect(ctx context.Context, all Hosts) error {
 	}
 	answer := &workerv1.Registered{Worker: name}
 	for _, key := range w.register.GetUnfinished() {
-		if unwanted[key] == len(order) {
+		if unwanted[key] == len(parts) {
 			answer.Forget = append(answer.Forget, key)
 		}
 	}
+	w.strays = -len(answer.Forget) // Their results may be on the way.
 	return w.up.Send(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Registered{Registered: answer}})
 }
 
@@ -228,7 +229,7 @@ func (w *worker) result(key string, frame *workerv1.ConnectRequest) error {
 		}
 		return w.stray()
 	}
-	w.strays = 0
+	w.strays = min(w.strays, 0)
 	return h.tell(frame)
 }
 

@@ -35,7 +35,7 @@ type WorkerServiceClient interface {
 	//	worker: register, then (result | progress | ready)*
 	//	host: registered, then (call | cancel | ping)*
 	//
-	// A worker that comes back offers the keys it has not answered yet; its results count once.
+	// A worker that comes back offers the keys it has not answered yet; its results count once. It may send those that it has right after its registration.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
 }
 
@@ -71,7 +71,7 @@ type WorkerServiceServer interface {
 	//	worker: register, then (result | progress | ready)*
 	//	host: registered, then (call | cancel | ping)*
 	//
-	// A worker that comes back offers the keys it has not answered yet; its results count once.
+	// A worker that comes back offers the keys it has not answered yet; its results count once. It may send those that it has right after its registration.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error
 	mustEmbedUnimplementedWorkerServiceServer()
 }
