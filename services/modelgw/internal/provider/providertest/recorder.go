@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -148,12 +149,14 @@ func (a *upstreamResponse) stream() string {
 		if event.Event != "" {
 			b.WriteString("event: " + event.Event + "\n")
 		}
-		data := string(event.Data)
+		var data bytes.Buffer
+		_ = json.Compact(&data, event.Data) // an event is one line, however the case is written
 		var text string
 		if json.Unmarshal(event.Data, &text) == nil {
-			data = text
+			data.Reset()
+			data.WriteString(text)
 		}
-		b.WriteString("data: " + data + "\n\n")
+		b.WriteString("data: " + data.String() + "\n\n")
 	}
 	return b.String()
 }
