@@ -15,13 +15,22 @@ import (
 var (
 	// ErrNotFound is returned for a body that the project does not hold.
 	ErrNotFound = errors.New("blob: not found")
-	// ErrTooLarge is returned for a body over the store's limit.
-	ErrTooLarge = errors.New("blob: too large")
 	// ErrRange is returned for an offset or a limit below zero, and for an offset past the end.
 	ErrRange = errors.New("blob: range is outside of the body")
 	// ErrInvalid is returned for a project, hash or media type that is none.
 	ErrInvalid = errors.New("blob: invalid name")
 )
+
+// TooLargeError is returned for a body over the store's limit.
+type TooLargeError struct {
+	// LimitBytes is what the store takes.
+	LimitBytes int64
+}
+
+// Error names the limit.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("blob: too large: the limit is %d bytes", e.LimitBytes)
+}
 
 // DefaultMediaType is that of a body of which none is known.
 const DefaultMediaType = "application/octet-stream"
@@ -39,7 +48,7 @@ type Ref struct {
 // Store keeps bodies. Its methods may be called concurrently, also for one body.
 type Store interface {
 	// Put reads body to its end and keeps it. It answers when the body is durable. Putting a body again is the same, save
-	// that the last media type stands. An empty mediaType is DefaultMediaType. It fails with [ErrTooLarge] when body goes
+	// that the last media type stands. An empty mediaType is DefaultMediaType. It fails with a [TooLargeError] when body goes
 	// over the store's limit and with body's own error when reading fails; nothing is kept then.
 	Put(ctx context.Context, project string, body io.Reader, mediaType string) (Ref, error)
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -67,7 +65,7 @@ func (c chain) begin(ctx context.Context, method string) func(context.Context, e
 	return func(ctx context.Context, err error, panicked any) error {
 		if panicked != nil {
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))
-			err = rpcerr.Internal("internal error; the server's log has the cause under request id %s", id).With("requestId", id)
+			err = rpcerr.Hidden(id)
 		}
 		s := rpcerr.ToStatus(err)
 		took := time.Since(start)
@@ -116,8 +114,8 @@ func (c chain) validate(req any) error {
 		return nil
 	}
 	if size := proto.Size(m); size > MaxMessageBytes {
-		return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE,
-			"the request has %d bytes and may have %d; send large content as a blob and name it by its hash", size, MaxMessageBytes).With("limitBytes", strconv.Itoa(MaxMessageBytes))
+		return rpcerr.RequestTooLarge("", MaxMessageBytes,
+			"the request has %d bytes and may have %d; send large content as a blob and name it by its hash", size, MaxMessageBytes)
 	}
 	err := c.validator.Validate(m)
 	if err == nil {

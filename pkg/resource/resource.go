@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -103,8 +102,7 @@ func position(field, token string, request proto.Message) (string, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) < 4 || binary.BigEndian.Uint32(b) != digest(request) {
-		return "", rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "%s belongs to another request; begin again without it", field).
-			WithField(field, "it belongs to another request")
+		return "", rpcerr.InvalidCursor(field, "%s belongs to another request; begin again without it", field)
 	}
 	return string(b[4:]), nil
 }

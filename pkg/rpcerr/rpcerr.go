@@ -46,32 +46,11 @@ type Field struct {
 	Description string
 }
 
-// New makes an error of any kind. The format may wrap a cause with %w, which stays on this side of the wire.
-func New(code codes.Code, reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	err := fmt.Errorf(format, args...)
-	return &Error{Code: code, Reason: reason, Message: err.Error(), cause: errors.Unwrap(err)}
-}
-
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap returns the cause, if there is one.
 func (e *Error) Unwrap() error { return e.cause }
-
-// With adds a fact to the metadata and returns e.
-func (e *Error) With(key, value string) *Error {
-	if e.Metadata == nil {
-		e.Metadata = map[string]string{}
-	}
-	e.Metadata[key] = value
-	return e
-}
-
-// RetryIn says when to try again and returns e.
-func (e *Error) RetryIn(d time.Duration) *Error {
-	e.RetryAfter = d
-	return e
-}
 
 // WithField adds a field that breaks a rule and returns e.
 func (e *Error) WithField(path, format string, args ...any) *Error {
@@ -84,93 +63,6 @@ func (e *Error) clone() *Error {
 	c := *e
 	c.Metadata = maps.Clone(e.Metadata)
 	return &c
-}
-
-// InvalidRequest says that a request breaks a rule of its schema.
-func InvalidRequest(format string, args ...any) *Error {
-	return New(codes.InvalidArgument, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, format, args...)
-}
-
-// InvalidField is InvalidRequest for one field.
-func InvalidField(path, format string, args ...any) *Error {
-	description := fmt.Sprintf(format, args...)
-	return InvalidRequest("%s: %s", path, description).WithField(path, "%s", description)
-}
-
-// InvalidArgument says that an argument cannot be used, for another reason than INVALID_REQUEST.
-func InvalidArgument(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.InvalidArgument, reason, format, args...)
-}
-
-// NotFound says that something does not exist.
-func NotFound(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.NotFound, reason, format, args...)
-}
-
-// ResourceNotFound says that a named resource does not exist.
-func ResourceNotFound(name string) *Error {
-	return NotFound(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, "no %s", name).With("resource", name)
-}
-
-// UnknownName says that nothing of that name is known, and names what is. Thing is what it would be, such as `tool`; it is also the key of the metadata.
-func UnknownName(reason errorsv1.ErrorReason, thing, name string, known []string) *Error {
-	all := strings.Join(known, ", ")
-	return NotFound(reason, "unknown %s %q; known: %s", thing, name, all).With(thing, name).With("known", all)
-}
-
-// AlreadyExists says that something exists with other content.
-func AlreadyExists(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.AlreadyExists, reason, format, args...)
-}
-
-// Aborted says that another change came first.
-func Aborted(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.Aborted, reason, format, args...)
-}
-
-// FailedPrecondition says that the state of things does not allow it.
-func FailedPrecondition(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.FailedPrecondition, reason, format, args...)
-}
-
-// ResourceExhausted says that something is full or spent; give it a RetryIn.
-func ResourceExhausted(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.ResourceExhausted, reason, format, args...)
-}
-
-// Unavailable says that something is away for now.
-func Unavailable(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.Unavailable, reason, format, args...)
-}
-
-// PermissionDenied says that the caller may not do that.
-func PermissionDenied(reason errorsv1.ErrorReason, format string, args ...any) *Error {
-	return New(codes.PermissionDenied, reason, format, args...)
-}
-
-// Unauthenticated says that the caller's credential is missing or not known.
-func Unauthenticated(format string, args ...any) *Error {
-	return New(codes.Unauthenticated, errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID, format, args...)
-}
-
-// Cancelled says that an effect was cancelled by its key.
-func Cancelled(format string, args ...any) *Error {
-	return New(codes.Canceled, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED, format, args...)
-}
-
-// DeadlineExceeded says that an effect ran out of its own time.
-func DeadlineExceeded(format string, args ...any) *Error {
-	return New(codes.DeadlineExceeded, errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, format, args...)
-}
-
-// NotBuiltYet says that an RPC or field belongs to a capability that this version does not have.
-func NotBuiltYet(capability string) *Error {
-	return New(codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "%s is not built yet", capability).With("capability", capability)
-}
-
-// Internal says that we are at fault. Only the message crosses the wire, so it should say no more than what was being done.
-func Internal(format string, args ...any) *Error {
-	return New(codes.Internal, errorsv1.ErrorReason_ERROR_REASON_INTERNAL, format, args...)
 }
 
 // As returns the *Error in err's chain, if there is one.

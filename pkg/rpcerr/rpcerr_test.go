@@ -23,8 +23,7 @@ func overTheWire(err error) error { return rpcerr.FromStatus(rpcerr.ToStatus(err
 
 func TestAnErrorKeepsItsKindOverTheWire(t *testing.T) {
 	t.Parallel()
-	sent := rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, "no more than %d sandboxes", 8).
-		With("limit", "8").RetryIn(3*time.Second).WithField("spec.limits", "too much")
+	sent := rpcerr.SandboxQuota("sandboxes", 8, 3*time.Second, "no more than %d sandboxes", 8).WithField("spec.limits", "too much")
 
 	got := overTheWire(fmt.Errorf("create: %w", sent))
 
@@ -34,26 +33,26 @@ func TestAnErrorKeepsItsKindOverTheWire(t *testing.T) {
 	assert.EqualError(t, got, "create: no more than 8 sandboxes")
 	e, ok := rpcerr.As(got)
 	require.True(t, ok)
-	assert.Equal(t, map[string]string{"limit": "8"}, e.Metadata)
+	assert.Equal(t, map[string]string{"limit": "8", "quota": "sandboxes"}, e.Metadata)
 	assert.Equal(t, []rpcerr.Field{{Path: "spec.limits", Description: "too much"}}, e.Fields)
 }
 
 func TestAStatusSaysWhichStateOrQuotaStandsInTheWay(t *testing.T) {
 	t.Parallel()
-	ended := rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "r1 has ended").With("resource", "projects/p/runs/r1")
+	ended := rpcerr.RunFinished("projects/p/runs/r1", "SUCCEEDED", "r1 has ended")
 	assert.Equal(t, []*errdetails.PreconditionFailure_Violation{{Type: "RUN_FINISHED", Subject: "projects/p/runs/r1", Description: "r1 has ended"}},
 		detail[*errdetails.PreconditionFailure](t, ended).GetViolations())
-	gone := rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, "s1 is deleted").With("sandbox", "projects/p/sandboxes/s1")
+	gone := rpcerr.SandboxTerminated("projects/p/sandboxes/s1", "s1 is deleted")
 	assert.Equal(t, []*errdetails.PreconditionFailure_Violation{{Type: "SANDBOX_TERMINATED", Subject: "projects/p/sandboxes/s1", Description: "s1 is deleted"}},
 		detail[*errdetails.PreconditionFailure](t, gone).GetViolations())
-	for key, reason := range map[string]errorsv1.ErrorReason{
-		"account": errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL,
-		"scope":   errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED,
+	for subject, full := range map[string]error{
+		"openai/default":   rpcerr.ConnectionQueueFull("openai/default", time.Second, "no room"),
+		"sandboxes":        rpcerr.SandboxQuota("sandboxes", 8, time.Second, "no room"),
+		"projects/default": rpcerr.BudgetExhausted("projects/default", time.Second, "no room"),
 	} {
-		full := rpcerr.ResourceExhausted(reason, "no room").With(key, "x")
-		assert.Equal(t, []*errdetails.QuotaFailure_Violation{{Subject: "x", Description: "no room"}}, detail[*errdetails.QuotaFailure](t, full).GetViolations())
+		assert.Equal(t, []*errdetails.QuotaFailure_Violation{{Subject: subject, Description: "no room"}}, detail[*errdetails.QuotaFailure](t, full).GetViolations())
 	}
-	later := rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED, "the provider's limit is none of ours")
+	later := rpcerr.ProviderRateLimited("openai", 429, time.Second, "the provider's limit is none of ours")
 	for _, d := range rpcerr.ToStatus(later).Details() {
 		assert.NotContains(t, fmt.Sprintf("%T", d), "QuotaFailure")
 	}

@@ -93,7 +93,7 @@ func (e *Error) obstacle(message string) protoadapt.MessageV1 {
 	case errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL:
 		return quota("account")
 	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
-		return quota("sandbox")
+		return quota("quota")
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
 		return quota("scope")
 	default:

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -82,7 +81,7 @@ func (h *Host) enqueue(c *call, first bool) {
 	p := c.pool
 	switch {
 	case p.waiting.Len() >= maxWaiting:
-		c.settle(Answer{}, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "%d calls wait for workers of %s", p.waiting.Len(), p.of).RetryIn(time.Second))
+		c.settle(Answer{}, rpcerr.WorkerAway(p.of.kind, p.of.name, time.Second, "%d calls wait for workers of %s", p.waiting.Len(), p.of))
 		return
 	case len(p.sessions) > 0:
 		c.bound(0, nil)
@@ -104,14 +103,11 @@ func (h *Host) enqueue(c *call, first bool) {
 func (h *Host) away(p *pool) func() error {
 	return func() error {
 		gone := time.Since(p.left)
-		var err *rpcerr.Error
 		if gone < h.cfg.Absence {
 			again := min(15*time.Second, max(time.Second, gone/4))
-			err = rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, "waiting for a worker of %s", p.of).RetryIn(again)
-		} else {
-			err = rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, "no worker of %s has been connected for %s; start one", p.of, h.cfg.Absence)
+			return rpcerr.WorkerAway(p.of.kind, p.of.name, again, "waiting for a worker of %s", p.of)
 		}
-		return err.With("kind", p.of.kind).With("name", p.of.name)
+		return rpcerr.WorkerGone(p.of.kind, p.of.name, "no worker of %s has been connected for %s; start one", p.of, h.cfg.Absence)
 	}
 }
 
@@ -142,7 +138,6 @@ func same(a, b *workerv1.Offer) bool {
 
 // conflict says that an offer's name is taken by workers that promise something else.
 func (p *pool) conflict() error {
-	return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_EXISTS,
-		"%s is served by worker %s with another definition; workers of one name must offer the same, so give this one another name or stop the others first",
-		p.of, strconv.Quote(p.sessions[0].name))
+	return rpcerr.ResourceExists(p.of.kind+"s/"+p.of.name,
+		"%s is served by worker %s with another definition; workers of one name must offer the same, so give this one another name or stop the others first", p.of, strconv.Quote(p.sessions[0].name))
 }

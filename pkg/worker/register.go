@@ -10,11 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
@@ -129,7 +129,7 @@ func (h *Host) admitSession(ctx context.Context, s *session, unfinished []string
 		return stopping()
 	case len(h.sessions) >= maxSessions:
 		h.mu.Unlock()
-		return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "there are %d workers already", maxSessions)
+		return rpcerr.WorkerRefused(s.name, time.Minute, "there are %d workers already", maxSessions)
 	}
 	if err := h.conflicts(s); err != nil {
 		h.mu.Unlock()

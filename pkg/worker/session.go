@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -154,7 +153,7 @@ func (s *session) watch(stream workerv1.WorkerService_ConnectServer) error {
 			s.end(stream.Context().Err())
 		case <-pings.C:
 			if s.silence() >= s.host.cfg.Silence {
-				s.end(rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "no sign of life for %s; answer pings and connect again", s.host.cfg.Silence))
+				s.end(rpcerr.ServiceUnavailable("WorkerService", time.Second, "no sign of life for %s; answer pings and connect again", s.host.cfg.Silence))
 				continue
 			}
 			s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Ping{Ping: &workerv1.Ping{}}})
@@ -254,7 +253,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 			return s.stray() // it answers twice
 		}
 		if h.parked+sent.size() > maxParked {
-			return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "too many results wait for those who asked; connect again later").RetryIn(time.Minute)
+			return rpcerr.WorkerRefused(s.name, time.Minute, "too many results wait for those who asked; connect again later")
 		}
 		h.parked += sent.size()
 		s.held[id] = sent
@@ -272,7 +271,7 @@ func (s *session) stray() error {
 	if s.strays++; s.strays <= maxStrays {
 		return nil
 	}
-	return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "%d frames in a row are about calls that this worker does not have", s.strays)
+	return rpcerr.WorkerRefused(s.name, time.Minute, "%d frames in a row are about calls that this worker does not have", s.strays)
 }
 
 // vacant gives a session's free slots to calls that wait.

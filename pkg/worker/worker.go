@@ -148,13 +148,13 @@ func (h *Host) Close() {
 }
 
 func stopping() error {
-	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the server is stopping; connect again").RetryIn(time.Second)
+	return rpcerr.ServiceUnavailable("WorkerService", time.Second, "the server is stopping; connect again")
 }
 
 // NotBegun reports whether an error of Do means that no worker was given the call, so that its claim may be dropped.
 func NotBegun(err error) bool {
 	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are about something else
-	case errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL:
+	case errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE:
 		return true
 	case errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE:
 		return rpcerr.RetryAfter(err) > 0

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -162,17 +160,17 @@ func proto(r blob.Ref) *contentv1.BlobRef {
 }
 
 func tooLarge(field string, limit int, next string) error {
-	return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE, "%s is over %d bytes; %s", field, limit, next).
-		With("limitBytes", strconv.Itoa(limit)).With("field", field)
+	return rpcerr.RequestTooLarge(field, limit, "%s is over %d bytes; %s", field, limit, next)
 }
 
 // fault gives a store's error its kind.
 func fault(err error, hash string) error {
+	if large, ok := errors.AsType[*blob.TooLargeError](err); ok {
+		return rpcerr.BodyTooLarge(large.LimitBytes, "the body is over the %d bytes that this server keeps of one", large.LimitBytes)
+	}
 	switch {
 	case errors.Is(err, blob.ErrNotFound):
-		return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, "no body %s in this project; upload it first", hash).With("resource", hash)
-	case errors.Is(err, blob.ErrTooLarge):
-		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT, "the body is over the limit of this server")
+		return rpcerr.NotFound(hash, "no body %s in this project; upload it first", hash)
 	case errors.Is(err, blob.ErrRange):
 		return rpcerr.InvalidField("offset", "outside of the body")
 	case errors.Is(err, blob.ErrInvalid):

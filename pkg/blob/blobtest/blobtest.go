@@ -180,13 +180,21 @@ func projectsNeverMeet(t *testing.T, s blob.Store) {
 func bodiesAreBounded(t *testing.T, s blob.Store) {
 	body := random(maxBytes + 1)
 	_, err := s.Put(t.Context(), project, bytes.NewReader(body), "")
-	assert.ErrorIs(t, err, blob.ErrTooLarge)
+	assertTooLarge(t, err)
 	_, err = s.Stat(t.Context(), project, hashOf(body))
 	assert.ErrorIs(t, err, blob.ErrNotFound)
 
 	endless := io.MultiReader(bytes.NewReader(body), iotest.ErrReader(errors.New("read on past the limit")))
 	_, err = s.Put(t.Context(), project, endless, "")
-	assert.ErrorIs(t, err, blob.ErrTooLarge)
+	assertTooLarge(t, err)
+}
+
+func assertTooLarge(t *testing.T, err error) {
+	t.Helper()
+	large, ok := errors.AsType[*blob.TooLargeError](err)
+	if assert.True(t, ok, "%v", err) {
+		assert.EqualValues(t, maxBytes, large.LimitBytes)
+	}
 }
 
 func brokenBodyIsNotKept(t *testing.T, s blob.Store) {

@@ -98,7 +98,7 @@ func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaTy
 		return blob.Ref{}, fmt.Errorf("blob: receive: %w", err)
 	}
 	if size > s.maxBytes {
-		return blob.Ref{}, fmt.Errorf("%w: the limit is %d bytes", blob.ErrTooLarge, s.maxBytes)
+		return blob.Ref{}, &blob.TooLargeError{LimitBytes: s.maxBytes}
 	}
 	ref = blob.Ref{Hash: hex.EncodeToString(hash.Sum(nil)), Size: size, MediaType: mediaType}
 	if err := s.place(temp, project, ref); err != nil {

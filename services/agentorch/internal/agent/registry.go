@@ -48,7 +48,7 @@ func (r *Registry) Definitions() []Definition {
 func (r *Registry) Resolve(step *agentv1.AgentRef) (*agentv1.AgentRef, error) {
 	d, ok := r.definitions[step.GetName()]
 	if !ok {
-		return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "agent", step.GetName(), slices.Sorted(maps.Keys(r.definitions)))
+		return nil, rpcerr.AgentNotFound(step.GetName(), slices.Sorted(maps.Keys(r.definitions)))
 	}
 	if len(step.GetAgents()) > 0 {
 		return nil, rpcerr.NotBuiltYet("calling and handing over to other agents (agents)")

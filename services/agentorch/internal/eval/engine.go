@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -140,7 +139,7 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	head, isNew, err := e.deps.Journals.Create(ctx, c)
 	switch {
 	case errors.Is(err, journal.ErrReused):
-		return nil, rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another evaluation", requestID).With("requestId", requestID)
+		return nil, rpcerr.RequestIDReused(requestID, "request id %q was used for another evaluation", requestID)
 	case err != nil:
 		return nil, err
 	case !isNew:
@@ -242,7 +241,7 @@ func (e *Engine) command(ctx context.Context, name, id string, c command) error 
 	}
 	if err := e.deps.Journals.Post(ctx, name, journal.Command{ID: id, Body: body}); err != nil {
 		if errors.Is(err, journal.ErrReused) {
-			return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another command", id).With("requestId", id)
+			return rpcerr.RequestIDReused(id, "request id %q was used for another command", id)
 		}
 		return err
 	}
@@ -298,7 +297,7 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 		State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
 	}}}); err != nil {
 		if errors.Is(err, journal.ErrFenced) {
-			return nil, rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_JOURNAL_FENCED, "%s was changed by another call; try again", name)
+			return nil, rpcerr.JournalFenced(head.Epoch, "%s was changed by another call; try again", name)
 		}
 		return nil, err
 	}
@@ -313,8 +312,7 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason strin
 		return nil, err
 	}
 	if s.Ended() {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended; only one at work can be changed", name).
-			With("resource", name).With("state", strings.TrimPrefix(s.Eval.GetState().String(), "EVAL_STATE_"))
+		return nil, rpcerr.RunFinished(name, strings.TrimPrefix(s.Eval.GetState().String(), "EVAL_STATE_"), "%s has ended; only one at work can be changed", name)
 	}
 	sub := e.deps.Journals.Subscribe(name)
 	defer sub.Close()

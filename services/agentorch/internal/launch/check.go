@@ -12,7 +12,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -230,8 +229,8 @@ func checkModel(ref *agentv1.ModelRef, providers []*modelv1.Provider) error {
 			return checkAccount(ref, p)
 		}
 	}
-	return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "no provider %q for the model %s; known are %s", name, ref.GetModel(), strings.Join(known, ", ")).
-		With("model", ref.GetModel()).With("known", strings.Join(known, ", "))
+	return rpcerr.ModelNotFound(ref.GetModel(), known,
+		"no provider %q for the model %s; known are %s", name, ref.GetModel(), strings.Join(known, ", "))
 }
 
 func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
@@ -246,13 +245,12 @@ func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
 			continue
 		}
 		if !a.GetUsable() {
-			return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem()).
-				With("provider", p.GetName())
+			return rpcerr.ProviderNotConfigured(p.GetName(), account, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
 		}
 		return nil
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "%s has no account %q; configured are: %s", p.GetName(), account, strings.Join(known, ", ")).
-		With("provider", p.GetName())
+	return rpcerr.ProviderNotConfigured(p.GetName(), account,
+		"%s has no account %q; configured are: %s", p.GetName(), account, strings.Join(known, ", "))
 }
 
 // checkSandboxes checks that the drivers exist and work here, and that tools that need a sandbox have one.
@@ -286,10 +284,9 @@ func checkDriver(spec *sandboxv1.SandboxSpec, drivers []*sandboxv1.Driver) error
 			continue
 		}
 		if !d.GetAvailable() && !spec.GetAllowUnisolated() {
-			return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE, "the driver %s cannot isolate here: %s", d.GetName(), d.GetProblem()).
-				With("missing", d.GetProblem())
+			return rpcerr.IsolationUnavailable(d.GetProblem(), "the driver %s cannot isolate here: %s", d.GetName(), d.GetProblem())
 		}
 		return nil
 	}
-	return rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", spec.GetDriver(), known)
+	return rpcerr.DriverNotFound(spec.GetDriver(), known)
 }

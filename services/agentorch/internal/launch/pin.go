@@ -66,7 +66,7 @@ func (l *Launcher) pinFunctions(project string, step *agentv1.AgentRef) error {
 			continue
 		}
 		if l.deps.Workers == nil {
-			return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, "there are no workers here to serve %s %s", wanted.GetKind(), wanted.GetName())
+			return rpcerr.WorkerGone(wanted.GetKind(), wanted.GetName(), "there are no workers here to serve %s %s", wanted.GetKind(), wanted.GetName())
 		}
 		pinned, err := l.deps.Workers.Pin(project, wanted.GetKind(), wanted.GetName(), "")
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -42,7 +41,7 @@ func (l *Ledger) do(ctx context.Context, key string, content proto.Message, work
 	}
 	l.mu.Unlock()
 	if e.content != nil && !proto.Equal(e.content, content) {
-		return nil, rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "the key %s came with other content:\n%v\n%v", key, e.content, content)
+		return nil, rpcerr.RequestIDReused(key, "the key %s came with other content:\n%v\n%v", key, e.content, content)
 	}
 	select {
 	case <-e.done:
@@ -66,7 +65,7 @@ func (l *Ledger) begin(key string, content proto.Message, work func(context.Cont
 		defer cancel()
 		e.result, e.err = work(ctx)
 		if ctx.Err() != nil {
-			e.result, e.err = nil, rpcerr.Cancelled("%s was cancelled", key)
+			e.result, e.err = nil, rpcerr.EffectCancelled(key, "%s was cancelled", key)
 		}
 		if e.err != nil && waits(e.err) {
 			l.mu.Lock()
@@ -89,7 +88,7 @@ func (l *Ledger) cancel(key string) (done bool) {
 		if l.entries == nil {
 			l.entries, l.counts = map[string]*entry{}, map[string]int{}
 		}
-		e = &entry{done: make(chan struct{}), err: rpcerr.Cancelled("%s was cancelled before it began", key)}
+		e = &entry{done: make(chan struct{}), err: rpcerr.EffectCancelled(key, "%s was cancelled before it began", key)}
 		close(e.done)
 		l.entries[key] = e
 		return false

@@ -16,7 +16,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -83,7 +82,7 @@ func (t *Tools) ResolveTools(_ context.Context, r *toolv1.ResolveToolsRequest, _
 	for _, ref := range r.GetTools() {
 		d, ok := t.definition(ref)
 		if !ok {
-			return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", ref.GetName(), slices.Sorted(maps.Keys(t.Tools)))
+			return nil, rpcerr.ToolNotFound(ref.GetName(), slices.Sorted(maps.Keys(t.Tools)))
 		}
 		answer.Tools = append(answer.Tools, d)
 	}
@@ -181,7 +180,7 @@ func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call
 	done, err := t.do(ctx, key, content, func(ctx context.Context) (any, error) {
 		_, tool, ok := t.lookup(r.GetTools(), call.GetFunction())
 		if !ok || tool.Run == nil {
-			return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", call.GetFunction(), nil)
+			return nil, rpcerr.ToolNotFound(call.GetFunction(), nil)
 		}
 		arguments := map[string]any{}
 		if call.GetArgumentsJson() != "" {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
 )
@@ -52,7 +51,7 @@ func (r *Registry) Definitions() []Definition {
 func (r *Registry) Definition(name string) (Definition, error) {
 	d, ok := r.definitions[name]
 	if !ok {
-		return Definition{}, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "scorer", name, slices.Sorted(maps.Keys(r.definitions)))
+		return Definition{}, rpcerr.ScorerNotFound(name, slices.Sorted(maps.Keys(r.definitions)))
 	}
 	return d, nil
 }

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -37,8 +36,7 @@ func (s *Runs) Create(ctx context.Context, r *agentv1.CreateRunRequest) (*agentv
 	request := launch.Request{ID: r.GetRequestId(), Digest: digest(r)}
 	head, _, err := s.deps.Launcher.Start(ctx, plan, request, principal(ctx))
 	if errors.Is(err, journal.ErrReused) {
-		return nil, rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another run", r.GetRequestId()).
-			With("requestId", r.GetRequestId())
+		return nil, rpcerr.RequestIDReused(r.GetRequestId(), "request id %q was used for another run", r.GetRequestId())
 	}
 	if err != nil {
 		return nil, err

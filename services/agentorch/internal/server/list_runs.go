@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -82,7 +81,7 @@ func positionOf(token string, request proto.Message) (journal.Ref, error) {
 	}
 	ref, err := strconv.ParseInt(position, 10, 64)
 	if err != nil {
-		return 0, rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "page_token cannot be read; begin again without it")
+		return 0, rpcerr.InvalidCursor("page_token", "page_token cannot be read; begin again without it")
 	}
 	return journal.Ref(ref), nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
@@ -83,8 +82,7 @@ func (s *Runs) view(ctx context.Context, name string, full bool) (*agentv1.Run, 
 
 // finished says that a run has ended.
 func finished(state *run.State) error {
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "%s has ended", state.Name).
-		With("resource", state.Name).With("state", strings.TrimPrefix(state.Phase.String(), "RUN_STATE_"))
+	return rpcerr.RunFinished(state.Name, strings.TrimPrefix(state.Phase.String(), "RUN_STATE_"), "%s has ended", state.Name)
 }
 
 // send puts a command into a run's inbox and waits until reached says so of the run and of the number of the event that took the command, 0 before. A run that has ended takes
@@ -105,7 +103,7 @@ func (s *Runs) send(ctx context.Context, name, requestID string, c turn.Command,
 	c.ID, c.Principal = c.ID+"/"+requestID, principal(ctx)
 	err = s.deps.Launcher.Send(ctx, name, c)
 	if errors.Is(err, journal.ErrReused) {
-		return nil, rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "request id %q was used for another command", requestID).With("requestId", requestID)
+		return nil, rpcerr.RequestIDReused(requestID, "request id %q was used for another command", requestID)
 	}
 	if err != nil {
 		return nil, err

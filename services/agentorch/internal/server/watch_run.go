@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
@@ -93,7 +92,7 @@ func readCursor(name, text string) (int64, error) {
 	id, place, _ := strings.Cut(string(b), ":")
 	seq, numberErr := strconv.ParseInt(place, 10, 64)
 	if err != nil || numberErr != nil || seq < 0 || id != resource.LastID(name) {
-		return 0, rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "the cursor is not one of this run; begin again without it")
+		return 0, rpcerr.InvalidCursor("cursor", "the cursor is not one of this run; begin again without it")
 	}
 	return seq, nil
 }

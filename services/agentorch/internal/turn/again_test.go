@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -24,7 +23,7 @@ func TestARateLimitIsAskedAgainUnderANewKey(t *testing.T) {
 	asked := 0
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if asked++; asked == 1 {
-			return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED, "slow down").RetryIn(30 * time.Millisecond)
+			return nil, rpcerr.ProviderRateLimited("openai", 429, 30*time.Millisecond, "slow down")
 		}
 		return ownertest.Say("ok"), nil
 	}

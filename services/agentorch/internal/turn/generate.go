@@ -4,13 +4,11 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -75,7 +73,7 @@ func (c *modelCall) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 	output := answer.GetOutput()
 	message := chat.FirstMessage(output)
 	if message == nil {
-		return nil, rpcerr.New(codes.Internal, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID, "the model %s gave no choice", c.request.GetModel())
+		return nil, rpcerr.ProviderResponseInvalid(provider(c.request.GetModel()), 0, "the model %s gave no choice", c.request.GetModel())
 	}
 	chat.CompleteOutput(output)
 	message.Source = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE

@@ -61,7 +61,7 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 			return nil, err
 		}
 		if answer.GetResult().GetFailure() != nil {
-			why = rpcerr.Cancelled("not executed, since another call failed for good")
+			why = rpcerr.EffectCancelled(t.request.GetRequestId(), "not executed, since another call failed for good")
 		}
 		if at := slices.Index(left, t.of(answer.GetResult())); at >= 0 {
 			f.report(toolOutcome(left[at].Intent, answer.GetResult()))

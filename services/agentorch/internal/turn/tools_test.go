@@ -3,13 +3,14 @@ package turn_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -178,7 +179,7 @@ func TestReviewIsAskedAgain(t *testing.T) {
 	asked := 0
 	f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 		if asked++; asked == 1 {
-			return nil, rpcerr.New(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, "away")
+			return nil, rpcerr.FromStatus(status.Error(codes.Unavailable, "away"))
 		}
 		return []*toolv1.ToolReview{{CallId: "c1", Decision: toolv1.ReviewDecision_REVIEW_DECISION_RUN, Call: r.GetCalls()[0]}}, nil
 	}
@@ -200,7 +201,7 @@ func TestAReviewThatCannotBeHadNow(t *testing.T) {
 			asked := 0
 			f.Tools.Review = func(r *toolv1.ReviewToolsRequest) ([]*toolv1.ToolReview, error) {
 				if asked++; asked == 1 {
-					return nil, rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "away")
+					return nil, rpcerr.ServiceUnavailable("toolexec", time.Second, "away")
 				}
 				decision := toolv1.ReviewDecision_REVIEW_DECISION_RUN
 				if r.GetCalls()[0].GetFunction() == "submit" {

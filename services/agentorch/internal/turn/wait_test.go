@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -41,7 +41,7 @@ func TestFullnessIsAWait(t *testing.T) {
 	asked := 0
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if asked++; asked == 1 {
-			return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "full").RetryIn(50 * time.Millisecond)
+			return nil, rpcerr.ConnectionQueueFull("openai/default", 50*time.Millisecond, "full")
 		}
 		return ownertest.Say("ok"), nil
 	}
@@ -74,24 +74,24 @@ type flakyModels struct {
 
 func (m *flakyModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, opts ...callOption) (*modelv1.GenerateResponse, error) {
 	if m.calls.Add(1) <= 2 {
-		return nil, rpcerr.New(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "starting")
+		return nil, rpcerr.ServiceUnavailable("modelgw", time.Second, "starting")
 	}
 	return m.Models.Generate(ctx, r, opts...)
 }
 
 func TestProviderErrorsEndTheRun(t *testing.T) {
 	t.Parallel()
-	for reason, code := range map[errorsv1.ErrorReason]codes.Code{
-		errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE: codes.Unavailable,
-		errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED:     codes.FailedPrecondition,
-		errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED:          codes.ResourceExhausted, // a message too large for the wire
+	for _, no := range []error{
+		rpcerr.ProviderUnavailable("openai", 503, time.Second, "the provider says no"),
+		rpcerr.ScriptExhausted("mockllm/model", "1", 1, "the provider says no"),
+		status.Error(codes.ResourceExhausted, "the provider says no"), // a message too large for the wire
 	} {
 		f := newFleet(t).start()
 		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-			return nil, rpcerr.New(code, reason, "the provider says no")
+			return nil, rpcerr.FromStatus(no)
 		}
 		got := f.Finish(f.Create(spec(step("generate", ""))).Name)
-		assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase, reason)
+		assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase, no)
 		assert.Equal(t, "the provider says no", got.Error.GetMessage())
 	}
 }
@@ -136,7 +136,7 @@ func TestSandboxQuotaIsAWait(t *testing.T) {
 	var once sync.Once
 	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) (err error) {
 		once.Do(func() {
-			err = rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, "full").RetryIn(20 * time.Millisecond)
+			err = rpcerr.SandboxQuota("sandboxes", 1, 20*time.Millisecond, "full")
 		})
 		return err
 	}
@@ -156,7 +156,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 	full.Store(true)
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if full.Load() {
-			return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED, "spent").RetryIn(300 * time.Millisecond)
+			return nil, rpcerr.BudgetExhausted("projects/p", 300*time.Millisecond, "spent")
 		}
 		return ownertest.Say("ok"), nil
 	}

@@ -94,8 +94,7 @@ func (w *Workers) Close(ctx context.Context) error {
 func (w *Workers) Pin(project, kind, name, params string) (*agentv1.WorkerRef, error) {
 	offer := w.host.Find(project, kind, name)
 	if offer == nil {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, "no worker that serves %s %q is connected; start one", kind, name).
-			With("kind", kind).With("name", name)
+		return nil, rpcerr.WorkerGone(kind, name, "no worker that serves %s %q is connected; start one", kind, name)
 	}
 	if schema := offer.GetParametersJson(); schema != "" {
 		if err := checkParams(schema, params); err != nil {
@@ -216,13 +215,13 @@ func (w *Workers) Release(ctx context.Context, project string, keys []string) er
 func explain(err error, r Request) error {
 	switch {
 	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.Cancelled("the call of %s %s was cancelled", r.Worker.GetKind(), r.Worker.GetName())
+		return rpcerr.EffectCancelled(r.Key, "the call of %s %s was cancelled", r.Worker.GetKind(), r.Worker.GetName())
 	case errors.Is(err, effect.ErrContentMismatch):
-		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "%s was used for a call with other content", r.Key).With("requestId", r.Key)
+		return rpcerr.RequestIDReused(r.Key, "%s was used for a call with other content", r.Key)
 	case errors.Is(err, effect.ErrIndeterminate):
-		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "the processes that asked %s %s died, again and again", r.Worker.GetKind(), r.Worker.GetName())
+		return rpcerr.EffectIndeterminate(r.Key, "the processes that asked %s %s died, again and again", r.Worker.GetKind(), r.Worker.GetName())
 	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "agentorch is stopping").With("service", "agentorch").RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("agentorch", time.Second, "agentorch is stopping")
 	default:
 		return err
 	}

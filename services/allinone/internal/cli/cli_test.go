@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -148,7 +150,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 			if err := stream.Send(&agentv1.WatchEvalResponse{Cursor: "c7", Event: &agentv1.Event{Seq: 7}}); err != nil {
 				return err
 			}
-			return rpcerr.Unavailable(0, "going down")
+			return status.Error(codes.Unavailable, "going down")
 		}
 		return finishes(s, succeeded)(n, req, stream)
 	}
@@ -254,15 +256,15 @@ func TestExitCodesTellWhoIsAtFault(t *testing.T) {
 		want    int
 	}{
 		"the file breaks a rule":      {rpcerr.InvalidField("spec.dataset", "there is no such column"), 2},
-		"unknown scorer":              {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "scorer", "mtch", nil), 2},
-		"unknown solver":              {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "agent", "x", nil), 2},
-		"unknown tool":                {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", "bsh", nil), 2},
-		"unknown model":               {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "model", "x", nil), 2},
-		"unknown driver":              {rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", "x", nil), 2},
+		"unknown scorer":              {rpcerr.ScorerNotFound("mtch", nil), 2},
+		"unknown solver":              {rpcerr.AgentNotFound("x", nil), 2},
+		"unknown tool":                {rpcerr.ToolNotFound("bsh", nil), 2},
+		"unknown model":               {rpcerr.ModelNotFound("x", nil, "unknown model"), 2},
+		"unknown driver":              {rpcerr.DriverNotFound("x", nil), 2},
 		"nothing of that name":        {rpcerr.ResourceNotFound("projects/default/evals/e1"), 1},
-		"no right in the sandbox":     {rpcerr.PermissionDenied(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION, "open /etc/x: permission denied"), 1},
-		"the operator does not allow": {rpcerr.PermissionDenied(errorsv1.ErrorReason_ERROR_REASON_ACTION_DENIED, "host paths are not allowed"), 1},
-		"a provider is away":          {rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED, "later"), 1},
+		"no right in the sandbox":     {rpcerr.SandboxPermission("/etc/x", "open /etc/x: permission denied"), 1},
+		"the operator does not allow": {rpcerr.ActionDenied("sandboxes.unisolated", "host paths are not allowed"), 1},
+		"a provider is away":          {rpcerr.ProviderRateLimited("openai", 429, time.Second, "later"), 1},
 		"the token is refused":        {rpcerr.Unauthenticated("the token is not known"), 3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -126,9 +124,8 @@ func pump(in grpc.ServerStream, out grpc.ClientStream) error {
 			return err
 		}
 		if f.data.Len() > grpcserver.MaxMessageBytes {
-			return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE,
-				"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), grpcserver.MaxMessageBytes).
-				With("limitBytes", strconv.Itoa(grpcserver.MaxMessageBytes))
+			return rpcerr.RequestTooLarge("", grpcserver.MaxMessageBytes,
+				"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), grpcserver.MaxMessageBytes)
 		}
 		if err := out.SendMsg(f); err != nil {
 			return nil //nolint:nilerr // The backend has ended; drain tells how.

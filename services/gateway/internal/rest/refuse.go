@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -58,9 +56,8 @@ func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler
 // unread says why a body could not be read to its end.
 func unread(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE,
-			"the body may have %d bytes and has more; send what is large as a blob first (UploadBlob of gRPC takes any size) and name it by its hash", MaxBodyBytes).
-			With("limitBytes", strconv.Itoa(MaxBodyBytes))
+		return rpcerr.RequestTooLarge("", MaxBodyBytes,
+			"the body may have %d bytes and has more; send what is large as a blob first (UploadBlob of gRPC takes any size) and name it by its hash", MaxBodyBytes)
 	}
 	return rpcerr.InvalidRequest("the body ended early: %v", err)
 }

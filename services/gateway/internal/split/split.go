@@ -17,7 +17,6 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -57,7 +56,7 @@ func (f *Front) Close() {
 }
 
 func stopping() error {
-	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the gateway is stopping; connect again").With("service", "gateway").RetryIn(time.Second)
+	return rpcerr.ServiceUnavailable("gateway", time.Second, "the gateway is stopping; connect again")
 }
 
 // enter notes a connection.

@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -178,7 +177,7 @@ func (w *worker) tell(frame *workerv1.ConnectResponse) error {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	stalled := time.AfterFunc(stall, func() {
-		w.cancel(rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "the worker has read nothing for %s", stall))
+		w.cancel(rpcerr.WorkerRefused(w.register.GetWorker(), time.Minute, "the worker has read nothing for %s", stall))
 	})
 	defer stalled.Stop()
 	return w.up.Send(frame)
@@ -267,7 +266,7 @@ func (w *worker) stray() error {
 	if w.strays++; w.strays <= maxStrays {
 		return nil
 	}
-	return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL, "%d frames in a row are about calls that this worker does not have", w.strays)
+	return rpcerr.WorkerRefused(w.register.GetWorker(), time.Minute, "%d frames in a row are about calls that this worker does not have", w.strays)
 }
 
 // tell says something to a host. That it has ended is for its reader to notice.

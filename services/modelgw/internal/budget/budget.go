@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -113,8 +112,7 @@ func (m *Memory) fits(scopes []string, tokens int64) (wait bool, err error) {
 }
 
 func spent(scope, what string) error {
-	return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED,
-		"the budget of %s is spent (%s); raise it to go on", scope, what).With("scope", scope).RetryIn(retryIn)
+	return rpcerr.BudgetExhausted(scope, retryIn, "the budget of %s is spent (%s); raise it to go on", scope, what)
 }
 
 func (m *Memory) reserve(scopes []string, tokens int64) {

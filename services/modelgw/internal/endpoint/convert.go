@@ -10,7 +10,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // convert answers a request through the canonical form.
@@ -54,7 +53,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, doc []byte) error 
 const maxKeyBytes = 128
 
 // errRestarted ends a stream whose call began anew: a client cannot take back what it was given.
-var errRestarted = rpcerr.Aborted(0, "the model broke off and began anew; ask again")
+var errRestarted = &refusal{status: http.StatusConflict, message: "the model broke off and began anew; ask again"}
 
 // follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its own.
 func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about meta) error {

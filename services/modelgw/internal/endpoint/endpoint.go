@@ -188,7 +188,7 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 	defer func() {
 		if p := recover(); p != nil {
 			e.deps.Logger.ErrorContext(ctx, "panic", "path", route.path, "request_id", x.id, "panic", p, "stack", string(debug.Stack()))
-			err = rpcerr.Internal("internal error; the server's log has the cause under request id %s", x.id)
+			err = rpcerr.Hidden(x.id)
 		}
 	}()
 	principal, err := e.deps.Auth.Authenticate(ctx, token(x.request.Header))

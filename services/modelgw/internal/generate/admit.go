@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -35,8 +34,7 @@ func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 			switch {
 			case errors.Is(err, limit.ErrFull):
 				account := c.Model.Kind.Name + "/" + c.Model.Account
-				return nil, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL,
-					"%d calls wait for connections of %s; try again later", maxWaiting, account).With("account", account).RetryIn(queueRetry)
+				return nil, rpcerr.ConnectionQueueFull(account, queueRetry, "%d calls wait for connections of %s; try again later", maxWaiting, account)
 			case err != nil:
 				return nil, err
 			}

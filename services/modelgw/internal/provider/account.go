@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -61,6 +60,5 @@ func NoSuchAccount(kind, name string, known []string) error {
 
 // NoKey is the failure of a request whose account has no key; hint is how to set it.
 func NoKey(kind, account, hint string) error {
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED,
-		"%s's account %q has no key: %s", kind, account, hint).With("provider", kind).With("account", account)
+	return rpcerr.ProviderNotConfigured(kind, account, "%s's account %q has no key: %s", kind, account, hint)
 }

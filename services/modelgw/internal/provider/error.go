@@ -7,9 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -107,31 +104,20 @@ func RPC(err error) error {
 	if !ok {
 		return err
 	}
-	code, reason := e.kind()
-	out := rpcerr.New(code, reason, "%w", err).With("provider", e.Provider)
-	if e.Status != 0 {
-		out = out.With("status", strconv.Itoa(e.Status))
+	after := max(e.RetryAfter, shortestRetry)
+	switch {
+	case e.Auth:
+		return rpcerr.ProviderCredentialsRejected(e.Provider, e.Status, "%w", err)
+	case e.Class == RateLimit:
+		return rpcerr.ProviderRateLimited(e.Provider, e.Status, after, "%w", err)
+	case e.Class == Transient:
+		return rpcerr.ProviderUnavailable(e.Provider, e.Status, after, "%w", err)
+	case e.Invalid:
+		return rpcerr.ProviderResponseInvalid(e.Provider, e.Status, "%w", err)
+	default:
+		return rpcerr.ProviderRejected(e.Provider, e.Status, "%w", err)
 	}
-	if e.Class != Final {
-		out = out.RetryIn(max(e.RetryAfter, shortestRetry))
-	}
-	return out
 }
 
 // shortestRetry is when a caller may try again where the API does not say.
 const shortestRetry = time.Second
-
-func (e *Error) kind() (codes.Code, errorsv1.ErrorReason) {
-	switch {
-	case e.Auth:
-		return codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED
-	case e.Class == RateLimit:
-		return codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED
-	case e.Class == Transient:
-		return codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE
-	case e.Invalid:
-		return codes.Internal, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID
-	default:
-		return codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED
-	}
-}

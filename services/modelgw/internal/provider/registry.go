@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -54,7 +53,7 @@ type opened struct {
 // Register adds a kind. It fails when the name is taken.
 func (r *Registry) Register(k Kind) error {
 	if _, taken := r.kinds[k.Name]; taken {
-		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_EXISTS, "a provider %q is registered already", k.Name)
+		return rpcerr.ResourceExists("providers/"+k.Name, "a provider %q is registered already", k.Name)
 	}
 	if r.kinds == nil {
 		r.kinds = map[string]Kind{}
@@ -96,8 +95,8 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	}
 	k, known := r.kinds[kind]
 	if !known {
-		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "unknown provider %q of model %q; known: %s",
-			kind, ref.Model, strings.Join(slices.Sorted(maps.Keys(r.kinds)), ", ")).With("model", ref.Model)
+		names := slices.Sorted(maps.Keys(r.kinds))
+		return nil, rpcerr.ModelNotFound(ref.Model, names, "unknown provider %q of model %q; known: %s", kind, ref.Model, strings.Join(names, ", "))
 	}
 	if ref.Account == "" {
 		ref.Account = DefaultAccount

@@ -12,7 +12,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -78,8 +77,7 @@ func unsupported(r *modelv1.GenerateRequest) error {
 	case r.GetRaw() != nil:
 		return rpcerr.NotBuiltYet("requests in a vendor's form")
 	case r.GetPrefix() != nil:
-		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PREFIX_UNKNOWN,
-			"the prefix is not held here; send all messages").With("hash", r.GetPrefix().GetHash())
+		return rpcerr.PrefixUnknown(r.GetPrefix().GetHash(), "the prefix is not held here; send all messages")
 	case r.GetConfig().GetBatch().GetEnabled():
 		return rpcerr.NotBuiltYet("batches")
 	default:
@@ -190,8 +188,7 @@ func refused(call *generate.Call, output *modelv1.ModelOutput) error {
 	if why == "" {
 		why = "no reason given"
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED,
-		"%s refused to answer: %s", call.Model.FullName(), why).With("provider", call.Model.Kind.Name)
+	return rpcerr.ProviderRejected(call.Model.Kind.Name, 0, "%s refused to answer: %s", call.Model.FullName(), why)
 }
 
 // fitting leaves out what an answer can do without where it would not fit into a message.

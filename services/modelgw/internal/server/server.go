@@ -105,21 +105,17 @@ func effectError(err error, key effect.Key) error {
 	case errors.Is(err, effect.ErrInvalidKey):
 		return rpcerr.InvalidField("request_id", "%v", err)
 	case errors.Is(err, effect.ErrContentMismatch):
-		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
-			"request_id %q was used for another request", key.ID).With("requestId", key.ID)
+		return rpcerr.RequestIDReused(key.ID, "request_id %q was used for another request", key.ID)
 	case errors.Is(err, effect.ErrUnknown), errors.Is(err, effect.ErrReleased):
-		return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN,
-			"nothing is kept under request_id %q", key.ID).With("requestId", key.ID)
+		return rpcerr.EffectUnknown(key.ID, "nothing is kept under request_id %q", key.ID)
 	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.Cancelled("the call with request_id %q was cancelled", key.ID).With("requestId", key.ID)
+		return rpcerr.EffectCancelled(key.ID, "the call with request_id %q was cancelled", key.ID)
 	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrLost):
-		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE,
-			"the process that made the call with request_id %q has died", key.ID).With("requestId", key.ID)
+		return rpcerr.EffectIndeterminate(key.ID, "the process that made the call with request_id %q has died", key.ID)
 	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the model gateway is stopping").With("service", "modelgw").RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("modelgw", time.Second, "the model gateway is stopping")
 	case errors.As(err, &elsewhere):
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE,
-			"the call with request_id %q runs at another replica", key.ID).With("service", "modelgw").RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("modelgw", time.Second, "the call with request_id %q runs at another replica", key.ID)
 	case errors.As(err, &panicked):
 		return rpcerr.Internal("a model call")
 	default:

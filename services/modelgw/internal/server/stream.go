@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -69,7 +68,7 @@ func (s *Server) AttachGenerate(r *modelv1.AttachGenerateRequest, out outgoing) 
 	}
 	from, err := follow.ParsePlace(r.GetCursor())
 	if err != nil {
-		return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "cursor: %v", err)
+		return rpcerr.InvalidCursor("cursor", "cursor: %v", err)
 	}
 	stream, release := s.streams.Open(key)
 	defer release()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -40,6 +39,5 @@ func (a Absent) List(context.Context, string) ([]Observed, error) { return nil, 
 func (a Absent) Close() error { return nil }
 
 func (a Absent) err() error {
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE, "the driver %s cannot be used: %w", a.As, a.Cause).
-		With("missing", "driver "+a.As)
+	return rpcerr.IsolationUnavailable("driver "+a.As, "the driver %s cannot be used: %w", a.As, a.Cause)
 }

@@ -24,7 +24,7 @@ func ValidID(id string) bool {
 
 // Lost is the error of a box that is gone.
 func Lost(id string) error {
-	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "the box %s is gone", id).With("sandbox", id).With("cause", "gone")
+	return rpcerr.SandboxLost(id, "gone", "the box %s is gone", id)
 }
 
 // Measure makes a small box, throws it away and tells what held it. A creation that fails for one of these reasons is what the

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -120,8 +119,8 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 	if e == nil {
 		if s.cfg.MaxSandboxes > 0 && len(s.live) >= s.cfg.MaxSandboxes {
 			s.mu.Unlock()
-			return nil, false, rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
-				"%d sandboxes live already, which is the most that this service makes", s.cfg.MaxSandboxes).With("limit", strconv.Itoa(s.cfg.MaxSandboxes)).RetryIn(2 * time.Second)
+			return nil, false, rpcerr.SandboxQuota("sandboxes", s.cfg.MaxSandboxes, 2*time.Second,
+				"%d sandboxes live already, which is the most that this service makes", s.cfg.MaxSandboxes)
 		}
 		e = &entry{id: id, box: b, making: true}
 		s.live[id] = e
@@ -210,18 +209,18 @@ func nothingHappened(err error) bool {
 func kindOf(err error, requestID string) error {
 	switch {
 	case errors.Is(err, effect.ErrContentMismatch):
-		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "the request id %q was used for another sandbox", requestID).With("requestId", requestID)
+		return rpcerr.RequestIDReused(requestID, "the request id %q was used for another sandbox", requestID)
 	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.Cancelled("the request %q was cancelled", requestID).With("requestId", requestID)
+		return rpcerr.EffectCancelled(requestID, "the request %q was cancelled", requestID)
 	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrReleased):
-		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "the outcome of the request %q is not known", requestID).With("requestId", requestID)
+		return rpcerr.EffectIndeterminate(requestID, "the outcome of the request %q is not known", requestID)
 	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "sandboxd is stopping").With("service", "sandboxd").RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("sandboxd", time.Second, "sandboxd is stopping")
 	case errors.Is(err, effect.ErrInvalidKey):
 		return rpcerr.InvalidField("request_id", "%v", err)
 	}
 	if _, ok := errors.AsType[*effect.ElsewhereError](err); ok {
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "another replica makes this sandbox: %w", err).RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("sandboxd", time.Second, "another replica makes this sandbox: %w", err)
 	}
 	return err
 }

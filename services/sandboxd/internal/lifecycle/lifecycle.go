@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -86,7 +85,7 @@ type entry struct {
 // New loads the sandboxes that live. Run must be called for leases to end.
 func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	if _, ok := deps.Drivers[cfg.DefaultDriver]; !ok {
-		return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", cfg.DefaultDriver, slices.Sorted(maps.Keys(deps.Drivers)))
+		return nil, rpcerr.DriverNotFound(cfg.DefaultDriver, slices.Sorted(maps.Keys(deps.Drivers)))
 	}
 	s := &Sandboxes{
 		cfg: cfg, drivers: deps.Drivers, store: deps.Store, ledger: deps.Ledger, log: deps.Logger, creating: make(chan struct{}, max(cfg.MaxCreating, 1)),

@@ -74,7 +74,7 @@ func (d *paperDriver) Connect(_ context.Context, id string) (net.Conn, error) {
 	defer d.mu.Unlock()
 	b := d.boxes[id]
 	if b == nil || !b.alive {
-		return nil, rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "gone")
+		return nil, rpcerr.SandboxLost("s", "gone", "gone")
 	}
 	ours, theirs := net.Pipe()
 	go func() { _ = b.guest.Serve(&once{conn: theirs}) }()

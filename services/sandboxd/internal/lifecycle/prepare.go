@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -73,6 +71,5 @@ func setupFailed(why string, r *sandboxv1.ExecResult) error {
 	if len(output) == 0 {
 		output = []byte("it wrote nothing; set -x in it shows its steps")
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED, "the set-up script failed: %s%s", why, strings.ToValidUTF8(string(output), "\uFFFD")).
-		With("exitCode", strconv.Itoa(int(r.GetExitCode()))).With("timedOut", strconv.FormatBool(r.GetTimedOut()))
+	return rpcerr.SandboxSetupFailed(int(r.GetExitCode()), r.GetTimedOut(), "the set-up script failed: %s%s", why, strings.ToValidUTF8(string(output), "\uFFFD"))
 }

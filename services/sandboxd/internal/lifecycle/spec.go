@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -37,7 +36,7 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 	}
 	spec.Driver = cmp.Or(spec.GetDriver(), s.cfg.DefaultDriver)
 	if _, ok := s.drivers[spec.GetDriver()]; !ok {
-		return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
+		return nil, rpcerr.DriverNotFound(spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
 	}
 	if err := s.check(spec); err != nil {
 		return nil, err
@@ -91,20 +90,17 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 	switch {
 	case spec.GetAllowUnisolated() && !s.cfg.AllowUnisolated:
-		return rpcerr.PermissionDenied(errorsv1.ErrorReason_ERROR_REASON_ACTION_DENIED,
-			"spec.allow_unisolated: the operator of this service does not allow it; start it with --allow-unisolated").With("permission", "sandboxes.unisolated")
+		return rpcerr.ActionDenied("sandboxes.unisolated", "spec.allow_unisolated: the operator of this service does not allow it; start it with --allow-unisolated")
 	case spec.GetNetwork().GetMode() == sandboxv1.NetworkMode_NETWORK_MODE_ALLOW_LIST:
 		return rpcerr.NotBuiltYet("a network allow-list")
 	case spec.GetSnapshot() != "":
 		return rpcerr.NotBuiltYet("starting from a snapshot")
 	case spec.GetImage() != "" && spec.GetDriver() == "local":
-		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED,
-			"spec.image: the local driver shows this machine's own system and has no images").With("capability", "images")
+		return rpcerr.CapabilityUnsupported("images", "spec.image: the local driver shows this machine's own system and has no images")
 	case spec.GetDriverConfigJson() != "" && !json.Valid([]byte(spec.GetDriverConfigJson())):
 		return rpcerr.InvalidField("spec.driver_config_json", "is not JSON")
 	case spec.GetDriverConfigJson() != "":
-		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED,
-			"spec.driver_config_json: the %s driver has no configuration of its own", spec.GetDriver()).With("capability", "driver_config_json")
+		return rpcerr.CapabilityUnsupported("driver_config_json", "spec.driver_config_json: the %s driver has no configuration of its own", spec.GetDriver())
 	}
 	for key, value := range spec.GetEnv() {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {

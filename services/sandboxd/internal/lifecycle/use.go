@@ -65,9 +65,9 @@ func notUsable(b *Sandbox) error {
 	name := b.Name()
 	switch b.State {
 	case Creating:
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "%s is being made", name).With("service", "sandboxd").RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("sandboxd", time.Second, "%s is being made", name)
 	case Lost:
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "%s is lost: %s", name, b.Reason).With("sandbox", name).With("cause", b.Reason)
+		return rpcerr.SandboxLost(name, b.Reason, "%s is lost: %s", name, b.Reason)
 	case Paused:
 		return rpcerr.NotBuiltYet("use of a paused sandbox")
 	case Ready, Deleting, Deleted, Failed:
@@ -76,7 +76,7 @@ func notUsable(b *Sandbox) error {
 	if b.Reason != "" && b.Reason != b.State.String() {
 		message += ": " + b.Reason
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, "%s", message).With("sandbox", name)
+	return rpcerr.SandboxTerminated(name, "%s", message)
 }
 
 // connect makes the client of a sandbox's guest.
@@ -88,7 +88,7 @@ func (s *Sandboxes) connect(b *Sandbox) *client.Client {
 	return client.New(client.Config{
 		Connect: func(ctx context.Context) (net.Conn, error) {
 			if d == nil {
-				return nil, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, "driver", b.Spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
+				return nil, rpcerr.DriverNotFound(b.Spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
 			}
 			return d.Connect(ctx, b.ID)
 		},

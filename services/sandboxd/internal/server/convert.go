@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -54,7 +53,7 @@ func readPosition(position string) (*lifecycle.Sandbox, error) {
 	at, id, ok := strings.Cut(position, " ")
 	nanos, err := strconv.ParseInt(at, 10, 64)
 	if !ok || err != nil {
-		return nil, rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR, "page_token: not a token of this list")
+		return nil, rpcerr.InvalidCursor("page_token", "page_token: not a token of this list")
 	}
 	return &lifecycle.Sandbox{Created: time.Unix(0, nanos), ID: id}, nil
 }

@@ -181,6 +181,5 @@ func checkExec(spec *sandboxv1.ExecSpec) error {
 }
 
 func tooLarge(field string, limit int) error {
-	return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE, "%s is larger than %d bytes", field, limit).
-		With("field", field).With("limitBytes", itoa(limit)).WithField(field, "at most %d bytes", limit)
+	return rpcerr.RequestTooLarge(field, limit, "%s is larger than %d bytes", field, limit)
 }

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -181,8 +180,7 @@ func (s *Server) ListFiles(ctx context.Context, req *sandboxv1.ListFilesRequest)
 		return &sandboxv1.ListFilesResponse{Files: files[start:end], NextPageToken: resource.PageToken(files[end-1].GetPath(), req)}, nil
 	}
 	if listed.GetTruncated() {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT,
-			"%s holds more than can be listed; list a folder below it, or less deep", req.GetPath()).With("path", req.GetPath())
+		return nil, rpcerr.FolderTooLarge(req.GetPath(), len(files), "%s holds more than %d entries; list a folder below it, or less deep", req.GetPath(), len(files))
 	}
 	return &sandboxv1.ListFilesResponse{Files: files[start:]}, nil
 }

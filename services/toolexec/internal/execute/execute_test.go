@@ -396,7 +396,7 @@ func TestOutcomes(t *testing.T) {
 			assert.NotContains(t, r.GetFailure().GetMessage(), "secret")
 		}},
 		{"a kind of error keeps its reason", func(context.Context, *tool.Call) (*tool.Result, error) {
-			return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, "no such thing")
+			return nil, rpcerr.NotFound("thing", "no such thing")
 		}, func(t *testing.T, r *toolv1.ToolResult) {
 			assert.Equal(t, "RESOURCE_NOT_FOUND", r.GetFailure().GetReason())
 			assert.Contains(t, r.GetFailure().GetMessage(), "no such thing")

@@ -150,23 +150,21 @@ func explain(err error, key effect.Key) error {
 	elsewhere, isElsewhere := errors.AsType[*effect.ElsewhereError](err)
 	switch {
 	case errors.Is(err, effect.ErrContentMismatch):
-		return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
-			"request_id: %s was used for a call with other content; use a new one", key.ID).With("requestId", key.ID)
+		return rpcerr.RequestIDReused(key.ID, "request_id: %s was used for a call with other content; use a new one", key.ID)
 	case errors.Is(err, effect.ErrUnknown):
-		return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, "no call is known under %s", key.ID).With("requestId", key.ID)
+		return rpcerr.EffectUnknown(key.ID, "no call is known under %s", key.ID)
 	case errors.Is(err, effect.ErrReleased):
-		return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, "the result of %s was released", key.ID).With("requestId", key.ID)
+		return rpcerr.EffectUnknown(key.ID, "the result of %s was released", key.ID)
 	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.Cancelled("the call %s was cancelled", key.ID).With("requestId", key.ID)
+		return rpcerr.EffectCancelled(key.ID, "the call %s was cancelled", key.ID)
 	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrLost):
-		return rpcerr.Aborted(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, "the process that ran %s died; execute it again to settle it", key.ID).With("requestId", key.ID)
+		return rpcerr.EffectIndeterminate(key.ID, "the process that ran %s died; execute it again to settle it", key.ID)
 	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "toolexec is stopping").With("service", "toolexec").RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("toolexec", time.Second, "toolexec is stopping")
 	case errors.Is(err, effect.ErrInvalidKey):
 		return rpcerr.InvalidField("request_id", "%v", err)
 	case isElsewhere:
-		return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the call %s runs at another replica, %s", key.ID, elsewhere.Owner).
-			With("service", "toolexec").RetryIn(time.Second)
+		return rpcerr.ServiceUnavailable("toolexec", time.Second, "the call %s runs at another replica, %s", key.ID, elsewhere.Owner)
 	default:
 		return err
 	}

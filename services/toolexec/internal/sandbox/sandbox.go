@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
@@ -29,11 +28,10 @@ func (a *Access) Sandbox(environment string) (tool.Sandbox, error) {
 	case ok:
 		return &sandbox{access: a, name: name}, nil
 	case len(a.environments) == 0:
-		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND,
-			"the tool needs a sandbox and the run has none; name one in the task or the run").With("resource", environment)
+		return nil, rpcerr.NotFound(environment, "the tool needs a sandbox and the run has none; name one in the task or the run")
 	default:
-		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND,
-			"the run has no sandbox environment %q; it has: %s", environment, strings.Join(slices.Sorted(maps.Keys(a.environments)), ", ")).With("resource", environment)
+		return nil, rpcerr.NotFound(environment,
+			"the run has no sandbox environment %q; it has: %s", environment, strings.Join(slices.Sorted(maps.Keys(a.environments)), ", "))
 	}
 }
 

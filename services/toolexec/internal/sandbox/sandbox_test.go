@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -149,7 +148,7 @@ func TestACommandWhoseCallEndsIsKilled(t *testing.T) {
 }
 
 func away() error {
-	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "sandboxd is starting")
+	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "sandboxd is starting")
 }
 
 func TestAskedAgainUnderTheSameKeyWhileTheServiceIsAway(t *testing.T) {
@@ -200,24 +199,24 @@ func assertTold(t *testing.T, err error, kind toolv1.ToolErrorType, says string)
 func TestErrorsOfTheService(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		reason errorsv1.ErrorReason
-		want   toolv1.ToolErrorType
-		says   string
+		fault *rpcerr.Error
+		want  toolv1.ToolErrorType
+		says  string
 	}{
-		{errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND, toolv1.ToolErrorType_TOOL_ERROR_TYPE_FILE_NOT_FOUND, ": /f."},
-		{errorsv1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY, toolv1.ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY, ": /f."},
-		{errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION, toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, ": /f."},
-		{errorsv1.ErrorReason_ERROR_REASON_INVALID_PATH, toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "as sandboxd says"},
-		{errorsv1.ErrorReason_ERROR_REASON_NOT_UTF8, toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE, "UTF-8"},
-		{errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT, toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "3 MiB"},
-		{errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
-		{errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
-		{errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
-		{errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, "cancelled"},
+		{rpcerr.FileNotFound("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_FILE_NOT_FOUND, ": /f."},
+		{rpcerr.IsADirectory("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY, ": /f."},
+		{rpcerr.SandboxPermission("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, ": /f."},
+		{rpcerr.InvalidPath("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "as sandboxd says"},
+		{rpcerr.NotUTF8("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE, "UTF-8"},
+		{rpcerr.FileTooLarge("/f", 3<<20, "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "3 MiB"},
+		{rpcerr.SandboxLost("s", "gone", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
+		{rpcerr.SandboxTerminated("s", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
+		{rpcerr.NotFound("s", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
+		{rpcerr.EffectCancelled("k", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, "cancelled"},
 	} {
-		t.Run(c.reason.String(), func(t *testing.T) {
+		t.Run(rpcerr.ReasonName(c.fault.Reason), func(t *testing.T) {
 			t.Parallel()
-			service := &scriptedService{fault: rpcerr.FailedPrecondition(c.reason, "as sandboxd says").With("limitBytes", "3145728")}
+			service := &scriptedService{fault: c.fault}
 			box, access := open(t, service, numbered)
 			_, err := box.ReadFile(t.Context(), "/f")
 			assertTold(t, err, c.want, c.says)

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -122,7 +121,7 @@ func (r *Registry) workers(project, path string, ref *toolv1.ToolRef) (*Offer, e
 			return r.served(path, ref, definition)
 		}
 	}
-	err := rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "tool", ref.GetName(), names)
+	err := rpcerr.ToolNotFound(ref.GetName(), names)
 	if r.Workers != nil {
 		err.Message += "; a worker may serve it, and none that does is connected"
 	}

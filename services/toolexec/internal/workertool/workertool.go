@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -99,7 +98,7 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	case err != nil:
 		return nil, err
 	case answer.Error.GetFatal():
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, "its worker says that the call failed for good: %s: %s", answer.Error.GetType(), answer.Error.GetMessage())
+		return nil, rpcerr.WorkerFailed(Kind, name, "its worker says that the call failed for good: %s: %s", answer.Error.GetType(), answer.Error.GetMessage())
 	case answer.Error != nil:
 		return nil, &tool.Error{Type: chat.ToolErrorType(answer.Error.GetType()), Message: answer.Error.GetMessage()}
 	}

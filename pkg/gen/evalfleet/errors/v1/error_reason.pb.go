@@ -27,20 +27,24 @@ const (
 )
 
 // ErrorReason says why a call failed. New values may be added; treat an unknown one by the status code alone.
+//
+// Each value names its code, the details that come with it and samples of its ErrorInfo, one for each set of metadata keys that there is.
 type ErrorReason int32
 
 const (
 	// Not set. Never sent.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
-	// The request breaks a rule of its schema. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming each field.
+	// The request breaks a rule of its schema. Code INVALID_ARGUMENT, with google.rpc.BadRequest where fields are at
+	// fault.
 	//
 	//	{"reason": "INVALID_REQUEST", "metadata": {}}
 	ErrorReason_ERROR_REASON_INVALID_REQUEST ErrorReason = 1
-	// The message is larger than 4 MiB or a field is over its documented size. Code INVALID_ARGUMENT.
+	// The message is larger than 4 MiB or a field is over its documented size. Code INVALID_ARGUMENT, for a field with google.rpc.BadRequest.
 	//
-	//	{"reason": "REQUEST_TOO_LARGE", "metadata": {"limitBytes": "4194304", "field": "stdin"}}
+	//	{"reason": "REQUEST_TOO_LARGE", "metadata": {"limitBytes": "4194304"}}
+	//	{"reason": "REQUEST_TOO_LARGE", "metadata": {"limitBytes": "3145728", "field": "stdin"}}
 	ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE ErrorReason = 2
-	// A page token, watch cursor or resource name cannot be read, or belongs to another request. Code INVALID_ARGUMENT.
+	// A page token, watch cursor or resource name cannot be read, or belongs to another request. Code INVALID_ARGUMENT, with google.rpc.BadRequest.
 	//
 	//	{"reason": "INVALID_CURSOR", "metadata": {}}
 	ErrorReason_ERROR_REASON_INVALID_CURSOR ErrorReason = 3
@@ -62,11 +66,13 @@ const (
 	ErrorReason_ERROR_REASON_TOOL_NOT_FOUND ErrorReason = 12
 	// No agent or solver of that name is registered. Code NOT_FOUND.
 	//
-	//	{"reason": "AGENT_NOT_FOUND", "metadata": {"agent": "reactt"}}
+	//	{"reason": "AGENT_NOT_FOUND", "metadata": {"agent": "reactt", "known": "generate, react"}}
 	ErrorReason_ERROR_REASON_AGENT_NOT_FOUND ErrorReason = 13
 	// No scorer, metric or reducer of that name is registered. Code NOT_FOUND.
 	//
-	//	{"reason": "SCORER_NOT_FOUND", "metadata": {"scorer": "mtch"}}
+	//	{"reason": "SCORER_NOT_FOUND", "metadata": {"scorer": "mtch", "known": "includes, match"}}
+	//	{"reason": "SCORER_NOT_FOUND", "metadata": {"metric": "acuracy", "known": "accuracy, mean"}}
+	//	{"reason": "SCORER_NOT_FOUND", "metadata": {"reducer": "men", "known": "mean, mode"}}
 	ErrorReason_ERROR_REASON_SCORER_NOT_FOUND ErrorReason = 14
 	// No sandbox driver of that name is configured. Code NOT_FOUND.
 	//
@@ -92,7 +98,7 @@ const (
 	//
 	//	{"reason": "ETAG_MISMATCH", "metadata": {}}
 	ErrorReason_ERROR_REASON_ETAG_MISMATCH ErrorReason = 21
-	// The journal is owned by another replica under a newer epoch, or its head moved. Code ABORTED.
+	// The journal is owned by another replica under a newer epoch than the given one, or its head moved. Code ABORTED.
 	//
 	//	{"reason": "JOURNAL_FENCED", "metadata": {"epoch": "4"}}
 	ErrorReason_ERROR_REASON_JOURNAL_FENCED ErrorReason = 22
@@ -116,7 +122,7 @@ const (
 	//
 	//	{"reason": "SANDBOX_LOST", "metadata": {"sandbox": "projects/default/sandboxes/s1", "cause": "oom"}}
 	ErrorReason_ERROR_REASON_SANDBOX_LOST ErrorReason = 32
-	// This machine cannot isolate as asked; metadata names the missing part and what to do. Code FAILED_PRECONDITION.
+	// This machine cannot isolate as asked; metadata names the missing part, the message what to do. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "ISOLATION_UNAVAILABLE", "metadata": {"missing": "user namespaces"}}
 	ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE ErrorReason = 33
@@ -132,9 +138,12 @@ const (
 	//
 	//	{"reason": "INVALID_PATH", "metadata": {"path": "/dev/fifo"}}
 	ErrorReason_ERROR_REASON_INVALID_PATH ErrorReason = 36
-	// A file, output or body is over its limit. Code FAILED_PRECONDITION.
+	// A file, a body or a list of files is over its limit, or the disk of a sandbox is full. Code FAILED_PRECONDITION.
 	//
-	//	{"reason": "OUTPUT_LIMIT", "metadata": {"limitBytes": "104857600"}}
+	//	{"reason": "OUTPUT_LIMIT", "metadata": {"limitBytes": "104857600", "path": "/tmp/x"}}
+	//	{"reason": "OUTPUT_LIMIT", "metadata": {"limitBytes": "1073741824"}}
+	//	{"reason": "OUTPUT_LIMIT", "metadata": {"limitEntries": "10000", "path": "/tmp"}}
+	//	{"reason": "OUTPUT_LIMIT", "metadata": {"path": "/tmp/x"}}
 	ErrorReason_ERROR_REASON_OUTPUT_LIMIT ErrorReason = 37
 	// The file is not valid UTF-8 where text was asked for. Code FAILED_PRECONDITION.
 	//
@@ -150,30 +159,34 @@ const (
 	ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED ErrorReason = 49
 	// The provider refused our key. Code FAILED_PRECONDITION.
 	//
-	//	{"reason": "PROVIDER_CREDENTIALS_REJECTED", "metadata": {"provider": "openai"}}
+	//	{"reason": "PROVIDER_CREDENTIALS_REJECTED", "metadata": {"provider": "openai", "status": "401"}}
 	ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED ErrorReason = 40
-	// No key is configured for the provider's account. Code FAILED_PRECONDITION.
+	// The provider's account is not configured, or lacks a key or an address. Code FAILED_PRECONDITION.
 	//
-	//	{"reason": "PROVIDER_NOT_CONFIGURED", "metadata": {"provider": "openai", "variable": "OPENAI_API_KEY"}}
+	//	{"reason": "PROVIDER_NOT_CONFIGURED", "metadata": {"provider": "openai", "account": "default"}}
 	ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED ErrorReason = 41
 	// The model, tool, agent or driver lacks a feature that the request needs. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "CAPABILITY_UNSUPPORTED", "metadata": {"capability": "video"}}
 	ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED ErrorReason = 42
-	// The provider rejected the request for good (a 4xx other than 408 and 429). Code FAILED_PRECONDITION.
+	// The provider rejected the request for good (a 4xx other than 408 and 429), or refused to answer. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai", "status": "400"}}
+	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_REJECTED ErrorReason = 43
 	// The provider's rate limit held through our retries. Code RESOURCE_EXHAUSTED, with RetryInfo.
 	//
+	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai", "status": "429"}}
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED ErrorReason = 44
 	// The provider is away (5xx, reset, overloaded, time-out) after our retries. Code UNAVAILABLE, with RetryInfo.
 	//
 	//	{"reason": "PROVIDER_UNAVAILABLE", "metadata": {"provider": "openai", "status": "503"}}
+	//	{"reason": "PROVIDER_UNAVAILABLE", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE ErrorReason = 45
 	// The provider's answer cannot be read. Code INTERNAL.
 	//
+	//	{"reason": "PROVIDER_RESPONSE_INVALID", "metadata": {"provider": "openai", "status": "200"}}
 	//	{"reason": "PROVIDER_RESPONSE_INVALID", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID ErrorReason = 46
 	// A scripted model has no answer for this call. Code FAILED_PRECONDITION.
@@ -188,15 +201,17 @@ const (
 	//
 	//	{"reason": "CONNECTION_QUEUE_FULL", "metadata": {"account": "openai/default"}}
 	ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL ErrorReason = 50
-	// No more sandboxes may be made now. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
+	// No more sandboxes may be made now, or a sandbox may not hold more processes or results. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
 	//
-	//	{"reason": "SANDBOX_QUOTA", "metadata": {"limit": "8"}}
+	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "sandboxes", "limit": "8"}}
+	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "processes"}}
 	ErrorReason_ERROR_REASON_SANDBOX_QUOTA ErrorReason = 51
 	// A project's, an eval's or an account's budget is spent. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
 	//
 	//	{"reason": "BUDGET_EXHAUSTED", "metadata": {"scope": "projects/default"}}
 	ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED ErrorReason = 52
-	// No worker that serves it is connected. Code RESOURCE_EXHAUSTED, with RetryInfo, while one may come back; FAILED_PRECONDITION once it was away for too long.
+	// No worker that serves it is connected, or too many calls wait for those that do. Code RESOURCE_EXHAUSTED, with RetryInfo, while one may come; Code FAILED_PRECONDITION
+	// where none did, or it was away for too long.
 	//
 	//	{"reason": "WORKER_UNAVAILABLE", "metadata": {"kind": "tool", "name": "lookup"}}
 	ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE ErrorReason = 53
@@ -204,6 +219,11 @@ const (
 	//
 	//	{"reason": "WORKER_FAILED", "metadata": {"kind": "scorer", "name": "polite"}}
 	ErrorReason_ERROR_REASON_WORKER_FAILED ErrorReason = 54
+	// The connection of a worker ends, since there are too many, or since it reads nothing, leaves too many results or sends nothing of use. Code RESOURCE_EXHAUSTED, with
+	// RetryInfo.
+	//
+	//	{"reason": "WORKER_REFUSED", "metadata": {"worker": "tools-1"}}
+	ErrorReason_ERROR_REASON_WORKER_REFUSED ErrorReason = 55
 	// No credential, or one that is not known. Code UNAUTHENTICATED.
 	//
 	//	{"reason": "TOKEN_INVALID", "metadata": {}}
@@ -273,6 +293,7 @@ var (
 		52: "ERROR_REASON_BUDGET_EXHAUSTED",
 		53: "ERROR_REASON_WORKER_UNAVAILABLE",
 		54: "ERROR_REASON_WORKER_FAILED",
+		55: "ERROR_REASON_WORKER_REFUSED",
 		60: "ERROR_REASON_TOKEN_INVALID",
 		61: "ERROR_REASON_ACTION_DENIED",
 		70: "ERROR_REASON_NOT_BUILT_YET",
@@ -324,6 +345,7 @@ var (
 		"ERROR_REASON_BUDGET_EXHAUSTED":              52,
 		"ERROR_REASON_WORKER_UNAVAILABLE":            53,
 		"ERROR_REASON_WORKER_FAILED":                 54,
+		"ERROR_REASON_WORKER_REFUSED":                55,
 		"ERROR_REASON_TOKEN_INVALID":                 60,
 		"ERROR_REASON_ACTION_DENIED":                 61,
 		"ERROR_REASON_NOT_BUILT_YET":                 70,
@@ -363,7 +385,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xc6\r\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xe7\r\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -409,7 +431,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_SANDBOX_QUOTA\x103\x12!\n" +
 	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x12#\n" +
 	"\x1fERROR_REASON_WORKER_UNAVAILABLE\x105\x12\x1e\n" +
-	"\x1aERROR_REASON_WORKER_FAILED\x106\x12\x1e\n" +
+	"\x1aERROR_REASON_WORKER_FAILED\x106\x12\x1f\n" +
+	"\x1bERROR_REASON_WORKER_REFUSED\x107\x12\x1e\n" +
 	"\x1aERROR_REASON_TOKEN_INVALID\x10<\x12\x1e\n" +
 	"\x1aERROR_REASON_ACTION_DENIED\x10=\x12\x1e\n" +
 	"\x1aERROR_REASON_NOT_BUILT_YET\x10F\x12\x19\n" +

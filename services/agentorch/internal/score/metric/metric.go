@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
@@ -116,7 +115,7 @@ func (r *Registry) Definitions() []Definition {
 func (r *Registry) New(spec Spec) (Metric, error) {
 	d, ok := r.definitions[spec.Name]
 	if !ok {
-		return Metric{}, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "metric", spec.Name, slices.Sorted(maps.Keys(r.definitions)))
+		return Metric{}, rpcerr.MetricNotFound(spec.Name, slices.Sorted(maps.Keys(r.definitions)))
 	}
 	compute, err := d.New(spec.Params)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
@@ -82,7 +81,7 @@ func New(name string) (Reducer, error) {
 		known = append(known, d.Name)
 	}
 	slices.Sort(known)
-	return Reducer{}, rpcerr.UnknownName(errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "reducer", name, known)
+	return Reducer{}, rpcerr.ReducerNotFound(name, known)
 }
 
 // Name returns the name with its count.

@@ -13,7 +13,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/retry"
@@ -60,7 +59,7 @@ func unsupported(err error) error {
 	if u, ok := errors.AsType[*format.UnsupportedError](err); ok {
 		what = u.What
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "%s: %w", Name, err).With("capability", what)
+	return rpcerr.CapabilityUnsupported(what, "%s: %w", Name, err)
 }
 
 // attempt is one attempt of a call.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -15,7 +14,7 @@ func unsupported(name string, err error) error {
 	if u, ok := errors.AsType[*openaichat.UnsupportedError](err); ok {
 		what = u.What
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "%s: %w", name, err).With("capability", what)
+	return rpcerr.CapabilityUnsupported(what, "%s: %w", name, err)
 }
 
 // Text returns a text as JSON, for members of a request.

@@ -36,7 +36,6 @@ import (
 	"strings"
 	"sync"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -194,7 +193,6 @@ func (m *model) exhausted(s *script, c call) error {
 	if len(s.list) > 0 {
 		used = fmt.Sprintf(", and its list of %d is used up", len(s.list))
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED,
-		"the script of %s/%s has no answer for sample %q, epoch %d, turn %d%s; add one, or a default", Name, m.name, c.sample, c.epoch, c.turn, used).
-		With("model", Name+"/"+m.name).With("sample", c.sample).With("turn", fmt.Sprint(c.turn))
+	return rpcerr.ScriptExhausted(Name+"/"+m.name, c.sample, int(c.turn),
+		"the script of %s/%s has no answer for sample %q, epoch %d, turn %d%s; add one, or a default", Name, m.name, c.sample, c.epoch, c.turn, used)
 }

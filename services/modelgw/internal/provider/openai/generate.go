@@ -8,7 +8,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -33,9 +32,8 @@ var quirks = chatapi.Quirks{
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	if why := m.needsResponses(r.Config); why != "" {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED,
-			"%s/%s: %s needs OpenAI's Responses API, which is not built yet; give the model argument responses_api=false to use chat completions",
-			Name, m.name, why).With("capability", "responses_api")
+		return nil, rpcerr.CapabilityUnsupported("responses_api",
+			"%s/%s: %s needs OpenAI's Responses API, which is not built yet; give the model argument responses_api=false to use chat completions", Name, m.name, why)
 	}
 	request, warnings := m.request(r)
 	response, err := m.client.Do(ctx, r, request)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -87,8 +86,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	}
 	account, known := h.services[service]
 	if !known {
-		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, "unknown service %q of %s; configured: %s",
-			service, Name, strings.Join(slices.Sorted(maps.Keys(h.services)), ", ")).With("model", Name+"/"+spec.Model)
+		names := slices.Sorted(maps.Keys(h.services))
+		return nil, rpcerr.ModelNotFound(Name+"/"+spec.Model, names, "unknown service %q of %s; configured: %s", service, Name, strings.Join(names, ", "))
 	}
 	if spec.Account != provider.DefaultAccount {
 		return nil, provider.NoSuchAccount(Name, spec.Account, []string{provider.DefaultAccount})
@@ -108,8 +107,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	if endpoint == "" {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED,
-			"the service %q of %s has no base_url in the configuration of modelgw", service, Name).With("provider", Name)
+		return nil, rpcerr.ProviderNotConfigured(Name, service, "the service %q of %s has no base_url in the configuration of modelgw", service, Name)
 	}
 	if account.APIKey.IsZero() && !account.KeyOptional {
 		return nil, provider.NoKey(Name, service, keyHint(service))

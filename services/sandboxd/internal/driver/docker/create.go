@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -61,9 +60,8 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 		return driver.Report{}, err
 	}
 	if part := needed(spec, can); part != "" && !spec.AllowUnisolated {
-		return driver.Report{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
-			"the Docker Engine at %s cannot isolate a sandbox: %s is missing; give its kernel that cgroup, use another driver, or allow it with --allow-unisolated",
-			d.cfg.Host, part).With("missing", part)
+		return driver.Report{}, rpcerr.IsolationUnavailable(part,
+			"the Docker Engine at %s cannot isolate a sandbox: %s is missing; give its kernel that cgroup, use another driver, or allow it with --allow-unisolated", d.cfg.Host, part)
 	}
 	rec := &record{Record: boxes.NewRecord(spec)}
 	if err := os.MkdirAll(d.boxes.Folder(spec.ID), 0o700); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/docker/docker/api/types/versions"
 	"github.com/docker/docker/client"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -92,20 +91,17 @@ func (e *engine) kind(ctx context.Context, doing string, err error) error {
 		e.mu.Lock()
 		e.asked = time.Time{}
 		e.mu.Unlock()
-		return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
-			"no Docker Engine answers at %s; start it (Debian: apt-get install docker.io), say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver: %w",
-			e.host, err).With("driver", "docker").With("host", e.host)
+		return rpcerr.EngineUnavailable("docker", e.host,
+			"no Docker Engine answers at %s; start it (Debian: apt-get install docker.io), say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver: %w", e.host, err)
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, "the Docker Engine at %s cannot %s: %w", e.host, doing, err).
-		With("driver", "docker").With("host", e.host)
+	return rpcerr.EngineUnavailable("docker", e.host, "the Docker Engine at %s cannot %s: %w", e.host, doing, err)
 }
 
 // ready makes sure that the engine answers and is not too old, and gives what it can do.
 func (e *engine) ready(ctx context.Context) (facts, error) {
 	if e.api == nil {
-		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
-			"the Docker Engine at %s cannot be used: %w; name one of this machine in sandboxd.docker.host or DOCKER_HOST, as unix:// and the path of its socket, or use another driver",
-			e.host, errElsewhere).With("driver", "docker").With("host", e.host)
+		return facts{}, rpcerr.EngineUnavailable("docker", e.host,
+			"the Docker Engine at %s cannot be used: %w; name one of this machine in sandboxd.docker.host or DOCKER_HOST, as unix:// and the path of its socket, or use another driver", e.host, errElsewhere)
 	}
 	e.mu.Lock()
 	known, fresh := e.facts, time.Since(e.asked) < believed
@@ -120,9 +116,8 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 		return facts{}, e.kind(ctx, "answer", err)
 	}
 	if ping.APIVersion == "" || versions.LessThan(ping.APIVersion, oldestAPI) {
-		return facts{}, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
-			"the Docker Engine at %s speaks version %q of its API; version %s is needed, which Docker 20.10 and later speak", e.host, ping.APIVersion, oldestAPI).
-			With("driver", "docker").With("host", e.host)
+		return facts{}, rpcerr.EngineUnavailable("docker", e.host,
+			"the Docker Engine at %s speaks version %q of its API; version %s is needed, which Docker 20.10 and later speak", e.host, ping.APIVersion, oldestAPI)
 	}
 	e.api.NegotiateAPIVersionPing(ping)
 	info, err := e.api.Info(ctx)
@@ -183,8 +178,7 @@ func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
 		return nil, e.kind(ctx, "look for a container", err)
 	}
 	if c.Config == nil || c.Config.Labels[labelBox] != id {
-		return nil, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE,
-			"the container %s is none of evalfleet's; remove or rename it", containerName(id)).With("driver", "docker").With("host", e.host)
+		return nil, rpcerr.EngineUnavailable("docker", e.host, "the container %s is none of evalfleet's; remove or rename it", containerName(id))
 	}
 	f := &found{id: c.ID}
 	if c.State != nil {

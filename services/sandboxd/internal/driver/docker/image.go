@@ -17,7 +17,6 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -119,7 +118,7 @@ func (m *images) missing(name string) error {
 }
 
 func unavailable(name, format string, args ...any) error {
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE, format, args...).With("image", name).With("driver", "docker")
+	return rpcerr.ImageUnavailable(name, "docker", format, args...)
 }
 
 // fetch fetches an image once in the life of this process, for all who wait for it.

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
@@ -96,9 +95,8 @@ func unavailable(part *box.PartError) error {
 	if next == "" {
 		next = "run as root, in a container with CAP_SYS_ADMIN, seccomp=unconfined and apparmor=unconfined"
 	}
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
-		"this machine cannot isolate a sandbox: %s; %s, use another driver, or allow it with --allow-unisolated", part, next).
-		With("missing", part.Part).With("next", next)
+	return rpcerr.IsolationUnavailable(part.Part,
+		"this machine cannot isolate a sandbox: %s; %s, use another driver, or allow it with --allow-unisolated", part, next)
 }
 
 // defaultDisk bounds what is written in a box when nothing else is asked for.

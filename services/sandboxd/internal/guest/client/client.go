@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -120,11 +121,13 @@ func (c *Client) kind(ctx context.Context, err error) error {
 }
 
 func errClosed() error {
-	return rpcerr.Unavailable(errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, "the connection to the sandbox is closed")
+	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "the connection to the sandbox is closed")
 }
 
-// cut tells that the connection failed: the guest itself never says UNAVAILABLE.
-func cut(err error) bool { return status.Code(err) == codes.Unavailable }
+// cut tells that the connection failed: the guest itself never says UNAVAILABLE, and that another guest answers is for good.
+func cut(err error) bool {
+	return status.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
+}
 
 // session gives the open connection or makes one; callers that come meanwhile wait for it.
 func (c *Client) session(ctx context.Context) (*session, error) {
@@ -227,8 +230,7 @@ func (c *Client) known(boot string) error {
 	if c.boot == "" || c.boot == boot {
 		return nil
 	}
-	return rpcerr.New(codes.DataLoss, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, "the guest of %s was started anew; what ran in it is gone", c.cfg.Sandbox).
-		With("sandbox", c.cfg.Sandbox).With("cause", "restarted")
+	return rpcerr.SandboxLost(c.cfg.Sandbox, "restarted", "the guest of %s was started anew; what ran in it is gone", c.cfg.Sandbox)
 }
 
 // drop lets go of a connection that failed, so that the next call takes a new one.

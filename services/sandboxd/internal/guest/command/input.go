@@ -4,7 +4,6 @@ import (
 	"os"
 	"sync"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -42,7 +41,7 @@ func (in *input) write(offset int64, data []byte, eof bool) (accepted int64, err
 	skip := min(at-offset, int64(len(data)))
 	if data = data[skip:]; len(data) > 0 {
 		if !open {
-			return at, rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "standard input is closed")
+			return at, rpcerr.InvalidField("data", "standard input is closed")
 		}
 		in.send(data)
 	}

@@ -7,10 +7,8 @@ import (
 	"io/fs"
 	"strconv"
 	"syscall"
+	"time"
 
-	"google.golang.org/grpc/codes"
-
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -31,22 +29,21 @@ func File(op, path string, err error) error {
 			errno = syscall.EACCES
 		}
 	}
-	code, reason := codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_INVALID_PATH
+	say := rpcerr.InvalidPath
 	switch errno {
 	case syscall.ENOENT:
-		code, reason = codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND
+		say = rpcerr.FileNotFound
 	case syscall.EISDIR:
-		reason = errorsv1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY
+		say = rpcerr.IsADirectory
 	case syscall.EACCES, syscall.EPERM, syscall.EROFS:
-		code, reason = codes.PermissionDenied, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION
+		say = rpcerr.SandboxPermission
 	case syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG:
-		reason = errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT
+		say = rpcerr.DiskFull
 	case syscall.ENOTDIR, syscall.ENAMETOOLONG, syscall.EINVAL, syscall.ELOOP, syscall.ENOTEMPTY, syscall.ENXIO:
-		code = codes.InvalidArgument
 	default:
-		return rpcerr.Internal("%s %s: %w", op, path, err).With("path", path)
+		return rpcerr.Internal("%s %s: %w", op, path, err)
 	}
-	return rpcerr.New(code, reason, "%s %s: %s%w", op, path, errno.Error(), hidden{err}).With("path", path)
+	return say(path, "%s %s: %s%w", op, path, errno.Error(), hidden{err})
 }
 
 // hidden keeps a cause in the chain without saying it twice.
@@ -57,18 +54,17 @@ func (h hidden) Unwrap() error { return h.err }
 
 // InvalidPath says that a path cannot be what is asked for.
 func InvalidPath(path, why string) error {
-	return rpcerr.InvalidArgument(errorsv1.ErrorReason_ERROR_REASON_INVALID_PATH, "%s: %s", path, why).With("path", path)
+	return rpcerr.InvalidPath(path, "%s: %s", path, why)
 }
 
 // TooLarge says that a file is over a limit.
 func TooLarge(path string, limit int64) error {
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT, "%s is larger than %s", path, size(limit)).
-		With("path", path).With("limitBytes", strconv.FormatInt(limit, 10))
+	return rpcerr.FileTooLarge(path, limit, "%s is larger than %s", path, size(limit))
 }
 
 // NotExecutable says that the user may not execute a program.
 func NotExecutable(program string) error {
-	return rpcerr.PermissionDenied(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_PERMISSION, "%s is not executable here", program).With("path", program)
+	return rpcerr.SandboxPermission(program, "%s is not executable here", program)
 }
 
 // UnknownUser says that the sandbox has no such user.
@@ -78,29 +74,27 @@ func UnknownUser(name string) error {
 
 // NoUserSwitch says that the sandbox cannot run commands for other users.
 func NoUserSwitch(name string) error {
-	return rpcerr.FailedPrecondition(errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED,
-		"cannot act as %q: this sandbox has a single user; run the platform as root for more", name).With("capability", "users")
+	return rpcerr.CapabilityUnsupported("users", "cannot act as %q: this sandbox has a single user; run the platform as root for more", name)
 }
 
 // KeyUnknown says that no command has that key.
 func KeyUnknown(key string) error {
-	return rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, "no command with the request id %q", key).With("requestId", key)
+	return rpcerr.EffectUnknown(key, "no command with the request id %q", key)
 }
 
 // KeyReused says that a key came with another command.
 func KeyReused(key string) error {
-	return rpcerr.AlreadyExists(errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, "the request id %q was used for another command", key).With("requestId", key)
+	return rpcerr.RequestIDReused(key, "the request id %q was used for another command", key)
 }
 
 // KeyCancelled says that a key was cancelled before its command began.
 func KeyCancelled(key string) error {
-	return rpcerr.Cancelled("the command with the request id %q was cancelled before it began", key).With("requestId", key)
+	return rpcerr.EffectCancelled(key, "the command with the request id %q was cancelled before it began", key)
 }
 
 // TooManyResults says that results must be released before more are kept.
 func TooManyResults(limit int) error {
-	return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
-		"the sandbox keeps %d results already; release those that are recorded", limit).With("limit", strconv.Itoa(limit))
+	return rpcerr.SandboxQuota("results", limit, time.Second, "the sandbox keeps %d results already; release those that are recorded", limit)
 }
 
 // size writes bytes as people do, where they divide exactly.
@@ -118,6 +112,6 @@ func size(n int64) string {
 
 // NoRoom says that the sandbox has no room for one more process.
 func NoRoom(err error) error {
-	return rpcerr.ResourceExhausted(errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
+	return rpcerr.SandboxQuota("processes", 0, time.Second,
 		"the sandbox has no room for another process; end some, or give it more memory and pids: %w", err)
 }
