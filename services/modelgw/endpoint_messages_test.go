@@ -68,6 +68,8 @@ func TestErrorsOfMessagesHaveTheirShape(t *testing.T) {
 	}{
 		"wrong token":   {`{}`, "Authorization", "Bearer wrong", "authentication_error", 401},
 		"unknown model": {`{"model":"claude-x","messages":[]}`, "X", "", "not_found_error", 404},
+		"no bound":      {`{"model":"mockllm/m","messages":[{"role":"user","content":"x"}]}`, "X", "", "invalid_request_error", 400},
+		"orphan result": {`{"model":"mockllm/m","max_tokens":5,"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]}]}`, "X", "", "invalid_request_error", 400},
 		"bad request":   {`{"model":"mockllm/m","max_tokens":5,"messages":[{"role":"critic","content":"x"}]}`, "X", "", "invalid_request_error", 400},
 	} {
 		answer := g.post(t, messagesPath, tt.body, tt.header, tt.value)

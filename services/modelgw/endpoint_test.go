@@ -379,6 +379,30 @@ func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
 	}
 }
 
+// Programs act on an error's code and param, so both are there.
+func TestARefusalSaysWhichMemberAndWhy(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	for body, want := range map[string][2]string{
+		`{"messages":[]}`:                    {"missing_required_parameter", "model"},
+		`{"model":"nobody/x","messages":[]}`: {"model_not_found", "model"},
+		`{"model":"mockllm/m"}`:              {"missing_required_parameter", "messages"},
+		`{"model":"mockllm/m","messages":[{"role":"critic","content":"x"}]}`:          {"invalid_value", "messages[0].role"},
+		`{"model":"mockllm/m","messages":[{"role":"user"}]}`:                          {"missing_required_parameter", "messages[0].content"},
+		`{"model":"mockllm/m",` + user + `,"audio":{"voice":"a"}}`:                    {"unsupported_parameter", "audio"},
+		`{"model":"mockllm/m",` + user + `,"response_format":{"type":"json_object"}}`: {"unsupported_parameter", "response_format.type"},
+	} {
+		answer := g.post(t, chatPath, body)
+		assert.GreaterOrEqual(t, answer.StatusCode, http.StatusBadRequest, body)
+		var said struct {
+			Error struct{ Type, Code, Param string }
+		}
+		require.NoError(t, json.Unmarshal([]byte(read(t, answer)), &said), body)
+		assert.Equal(t, want, [2]string{said.Error.Code, said.Error.Param}, body)
+		assert.Equal(t, "invalid_request_error", said.Error.Type, body)
+	}
+}
+
 func TestModelsAreListed(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil)

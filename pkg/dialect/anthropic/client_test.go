@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -276,7 +277,9 @@ func TestErrorBodiesInAnyForm(t *testing.T) {
 	}
 	assert.Equal(t, 529, (&anthropic.Error{Type: "overloaded_error"}).Status())
 	assert.Equal(t, 0, (&anthropic.Error{Type: "new_error"}).Status())
-	assert.JSONEq(t, `{"type":"error","error":{"type":"not_found_error","message":"no \"x\""}}`, string(anthropic.EncodeError(404, "", `no "x"`)))
+	assert.JSONEq(t, `{"type":"error","error":{"type":"invalid_request_error","message":"m","details":{"error_code":"thread_unsupported_request"}},"request_id":"req_1"}`,
+		string(anthropic.EncodeError(dialect.Failure{Status: 400, Cause: dialect.NoThreads, Message: "m", RequestID: "req_1"})))
+	assert.JSONEq(t, `{"type":"error","error":{"type":"not_found_error","message":"no \"x\""}}`, string(anthropic.EncodeError(dialect.Failure{Status: 404, Cause: dialect.UnknownModel, Message: `no "x"`})))
 	n, err := anthropic.DecodeCount(anthropic.EncodeCount(12))
 	require.NoError(t, err)
 	assert.Equal(t, int64(12), n)

@@ -2,10 +2,12 @@ package anthropic
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -99,8 +101,10 @@ func (e *Error) Status() int {
 	return 0
 }
 
+const promptTooLong = "prompt is too long"
+
 // tooLong are words of errors that say that the context is full.
-var tooLong = []string{"prompt is too long", "input is too long", "input length and `max_tokens` exceed"}
+var tooLong = []string{promptTooLong, "input is too long", "input length and `max_tokens` exceed"}
 
 // declined is what a model is taken to say when the server's filter stopped it.
 const declined = "I am sorry, but I cannot help with that."
@@ -132,19 +136,31 @@ func (e *Error) Passing() bool {
 		strings.Contains(message, "unexpected end of json") || strings.Contains(message, "unexpected eof")
 }
 
-// EncodeError writes the body of an error. An empty kind is that of the status.
-func EncodeError(status int, kind, message string) []byte {
-	if kind == "" {
-		kind = ErrorType(status)
-	}
+// EncodeError writes the body of an error.
+func EncodeError(f dialect.Failure) []byte {
 	var w encode.Writer
 	w.BeginObject()
 	w.TextMember("type", "error")
 	w.Key("error")
 	w.BeginObject()
-	w.TextMember("type", kind)
-	w.TextMember("message", message)
+	w.TextMember("type", ErrorType(f.Status))
+	w.TextMember("message", f.Message)
+	if f.Cause == dialect.NoThreads {
+		w.RawMember("details", `{"error_code":"thread_unsupported_request"}`)
+	}
 	w.EndObject()
+	w.TextUnlessEmpty("request_id", f.RequestID)
 	w.EndObject()
 	return w.Bytes()
+}
+
+// TooLong is the failure of a conversation that a model has no room for, by what its vendor said of it. Clients know it by its first words.
+func TooLong(said string) dialect.Failure {
+	message := said
+	if tokens, most, ok := dialect.Room(said); ok {
+		message = fmt.Sprintf("%s: %d tokens > %d maximum", promptTooLong, tokens, most)
+	} else if !strings.HasPrefix(said, promptTooLong) {
+		message = promptTooLong + ": " + said
+	}
+	return dialect.Failure{Status: statusBadRequest, Cause: dialect.TooLong, Message: message}
 }

@@ -34,6 +34,10 @@ type wireRequest struct {
 	} `json:"output_config"`
 	OutputFormat *wireFormat     `json:"output_format"`
 	Metadata     json.RawMessage `json:"metadata"`
+	// What the canonical form cannot say.
+	Thread     json.RawMessage `json:"thread"`
+	MCPServers json.RawMessage `json:"mcp_servers"`
+	Container  json.RawMessage `json:"container"`
 }
 
 type wireMessage struct {
@@ -62,40 +66,78 @@ type wireFormat struct {
 // schemaName is the name of the schema of an answer, which has none in this format.
 const schemaName = "response"
 
-// ParseRequest reads the body of a client's request. It fails with *dialect.RequestError on what is no request, and on what only the vendor
-// itself can do: its own tools, files that it keeps, search results. How the vendor schedules the request (its tier) and edits its context has no meaning
-// for other models and is passed over.
+// ParseRequest reads the body of a client's request. It fails with *dialect.RequestError on what is no request, and on what only the vendor itself can do: its own
+// tools, files that it keeps, search results. How the vendor schedules the request (its tier) and edits its context has no meaning for other models and is
+// passed over, as are members that are not known.
 func ParseRequest(body []byte) (*Request, error) {
-	var wire wireRequest
-	if err := json.Unmarshal(body, &wire); err != nil {
-		return nil, dialect.Invalid("", "the body is no request: %s", reason(err))
+	wire, r, err := parse(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case wire.MaxTokens == nil:
+		return nil, dialect.Required("max_tokens")
+	case *wire.MaxTokens < 1:
+		return nil, dialect.Invalid("max_tokens", "is %d; give at least 1", *wire.MaxTokens)
+	default:
+		return r, nil
+	}
+}
+
+// ParseCount reads the body of a question for a number of tokens, which is a request without what bounds the answer.
+func ParseCount(body []byte) (*Request, error) {
+	_, r, err := parse(body)
+	return r, err
+}
+
+func parse(body []byte) (*wireRequest, *Request, error) {
+	wire := &wireRequest{}
+	if err := json.Unmarshal(body, wire); err != nil {
+		return nil, nil, dialect.Invalid("", "the body is no request: %s", reason(err))
 	}
 	if wire.Model == "" {
-		return nil, dialect.Required("model")
+		return nil, nil, dialect.Required("model")
 	}
 	if wire.Messages == nil {
-		return nil, dialect.Required("messages")
+		return nil, nil, dialect.Required("messages")
 	}
 	r := &Request{Model: wire.Model, Stream: wire.Stream, Config: wire.config()}
 	if err := r.parseSystem(wire.System); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	functions := map[string]string{}
-	for i, m := range wire.Messages {
-		messages, err := parseMessage(m, functions)
-		if err != nil {
-			return nil, dialect.At(fmt.Sprintf("messages.%d.", i), err)
-		}
-		r.Messages = append(r.Messages, messages...)
+	if err := r.parseMessages(wire.Messages); err != nil {
+		return nil, nil, err
 	}
 	for i, tool := range wire.Tools {
 		info, err := parseTool(tool)
 		if err != nil {
-			return nil, dialect.At(fmt.Sprintf("tools.%d.", i), err)
+			return nil, nil, dialect.At(fmt.Sprintf("tools.%d.", i), err)
 		}
 		r.Tools = append(r.Tools, info)
 	}
-	return r, r.parseChoice(wire.Choice)
+	if err := r.parseChoice(wire.Choice); err != nil {
+		return nil, nil, err
+	}
+	return wire, r, wire.check()
+}
+
+// check refuses what no answer can be given to as it was meant.
+func (w *wireRequest) check() error {
+	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+	switch {
+	case given(w.Thread):
+		return &dialect.RequestError{Cause: dialect.NoThreads, Param: "thread", Message: "is not supported here; send the whole conversation"}
+	case given(w.MCPServers):
+		return dialect.NotSupported("mcp_servers", "is not supported here; call the servers' tools yourself")
+	case given(w.Container):
+		return dialect.NotSupported("container", "is not supported here; only the vendor has containers")
+	}
+	if format := w.format(); format != nil && format.Type != "json_schema" {
+		return dialect.NotSupported("output_config.format.type", "%q is not supported here; `json_schema` is", format.Type)
+	}
+	if len(w.Messages) == 0 {
+		return dialect.Invalid("messages", "at least one message is required")
+	}
+	return nil
 }
 
 // reason is an error of the JSON reader without its own name.
@@ -114,14 +156,10 @@ func (w *wireRequest) config() *modelv1.GenerateConfig {
 	if w.Thinking != nil && w.Thinking.Type == "enabled" && w.Thinking.Budget > 0 {
 		c.ReasoningTokens = &w.Thinking.Budget
 	}
-	format := w.OutputFormat
 	if w.OutputConfig != nil {
 		c.Effort = w.OutputConfig.Effort
-		if w.OutputConfig.Format != nil {
-			format = w.OutputConfig.Format
-		}
 	}
-	if format != nil && format.Schema != nil {
+	if format := w.format(); format != nil && format.Schema != nil {
 		c.ResponseSchema = &modelv1.ResponseSchema{Name: schemaName, JsonSchema: string(format.Schema)}
 	}
 	if w.Choice != nil && w.Choice.DisableParallel != nil {
@@ -131,6 +169,14 @@ func (w *wireRequest) config() *modelv1.GenerateConfig {
 		c.ExtraBodyJson = new(`{"metadata":` + string(w.Metadata) + `}`)
 	}
 	return c
+}
+
+// format is the form that the answer is to have; it has two places.
+func (w *wireRequest) format() *wireFormat {
+	if w.OutputConfig != nil && w.OutputConfig.Format != nil {
+		return w.OutputConfig.Format
+	}
+	return w.OutputFormat
 }
 
 // parseSystem makes a system message of each block of the instructions.

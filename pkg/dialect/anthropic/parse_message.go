@@ -12,9 +12,33 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// parseMessage makes messages of a turn: of a user's, each result of a tool is a message of its own, and so is what stands between them. functions are
-// the names of the tools by the ids of their calls.
-func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMessage, error) {
+// parseMessages reads the conversation.
+func (r *Request) parseMessages(wire []wireMessage) error {
+	var calls openCalls
+	answered := false // The turn before was the user's.
+	for i, m := range wire {
+		if m.Role == roleAssistant && answered {
+			if err := calls.closed(); err != nil {
+				return err
+			}
+		}
+		messages, err := parseMessage(m, &calls)
+		if err != nil {
+			return dialect.At(fmt.Sprintf("messages.%d.", i), err)
+		}
+		if m.Role == roleAssistant {
+			calls.open(i, messages[0].GetToolCalls())
+		}
+		if m.Role != roleSystem {
+			answered = m.Role == roleUser
+		}
+		r.Messages = append(r.Messages, messages...)
+	}
+	return calls.closed()
+}
+
+// parseMessage makes messages of a turn: of a user's, each result of a tool is a message of its own, and so is what stands between them.
+func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, error) {
 	text, blocks, isText, err := readBlocks(m.Content)
 	if err != nil {
 		return nil, dialect.Invalid("content", "%s", reason(err))
@@ -39,21 +63,18 @@ func parseMessage(m wireMessage, functions map[string]string) ([]*modelv1.ChatMe
 		message := chat.Assistant("")
 		said := readSpoken(blocks, nil)
 		message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
-		for _, call := range said.calls {
-			functions[call.GetId()] = call.GetFunction()
-		}
 		return []*modelv1.ChatMessage{message}, nil
 	case roleUser:
 		if isText {
 			return []*modelv1.ChatMessage{chat.User(text)}, nil
 		}
-		return parseUser(blocks, functions)
+		return parseUser(blocks, calls)
 	default:
 		return nil, dialect.Invalid("role", "%q is none of user, assistant, system", m.Role)
 	}
 }
 
-func parseUser(blocks []wireBlock, functions map[string]string) (messages []*modelv1.ChatMessage, err error) {
+func parseUser(blocks []wireBlock, calls *openCalls) (messages []*modelv1.ChatMessage, err error) {
 	var said []*contentv1.Content
 	flush := func() {
 		if len(said) > 0 {
@@ -65,7 +86,7 @@ func parseUser(blocks []wireBlock, functions map[string]string) (messages []*mod
 	for i := range blocks {
 		if blocks[i].Type == "tool_result" {
 			flush()
-			result, err := blocks[i].result(functions)
+			result, err := blocks[i].result(calls)
 			if err != nil {
 				return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
 			}
@@ -83,11 +104,11 @@ func parseUser(blocks []wireBlock, functions map[string]string) (messages []*mod
 }
 
 // result reads a tool's result.
-func (b *wireBlock) result(functions map[string]string) (*modelv1.ChatMessage, error) {
+func (b *wireBlock) result(calls *openCalls) (*modelv1.ChatMessage, error) {
 	if b.ToolUseID == "" {
 		return nil, dialect.Required("tool_use_id")
 	}
-	given := &toolv1.ToolResult{CallId: b.ToolUseID, Function: functions[b.ToolUseID]}
+	given := &toolv1.ToolResult{CallId: b.ToolUseID}
 	text, blocks, isText, err := readBlocks(b.Content)
 	if err != nil {
 		return nil, dialect.Invalid("content", "%s", reason(err))
@@ -107,7 +128,8 @@ func (b *wireBlock) result(functions map[string]string) (*modelv1.ChatMessage, e
 	if b.IsError {
 		given.Error = &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: chat.ContentText(given.GetContent())}
 	}
-	return chat.ToolMessage(given), nil
+	given.Function, err = calls.answer(b.ToolUseID)
+	return chat.ToolMessage(given), err
 }
 
 // userParts reads a block that a user says. A document that is given as blocks is these.

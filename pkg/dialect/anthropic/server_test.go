@@ -38,10 +38,11 @@ func TestRequestsOfClientsAreRead(t *testing.T) {
 		"messages": [
 			{"role": "user", "content": "hi"},
 			{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "sig"}, {"type": "redacted_thinking", "data": "x"},
-				{"type": "thinking", "thinking": "open", "signature": ""}, {"type": "tool_use", "id": "t1", "name": "add", "input": {"z": 12345678901234567890, "a": 1.0}}]},
+				{"type": "thinking", "thinking": "open", "signature": ""}, {"type": "tool_use", "id": "t1", "name": "add", "input": {"z": 12345678901234567890, "a": 1.0}},
+				{"type": "tool_use", "id": "t2", "name": "add", "input": {}}]},
 			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": true, "content": [{"type": "text", "text": "no"}]},
 				{"type": "text", "text": "and", "cache_control": {"type": "ephemeral"}}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
-				{"type": "tool_result", "tool_use_id": "t1", "content": "3"}]},
+				{"type": "tool_result", "tool_use_id": "t2", "content": "3"}]},
 			{"role": "system", "content": [{"type": "text", "text": "late"}]},
 			{"role": "assistant", "content": "Well,"}
 		]}`))
@@ -56,10 +57,10 @@ func TestRequestsOfClientsAreRead(t *testing.T) {
 		{"role":"system","content":"One."},{"role":"system","content":"Two."},{"role":"user","content":"hi"},
 		{"role":"assistant","content":[{"type":"reasoning","reasoning":"sig","summary":"hm","redacted":true},{"type":"reasoning","reasoning":"x","redacted":true},
 			{"type":"reasoning","reasoning":"open","redacted":false}],
-			"tool_calls":[{"id":"t1","function":"add","arguments":{"z":12345678901234567890,"a":1.0},"type":"function"}]},
+			"tool_calls":[{"id":"t1","function":"add","arguments":{"z":12345678901234567890,"a":1.0},"type":"function"},{"id":"t2","function":"add","arguments":{},"type":"function"}]},
 		{"role":"tool","content":[{"type":"text","text":"no"}],"tool_call_id":"t1","function":"add","error":{"type":"unknown","message":"no"}},
 		{"role":"user","content":[{"type":"text","text":"and","cache_breakpoint":true},{"type":"image","image":"data:image/png;base64,aGk=","detail":"auto"}]},
-		{"role":"tool","content":"3","tool_call_id":"t1","function":"add"},
+		{"role":"tool","content":"3","tool_call_id":"t2","function":"add"},
 		{"role":"system","content":"late"},{"role":"assistant","content":[{"type":"text","text":"Well,"}]}]`, messagesJSON(t, r.Messages))
 }
 
@@ -94,12 +95,68 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		assert.Contains(t, failure.Error(), says, body)
 	}
 	for _, body := range []string{
+		ask(`"messages":[],"mcp_servers":[{"type":"url","url":"https://mcp.example","name":"m"}]`), ask(`"messages":[],"container":"c"`),
+		ask(`"messages":[],"output_format":{"type":"grammar"}`),
 		user(`[{"type":"image","source":{"type":"file","file_id":"f"}}]`), user(`[{"type":"search_result","source":"s"}]`),
 		ask(`"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]`),
 	} {
 		_, err := anthropic.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)
-		assert.True(t, ok && failure.Fault == dialect.Unsupported, "%s: %v", body, err)
+		assert.True(t, ok && failure.Cause == dialect.Unsupported, "%s: %v", body, err)
+	}
+}
+
+// A client that is told so sends the whole conversation instead; one that is not would lose what it did not send.
+func TestThreadsAreRefusedAsTheVendorDoes(t *testing.T) {
+	t.Parallel()
+	_, err := anthropic.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"thread":{"type":"create"}}`))
+	failure, ok := errors.AsType[*dialect.RequestError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, dialect.NoThreads, failure.Cause)
+}
+
+func TestABoundOfTokensIsRequiredOfAnswersAndNotOfCounts(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
+	_, err := anthropic.ParseRequest(body)
+	require.ErrorContains(t, err, "max_tokens: is required")
+	_, err = anthropic.ParseRequest([]byte(`{"model":"m","max_tokens":0,"messages":[{"role":"user","content":"x"}]}`))
+	require.ErrorContains(t, err, "max_tokens: is 0")
+	r, err := anthropic.ParseCount(body)
+	require.NoError(t, err)
+	assert.Equal(t, "m", r.Model)
+}
+
+// Results belong to the calls of the turn before them, and each call has one.
+func TestResultsBelongToTheCallsBeforeThem(t *testing.T) {
+	t.Parallel()
+	const (
+		calls  = `{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"b","name":"f","input":{}}]}`
+		first  = `{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"1"}]}`
+		second = `{"role":"user","content":[{"type":"tool_result","tool_use_id":"b"},{"type":"text","text":"x"}]}`
+		said   = `{"role":"user","content":"x"}`
+		plain  = `{"role":"assistant","content":"y"}`
+		system = `{"role":"system","content":"z"}`
+	)
+	for _, tt := range []struct {
+		messages []string
+		says     string
+	}{
+		{[]string{said, calls, first, second, plain, said}, ""},
+		{[]string{said, plain, calls, system, first, second}, ""},
+		{[]string{first}, "messages.0.content.0: unexpected `tool_use_id` found in `tool_result` blocks: a"},
+		{[]string{said, calls, first, second, plain, first}, "messages.5.content.0: unexpected `tool_use_id`"},
+		{[]string{said, calls, first, first, second}, "messages.3.content.0: unexpected `tool_use_id`"},
+		{[]string{said, calls, first, plain}, "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: b"},
+		{[]string{said, calls, said}, "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a, b"},
+		{[]string{said, calls}, "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a, b"},
+	} {
+		_, err := anthropic.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[` + strings.Join(tt.messages, ",") + `]}`))
+		if tt.says == "" {
+			require.NoError(t, err, tt.messages)
+		} else {
+			require.ErrorContains(t, err, tt.says, tt.messages)
+		}
 	}
 }
 
@@ -211,7 +268,7 @@ func TestOpenReasoningOfOthersIsThinkingWithoutASeal(t *testing.T) {
 	assert.Contains(t, string(body), `[{"type":"thinking","thinking":"why","signature":""},{"type":"text","text":"so"}]`)
 	var reply struct{ Content json.RawMessage }
 	require.NoError(t, json.Unmarshal(body, &reply))
-	r, err := anthropic.ParseRequest([]byte(`{"model":"m","messages":[{"role":"assistant","content":` + string(reply.Content) + `}]}`))
+	r, err := anthropic.ParseCount([]byte(`{"model":"m","messages":[{"role":"assistant","content":` + string(reply.Content) + `}]}`))
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"why","redacted":false},{"type":"text","text":"so"}]}]`, messagesJSON(t, r.Messages))
 }
@@ -221,7 +278,7 @@ func TestAStreamThatFailsEndsWithAnError(t *testing.T) {
 	var written bytes.Buffer
 	w := anthropic.NewStreamWriter(&written, anthropic.ResponseMeta{Model: "m"})
 	require.NoError(t, w.Start())
-	require.NoError(t, w.Fail(529, "", "too much"))
+	require.NoError(t, w.Fail(dialect.Failure{Status: 529, Message: "too much"}))
 	assert.Contains(t, written.String(), "event: message_start\n")
 	assert.True(t, strings.HasSuffix(written.String(), "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"too much\"}}\n\n"))
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -113,9 +114,9 @@ func (s *StreamWriter) Close(output *modelv1.ModelOutput) error {
 	return s.event("message_stop", nil)
 }
 
-// Fail ends the stream with an error. An empty kind is that of the status.
-func (s *StreamWriter) Fail(status int, kind, message string) error {
-	return s.send("error", EncodeError(status, kind, message))
+// Fail ends the stream with an error.
+func (s *StreamWriter) Fail(f dialect.Failure) error {
+	return s.send("error", EncodeError(f))
 }
 
 // rest writes what the pieces did not say: all of it, where there were none.

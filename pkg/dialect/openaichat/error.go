@@ -2,10 +2,13 @@ package openaichat
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -73,43 +76,73 @@ func DecodeError(body []byte) *Error {
 	return &Error{Message: strings.TrimSpace(string(body))}
 }
 
-// EncodeError writes an error as the format has it. kind is its type, such as `invalid_request_error`; empty takes the one that goes with the status. A code is there where the
-// status has one of its own.
-func EncodeError(status int, kind, message string) []byte {
-	known := errorKinds[status]
+// EncodeError writes a failure as the format has it.
+func EncodeError(f dialect.Failure) []byte {
+	known, ok := causeWords[f.Cause]
+	if !ok {
+		known = statusWords[f.Status]
+	}
 	if known.kind == "" {
 		known.kind = "api_error"
-		if status < 500 {
-			known.kind = "invalid_request_error"
+		if f.Status < 500 {
+			known.kind = typeInvalid
 		}
-	}
-	if kind != "" {
-		known.kind = kind
 	}
 	var w encode.Writer
 	w.BeginObject()
 	w.Key("error")
 	w.BeginObject()
-	w.TextMember("message", message)
+	w.TextMember("message", f.Message)
 	w.TextMember("type", known.kind)
-	w.Key("param")
-	w.Null()
-	w.Key("code")
-	if known.code == "" {
-		w.Null()
-	} else {
-		w.Text(known.code)
-	}
+	textOrNull(&w, "param", f.Param)
+	textOrNull(&w, "code", known.code)
 	w.EndObject()
 	w.EndObject()
 	return w.Bytes()
 }
 
-// errorKinds are types and codes of errors by status, where they are not those of all requests or of all servers.
-var errorKinds = map[int]struct{ kind, code string }{
-	401: {"invalid_request_error", "invalid_api_key"},
-	404: {"invalid_request_error", "model_not_found"},
-	429: {"rate_limit_error", "rate_limit_exceeded"},
+// textOrNull writes a member that is null where it says nothing.
+func textOrNull(w *encode.Writer, name, text string) {
+	w.Key(name)
+	if text == "" {
+		w.Null()
+	} else {
+		w.Text(text)
+	}
+}
+
+const (
+	typeInvalid = "invalid_request_error"
+	codeTooLong = "context_length_exceeded"
+	quotaSpent  = "insufficient_quota"
+)
+
+// words are the type and the code of an error.
+type words struct{ kind, code string }
+
+// causeWords are the words of causes; statusWords those of statuses, where they are not those of all requests or of all servers.
+var (
+	causeWords = map[dialect.Cause]words{
+		dialect.Wrong:        {typeInvalid, "invalid_value"},
+		dialect.Missing:      {typeInvalid, "missing_required_parameter"},
+		dialect.Unsupported:  {typeInvalid, "unsupported_parameter"},
+		dialect.UnknownModel: {typeInvalid, "model_not_found"},
+		dialect.TooLong:      {typeInvalid, codeTooLong},
+		dialect.QuotaSpent:   {quotaSpent, quotaSpent},
+	}
+	statusWords = map[int]words{
+		401: {typeInvalid, "invalid_api_key"},
+		429: {"rate_limit_error", "rate_limit_exceeded"},
+	}
+)
+
+// TooLong is the failure of a conversation that a model has no room for, by what its vendor said of it.
+func TooLong(said string) dialect.Failure {
+	message := "This model's maximum context length is exceeded: " + said
+	if tokens, most, ok := dialect.Room(said); ok {
+		message = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", most, tokens)
+	}
+	return dialect.Failure{Status: http.StatusBadRequest, Cause: dialect.TooLong, Param: "messages", Message: message}
 }
 
 // kindRefusal is the kind of a stop that is the provider's refusal.
@@ -120,7 +153,7 @@ const kindRefusal = "refusal"
 func (e *Error) Stop(model string) (output *modelv1.ModelOutput, ok bool) {
 	const filtered = modelv1.StopReason_STOP_REASON_CONTENT_FILTER
 	switch e.Code {
-	case "context_length_exceeded":
+	case codeTooLong:
 		return chat.MessageOutput(model, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
 	case "invalid_prompt", "content_policy_violation", "content_filter":
 		output = chat.MessageOutput(model, chat.Assistant(e.Message), filtered)
@@ -131,7 +164,7 @@ func (e *Error) Stop(model string) (output *modelv1.ModelOutput, ok bool) {
 		output.Choices[0].StopDetails = chat.NewStopDetails(kindRefusal, "", e.Message, &modelv1.StopCategory{Category: "cyber"})
 		return output, true
 	}
-	if e.Type == "invalid_request_error" && strings.Contains(e.Message, "blocked") {
+	if e.Type == typeInvalid && strings.Contains(e.Message, "blocked") {
 		output = chat.MessageOutput(model, chat.Assistant(e.Message), filtered)
 		output.Choices[0].StopDetails = chat.NewStopDetails(kindRefusal, "", e.Message)
 		return output, true

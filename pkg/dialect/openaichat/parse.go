@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,8 @@ type asked struct {
 	Functions    json.RawMessage `json:"functions"`
 	FunctionCall json.RawMessage `json:"function_call"`
 	Audio        json.RawMessage `json:"audio"`
+	Modalities   []string        `json:"modalities"`
+	WebSearch    json.RawMessage `json:"web_search_options"`
 }
 
 type streamOptions struct {
@@ -115,6 +118,10 @@ func (a *asked) check() error {
 		return dialect.NotSupported("function_call", "is not supported here; give `tool_choice`")
 	case given(a.Audio):
 		return dialect.NotSupported("audio", "spoken answers are not supported here")
+	case slices.ContainsFunc(a.Modalities, func(kind string) bool { return kind != "text" }):
+		return dialect.NotSupported("modalities", "no more than `text` is supported here")
+	case given(a.WebSearch):
+		return dialect.NotSupported("web_search_options", "is not supported here; give a tool that searches")
 	default:
 		return nil
 	}
@@ -201,14 +208,30 @@ func (a *asked) config() (*modelv1.GenerateConfig, error) {
 			c.LogitBias.Values[id] = bias
 		}
 	}
-	if a.Format != nil && a.Format.Type == "json_schema" {
+	c.ResponseSchema, err = a.schema()
+	return c, err
+}
+
+// schema reads the schema that the answer is to have.
+func (a *asked) schema() (*modelv1.ResponseSchema, error) {
+	if a.Format == nil {
+		return nil, nil
+	}
+	const param = "response_format.type"
+	switch a.Format.Type {
+	case "json_schema":
 		s := a.Format.Schema
 		if s.Name == "" || len(s.Schema) == 0 {
 			return nil, dialect.Invalid("response_format.json_schema", "needs a name and a schema")
 		}
-		c.ResponseSchema = &modelv1.ResponseSchema{Name: s.Name, JsonSchema: string(s.Schema), Description: s.Description, Strict: s.Strict}
+		return &modelv1.ResponseSchema{Name: s.Name, JsonSchema: string(s.Schema), Description: s.Description, Strict: s.Strict}, nil
+	case "text":
+		return nil, nil
+	case "json_object":
+		return nil, dialect.NotSupported(param, "`json_object` is not supported here; give a `json_schema`")
+	default:
+		return nil, dialect.Invalid(param, "%q is none of text, json_schema", a.Format.Type)
 	}
-	return c, nil
 }
 
 // stops reads one stop sequence, or a list of them.

@@ -66,6 +66,19 @@ func TestARequestIsReadAsItWasMeant(t *testing.T) {
 	}, r.Config), "%v", r.Config)
 }
 
+// What cannot change an answer, and what says no more than the default, is passed over.
+func TestWhatChangesNoAnswerIsPassedOver(t *testing.T) {
+	t.Parallel()
+	for _, member := range []string{
+		`"user": "u"`, `"metadata": {"a": "b"}`, `"store": true`, `"service_tier": "flex"`, `"prediction": {"type": "content", "content": "x"}`, `"prompt_cache_key": "k"`,
+		`"safety_identifier": "s"`, `"response_format": {"type": "text"}`, `"response_format": null`, `"modalities": ["text"]`, `"modalities": null`, `"web_search_options": null`,
+		`"functions": null`, `"a_member_of_tomorrow": {"x": [1]}`,
+	} {
+		_, err := openaichat.ParseRequest([]byte(`{"model": "m", "messages": [{"role": "user", "content": "x"}], ` + member + `}`))
+		require.NoError(t, err, member)
+	}
+}
+
 func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -91,6 +104,10 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 0}`:                                                         "max_tokens",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1}`:                                             "max_completion_tokens",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "n": 1000000}`:                                                            "1 to 1024",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_object"}}`:                              "json_schema",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "grammar"}}`:                                  "response_format.type",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "modalities": ["text", "audio"]}`:                                         "modalities",
+		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "web_search_options": {}}`:                                                "web_search_options",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "functions": [{"name": "f"}]}`:                                            "tools",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "function_call": "auto"}`:                                                 "tool_choice",
 		`{"model": "m", "messages": [{"role": "user", "content": "x"}], "audio": {"voice": "a"}}`:                                                 "audio",
@@ -246,16 +263,29 @@ func TestAStreamWithoutUsageSaysNothingOfIt(t *testing.T) {
 
 func TestErrorsReadBack(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]openaichat.Error{
-		http.StatusBadRequest:      {Message: "m", Type: "invalid_request_error"},
-		http.StatusUnauthorized:    {Message: "m", Type: "invalid_request_error", Code: "invalid_api_key"},
-		http.StatusNotFound:        {Message: "m", Type: "invalid_request_error", Code: "model_not_found"},
-		http.StatusTooManyRequests: {Message: "m", Type: "rate_limit_error", Code: "rate_limit_exceeded"},
-		http.StatusBadGateway:      {Message: "m", Type: "api_error"},
+	for _, tt := range []struct {
+		said       dialect.Failure
+		kind, code string
+	}{
+		{dialect.Failure{Status: http.StatusBadRequest}, "invalid_request_error", ""},
+		{dialect.Failure{Status: http.StatusUnauthorized}, "invalid_request_error", "invalid_api_key"},
+		{dialect.Failure{Status: http.StatusNotFound}, "invalid_request_error", ""},
+		{dialect.Failure{Status: http.StatusNotFound, Cause: dialect.UnknownModel}, "invalid_request_error", "model_not_found"},
+		{dialect.Failure{Status: http.StatusTooManyRequests}, "rate_limit_error", "rate_limit_exceeded"},
+		{dialect.Failure{Status: http.StatusTooManyRequests, Cause: dialect.QuotaSpent}, "insufficient_quota", "insufficient_quota"},
+		{dialect.Failure{Status: http.StatusBadRequest, Cause: dialect.TooLong, Param: "messages"}, "invalid_request_error", "context_length_exceeded"},
+		{dialect.Failure{Status: http.StatusBadRequest, Cause: dialect.Missing, Param: "model"}, "invalid_request_error", "missing_required_parameter"},
+		{dialect.Failure{Status: http.StatusBadRequest, Cause: dialect.Wrong, Param: "n"}, "invalid_request_error", "invalid_value"},
+		{dialect.Failure{Status: http.StatusBadRequest, Cause: dialect.Unsupported, Param: "n"}, "invalid_request_error", "unsupported_parameter"},
+		{dialect.Failure{Status: http.StatusBadGateway}, "api_error", ""},
 	} {
-		assert.Equal(t, &want, openaichat.DecodeError(openaichat.EncodeError(status, "", "m")))
+		tt.said.Message = "m"
+		body := openaichat.EncodeError(tt.said)
+		assert.Equal(t, &openaichat.Error{Message: "m", Type: tt.kind, Code: tt.code}, openaichat.DecodeError(body))
+		if tt.said.Param != "" {
+			assert.Contains(t, string(body), `"param":"`+tt.said.Param+`"`)
+		}
 	}
-	assert.Equal(t, "insufficient_quota", openaichat.DecodeError(openaichat.EncodeError(429, "insufficient_quota", "m")).Type)
 }
 
 func TestGlanceSeesWhatReadingSees(t *testing.T) {

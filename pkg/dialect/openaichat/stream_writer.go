@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -86,10 +87,10 @@ func (s *StreamWriter) Ping() error {
 	return err
 }
 
-// Fail ends the stream with an error. An empty kind is that of the status.
-func (s *StreamWriter) Fail(status int, kind, message string) error {
+// Fail ends the stream with an error.
+func (s *StreamWriter) Fail(f dialect.Failure) error {
 	var events bytes.Buffer
-	writeEvent(&events, EncodeError(status, kind, message))
+	writeEvent(&events, EncodeError(f))
 	return s.send(&events)
 }
 

@@ -31,7 +31,7 @@ type body struct {
 
 // readBody reads a request's body, up to a bound. The caller must release it.
 func readBody(r *http.Request, most int64) (*body, error) {
-	tooLarge := &refusal{status: http.StatusRequestEntityTooLarge, kind: "request_too_large", message: fmt.Sprintf("the body may have %d bytes", most)}
+	tooLarge := refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d bytes", most))
 	if r.ContentLength > most {
 		return nil, tooLarge
 	}
@@ -56,7 +56,7 @@ func readBody(r *http.Request, most int64) (*body, error) {
 			return b, nil
 		case err != nil:
 			b.release()
-			return nil, &refusal{status: http.StatusBadRequest, message: "the body did not come whole"}
+			return nil, refuse(http.StatusBadRequest, "the body did not come whole")
 		}
 	}
 }

@@ -16,14 +16,14 @@ import (
 func (e *Endpoints) convert(ctx context.Context, x *exchange, doc []byte) error {
 	a, err := x.parse(doc)
 	if err != nil {
-		return &refusal{status: http.StatusBadRequest, message: err.Error()}
+		return err
 	}
 	r := &modelv1.GenerateRequest{
 		Parent: "projects/" + x.project, RequestId: x.request.Header.Get(keyHeader), Model: a.model, Account: x.account,
 		Messages: a.messages, Tools: a.tools, ToolChoice: a.choice, Config: a.config,
 	}
 	if len(r.GetRequestId()) > maxKeyBytes {
-		return &refusal{status: http.StatusBadRequest, message: "the header " + keyHeader + " is too long"}
+		return refuse(http.StatusBadRequest, "the header "+keyHeader+" is too long")
 	}
 	if r.GetRequestId() != "" {
 		for i, m := range a.messages { // The same request must have the same content, its messages' ids included.
@@ -44,7 +44,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, doc []byte) error 
 	}
 	encoded, err := x.encode(answer.GetOutput(), about)
 	if err != nil {
-		return &refusal{status: http.StatusBadGateway, message: err.Error()}
+		return refuse(http.StatusBadGateway, err.Error())
 	}
 	return x.send(http.StatusOK, encoded)
 }
@@ -53,7 +53,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, doc []byte) error 
 const maxKeyBytes = 128
 
 // errRestarted ends a stream whose call began anew: a client cannot take back what it was given.
-var errRestarted = &refusal{status: http.StatusConflict, message: "the model broke off and began anew; ask again"}
+var errRestarted = refuse(http.StatusConflict, "the model broke off and began anew; ask again")
 
 // follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its own.
 func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about meta) error {
@@ -89,7 +89,7 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 	}
 	// The stream ends as the vendor's would: with an event that says why.
 	failure := refusalOf(err)
-	return errors.Join(w.Fail(failure.status, failure.kind, failure.message), x.out.FlushError())
+	return errors.Join(w.Fail(failure.Failure), x.out.FlushError())
 }
 
 func (x *exchange) beginStream() {
@@ -101,9 +101,9 @@ func (x *exchange) beginStream() {
 
 // estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
 func (e *Endpoints) estimate(ctx context.Context, x *exchange, doc []byte) error {
-	a, err := x.parse(doc)
+	a, err := x.parseCount(doc)
 	if err != nil {
-		return &refusal{status: http.StatusBadRequest, message: err.Error()}
+		return err
 	}
 	count, err := e.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
 		Parent: "projects/" + x.project, Model: a.model, Account: x.account, Messages: a.messages, Tools: a.tools,

@@ -81,7 +81,7 @@ func isUpstream(err error) bool {
 // passRefused answers with a vendor's error as it came. What it says about our credential is left out: it is not the caller's, and the words may hold a part of it.
 func (r *relay) passRefused(refused *refused) error {
 	if refused.status == http.StatusUnauthorized {
-		return &refusal{status: http.StatusBadRequest, message: r.upstream.Provider + ": the key of the account was refused; check the account's configuration"}
+		return refuse(http.StatusBadRequest, r.upstream.Provider+": the key of the account was refused; check the account's configuration")
 	}
 	copyHeader(r.out.Header(), refused.header)
 	r.begun = true

@@ -125,7 +125,7 @@ func (e *Endpoints) routes() []route {
 		{http.MethodGet, "/v1/models", formatOf, e.listModels},
 		{http.MethodGet, "/v1/models/{model...}", formatOf, e.getModel},
 		{"", "/v1/", formatOf, func(_ context.Context, x *exchange) error {
-			return &refusal{status: http.StatusNotFound, message: "there is no " + x.request.Method + " " + x.request.URL.Path + " here"}
+			return refuse(http.StatusNotFound, "there is no "+x.request.Method+" "+x.request.URL.Path+" here")
 		}},
 	}
 }
@@ -197,7 +197,7 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 	}
 	if route.method != "" && x.request.Method != route.method {
 		x.out.Header().Set("Allow", route.method)
-		return &refusal{status: http.StatusMethodNotAllowed, message: x.request.URL.Path + " takes " + route.method}
+		return refuse(http.StatusMethodNotAllowed, x.request.URL.Path+" takes "+route.method)
 	}
 	if _, err := resource.Project(projectHeader, "projects/"+x.project); err != nil {
 		return err

@@ -24,13 +24,13 @@ type format struct {
 	passed []string
 	// glance picks what accounts need from an answer, or from the data of one of its events.
 	glance func([]byte, *dialect.Facts)
-	// parse reads a request into the canonical form.
-	parse func([]byte) (*asked, error)
+	// parse reads a request into the canonical form; parseCount a question for a number of tokens, where the format has one.
+	parse, parseCount func([]byte) (*asked, error)
 	// encode writes an output as an answer, stream as events.
 	encode func(*modelv1.ModelOutput, meta) ([]byte, error)
 	stream func(io.Writer, meta) streamWriter
 	// fail writes the body of an error.
-	fail func(status int, kind, message string) []byte
+	fail func(dialect.Failure) []byte
 	// list and entry write models.
 	list  func([]model) []byte
 	entry func(model) []byte
@@ -62,7 +62,7 @@ type streamWriter interface {
 	// Ping says nothing, but that the answer still comes.
 	Ping() error
 	// Fail ends the answer with an error.
-	Fail(status int, kind, message string) error
+	Fail(dialect.Failure) error
 }
 
 // formatOf returns whose client asks, where a path is several vendors': Anthropic's clients state a version.
@@ -105,19 +105,14 @@ var chatCompletions = &format{
 
 // messages is Anthropic's Messages API.
 var messages = &format{
-	dialect:  anthropic.Name,
-	idHeader: "Request-Id",
-	idPrefix: "msg_",
-	bounds:   []string{"max_tokens"},
-	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", versionHeader, "Anthropic-Beta"},
-	glance:   anthropic.Glance,
-	parse: func(body []byte) (*asked, error) {
-		r, err := anthropic.ParseRequest(body)
-		if err != nil {
-			return nil, err
-		}
-		return &asked{model: r.Model, messages: r.Messages, tools: r.Tools, choice: r.Choice, config: r.Config, stream: r.Stream}, nil
-	},
+	dialect:    anthropic.Name,
+	idHeader:   "Request-Id",
+	idPrefix:   "msg_",
+	bounds:     []string{"max_tokens"},
+	passed:     []string{"Accept", "User-Agent", "Idempotency-Key", versionHeader, "Anthropic-Beta"},
+	glance:     anthropic.Glance,
+	parse:      func(body []byte) (*asked, error) { return askedOf(anthropic.ParseRequest(body)) },
+	parseCount: func(body []byte) (*asked, error) { return askedOf(anthropic.ParseCount(body)) },
 	encode: func(output *modelv1.ModelOutput, m meta) ([]byte, error) {
 		return anthropic.EncodeResponse(output, anthropic.ResponseMeta{ID: m.id, Model: m.model})
 	},
@@ -127,4 +122,11 @@ var messages = &format{
 	fail:  anthropic.EncodeError,
 	list:  anthropicModels,
 	entry: anthropicModel,
+}
+
+func askedOf(r *anthropic.Request, err error) (*asked, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &asked{model: r.Model, messages: r.Messages, tools: r.Tools, choice: r.Choice, config: r.Config, stream: r.Stream}, nil
 }

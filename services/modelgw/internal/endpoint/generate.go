@@ -3,8 +3,8 @@ package endpoint
 import (
 	"context"
 	"errors"
-	"net/http"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonscan"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
@@ -45,7 +45,7 @@ func (e *Endpoints) choose(
 	}
 	name, isText := jsonscan.Text(found[0].Of(b.bytes()))
 	if !isText || name == "" {
-		return &refusal{status: http.StatusBadRequest, message: "model: is required"}
+		return dialect.Required(modelMember)
 	}
 	m, err := e.open(x, name)
 	if err != nil {
@@ -68,10 +68,10 @@ func (f *format) scan(doc []byte) ([]jsonscan.Span, error) {
 	found := make([]jsonscan.Span, len(names))
 	err := jsonscan.Object(doc, names, found)
 	if duplicate, ok := errors.AsType[*jsonscan.DuplicateError](err); ok {
-		return nil, &refusal{status: http.StatusBadRequest, message: duplicate.Name + ": is there more than once"}
+		return nil, dialect.Invalid(duplicate.Name, "is there more than once")
 	}
 	if err != nil {
-		return nil, &refusal{status: http.StatusBadRequest, message: "the body " + err.Error()}
+		return nil, dialect.Invalid("", "the body %v", err)
 	}
 	return found, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -20,9 +21,10 @@ func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
 	if malformed != nil || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND) {
-		return nil, &refusal{
-			status: http.StatusNotFound, message: "the model `" + name + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are",
-		}
+		return nil, &refusal{Failure: dialect.Failure{
+			Status: http.StatusNotFound, Cause: dialect.UnknownModel, Param: modelMember,
+			Message: "the model `" + name + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are",
+		}}
 	}
 	return m, err
 }

@@ -9,23 +9,26 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// refusal is a failure with the status that it is answered with.
+// refusal is a failure as it is answered.
 type refusal struct {
-	status int
-	// kind is the vendor's word for it; empty takes the one that goes with the status.
-	kind       string
-	message    string
+	dialect.Failure
 	retryAfter time.Duration
 	// final says that trying again is of no use, whatever the status says.
 	final bool
 }
 
 // Error implements error.
-func (r *refusal) Error() string { return r.message }
+func (r *refusal) Error() string { return r.Message }
+
+// refuse is a failure with this status.
+func refuse(status int, message string) *refusal {
+	return &refusal{Failure: dialect.Failure{Status: status, Message: message}}
+}
 
 // statusClosed is what proxies log for a client that left; nobody reads it.
 const statusClosed = 499
@@ -39,7 +42,8 @@ func (x *exchange) refuse(err error) {
 	if r.final {
 		x.out.Header().Set("X-Should-Retry", "false") // The vendors' clients read it.
 	}
-	_ = x.send(r.status, x.fail(r.status, r.kind, r.message)) // A client that left needs no answer.
+	r.RequestID = x.id
+	_ = x.send(r.Status, x.fail(r.Failure)) // A client that left needs no answer.
 }
 
 // refusalOf says how a failure is answered.
@@ -47,14 +51,18 @@ func refusalOf(err error) *refusal {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
 	}
-	r := &refusal{status: statusOf(err), message: rpcerr.ToStatus(err).Message(), retryAfter: rpcerr.RetryAfter(err)}
+	if wrong, ok := errors.AsType[*dialect.RequestError](err); ok {
+		return &refusal{Failure: wrong.Failure()}
+	}
+	r := refuse(statusOf(err), rpcerr.ToStatus(err).Message())
+	r.retryAfter = rpcerr.RetryAfter(err)
 	switch rpcerr.Reason(err) { //nolint:exhaustive // The others have nothing of their own.
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
-		r.kind, r.final = "insufficient_quota", true
+		r.Cause, r.final = dialect.QuotaSpent, true
 	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED:
 		if e, ok := rpcerr.As(err); ok {
 			if status, err := strconv.Atoi(e.Metadata["status"]); err == nil && status >= 400 && status < 500 {
-				r.status = status
+				r.Status = status
 			}
 		}
 	}
