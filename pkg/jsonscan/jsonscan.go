@@ -2,7 +2,8 @@
 // values that it routes by, and nothing of the rest.
 //
 // The scan reads the outermost object member by member. It passes over nested values by their quotes and brackets alone and does not check them: what is no JSON
-// within them is left to whoever reads the document in earnest. For a document that is JSON it finds what encoding/json does.
+// within them is left to whoever reads the document in earnest. For a document that is JSON, nested no more than MaxDepth deep, it
+// finds what encoding/json does.
 package jsonscan
 
 import (
@@ -26,6 +27,13 @@ func (s Span) Of(doc []byte) []byte { return doc[s.Start:s.End] }
 // ErrNotObject says that a document is no JSON object.
 var ErrNotObject = errors.New("is no JSON object")
 
+// MaxDepth bounds how many objects and lists lie within one another, the outermost included. Readers go down into a document by calling themselves, and most of
+// them have a bound of their own between 128 and 10,000.
+const MaxDepth = 512
+
+// ErrTooDeep says that a document is nested more deeply than MaxDepth.
+var ErrTooDeep = fmt.Errorf("is nested more than %d levels deep", MaxDepth)
+
 // DuplicateError says that a wanted member is there twice: readers differ in which of them counts, so neither can be relied on.
 type DuplicateError struct {
 	// Name is the member's.
@@ -38,7 +46,8 @@ func (e *DuplicateError) Error() string {
 }
 
 // Object finds members of the object that doc is: found[i] becomes where the value of the member names[i] lies. found must be as long as names. Names are
-// compared as they read, whatever escapes they are written with. It fails with an error that wraps ErrNotObject, or with *DuplicateError.
+// compared as they read, whatever escapes they are written with. It fails with an error that wraps ErrNotObject, with ErrTooDeep, or with
+// *DuplicateError.
 func Object(doc []byte, names []string, found []Span) error {
 	clear(found)
 	s := scanner{doc: doc}
@@ -54,6 +63,9 @@ func Object(doc []byte, names []string, found []Span) error {
 			return s.broken()
 		}
 		value, ok := s.value()
+		if s.tooDeep {
+			return ErrTooDeep
+		}
 		if !ok {
 			return s.broken()
 		}
@@ -80,6 +92,8 @@ func Object(doc []byte, names []string, found []Span) error {
 type scanner struct {
 	doc []byte
 	at  int
+	// tooDeep says why the scan broke off.
+	tooDeep bool
 }
 
 func (s *scanner) broken() error { return fmt.Errorf("%w: it breaks at byte %d", ErrNotObject, s.at) }
@@ -174,15 +188,18 @@ var kinds = [256]uint8{
 
 // nested passes over an object or a list.
 func (s *scanner) nested() bool {
-	depth := 0
+	depth := 1 // that of the outermost object
 	for s.at < len(s.doc) {
 		kind := kinds[s.doc[s.at]]
 		s.at++
 		switch kind {
 		case opens:
-			depth++
+			if depth++; depth > MaxDepth {
+				s.tooDeep = true
+				return false
+			}
 		case closes:
-			if depth--; depth == 0 {
+			if depth--; depth == 1 {
 				return true
 			}
 		case quotes:

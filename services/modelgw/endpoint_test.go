@@ -358,6 +358,7 @@ func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
 		"no model":           {http.MethodPost, chatPath, `{"messages":[]}`, nil, 400, "model"},
 		"model is no text":   {http.MethodPost, chatPath, `{"model":5}`, nil, 400, "model"},
 		"model twice":        {http.MethodPost, chatPath, `{"model":"a/b","model":"c/d"}`, nil, 400, "more than once"},
+		"too deep":           {http.MethodPost, chatPath, `{"model":"openai/gpt-4o","x":` + strings.Repeat("[", 600), nil, 400, "512 levels"},
 		"too large":          {http.MethodPost, chatPath, `{"x":"` + strings.Repeat("x", 1000) + `"}`, nil, 413, "1000"},
 		"unknown provider":   {http.MethodPost, chatPath, `{"model":"nobody/x"}`, nil, 404, "GET /v1/models"},
 		"bare name":          {http.MethodPost, chatPath, `{"model":"gpt-4o"}`, nil, 404, "`gpt-4o`"},
