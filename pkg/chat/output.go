@@ -75,6 +75,15 @@ func StopReason(output *modelv1.ModelOutput) modelv1.StopReason {
 	return output.GetChoices()[0].GetStopReason()
 }
 
+// Overflow returns what a provider said when it refused a conversation as too long, which is an output too: one that ended for a full context before anything was used.
+// ok is false for all others.
+func Overflow(output *modelv1.ModelOutput) (said string, ok bool) {
+	if StopReason(output) != modelv1.StopReason_STOP_REASON_MODEL_LENGTH || output.GetUsage() != nil {
+		return "", false
+	}
+	return Completion(output), true
+}
+
 // NewStopDetails returns details of a stop, or nil when they hold neither a category list nor an explanation. The category defaults to
 // the first of the list, and the explanation to one that names them all.
 func NewStopDetails(kind, category, explanation string, categories ...*modelv1.StopCategory) *modelv1.StopDetails {

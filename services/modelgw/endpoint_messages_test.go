@@ -134,3 +134,45 @@ func TestAnyModelStreamsMessages(t *testing.T) {
 		assert.Contains(t, string(stream), "event: "+event+"\n")
 	}
 }
+
+// A conversation that a model has no room for is told in the words of the client's vendor, by which its programs know to make it shorter.
+func TestAConversationThatIsTooLongIsSaidSoInTheClientsWords(t *testing.T) {
+	t.Parallel()
+	const (
+		ofAnthropic = `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210,000 tokens > 200000 maximum"}}`
+		ofOpenAI    = `{"error":{"message":"This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`
+		odd         = `{"error":{"message":"Input tokens exceed the configured limit","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`
+	)
+	for _, stream := range []string{"false", "true"} {
+		v := vendorWith(t, says(http.StatusBadRequest, "application/json", ofAnthropic))
+		g := serveMessages(t, v)
+		answer := g.post(t, chatPath, `{"model":"anthropic/claude-sonnet-4-5","stream":`+stream+`,`+user+`}`)
+		assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+		message, kind, code := failure(t, answer)
+		assert.Equal(t, "This model's maximum context length is 200000 tokens. However, your messages resulted in 210000 tokens. Please reduce the length of the messages.", message)
+		assert.Equal(t, [2]string{"invalid_request_error", "context_length_exceeded"}, [2]string{kind, code})
+		assert.Zero(t, g.spent(t), "nothing was generated")
+
+		for said, want := range map[string]string{
+			ofOpenAI: "prompt is too long: 130001 tokens > 128000 maximum", odd: "prompt is too long: Input tokens exceed the configured limit",
+		} {
+			v = vendorWith(t, says(http.StatusBadRequest, "application/json", said))
+			g = serveWeb(t, v)
+			answer = g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":5,"stream":`+stream+`,`+user+`}`)
+			assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+			message, kind, _ = failure(t, answer)
+			assert.Equal(t, [2]string{"invalid_request_error", want}, [2]string{kind, message})
+		}
+	}
+}
+
+// A model that ran out of room while it spoke has said something, and that is an answer.
+func TestAnAnswerThatFillsTheContextIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, withScript(t, "s", `{"default": {"text": "so far", "stop_reason": "model_length"}}`))
+	answer := g.post(t, chatPath, `{"model":"mockllm/s",`+user+`}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode)
+	body := read(t, answer)
+	assert.Equal(t, "so far", content(t, body))
+	assert.Contains(t, body, `"finish_reason":"length"`)
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
@@ -42,6 +43,9 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, doc []byte) error 
 	if err != nil {
 		return err
 	}
+	if said, tooLong := chat.Overflow(answer.GetOutput()); tooLong {
+		return &refusal{Failure: x.tooLong(said)}
+	}
 	encoded, err := x.encode(answer.GetOutput(), about)
 	if err != nil {
 		return refuse(http.StatusBadGateway, err.Error())
@@ -64,6 +68,9 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 			x.beginStream()
 			err = w.Write(event.Delta)
 		case *modelv1.StreamGenerateResponse_Completed:
+			if said, tooLong := chat.Overflow(event.Completed.GetOutput()); tooLong && !x.begun {
+				return &refusal{Failure: x.tooLong(said)}
+			}
 			x.beginStream()
 			err = w.Close(event.Completed.GetOutput())
 		case *modelv1.StreamGenerateResponse_Heartbeat:

@@ -29,8 +29,9 @@ type format struct {
 	// encode writes an output as an answer, stream as events.
 	encode func(*modelv1.ModelOutput, meta) ([]byte, error)
 	stream func(io.Writer, meta) streamWriter
-	// fail writes the body of an error.
-	fail func(dialect.Failure) []byte
+	// fail writes the body of an error. tooLong is that of a conversation which the model has no room for, by what its vendor said of it.
+	fail    func(dialect.Failure) []byte
+	tooLong func(said string) dialect.Failure
 	// list and entry write models.
 	list  func([]model) []byte
 	entry func(model) []byte
@@ -98,9 +99,10 @@ var chatCompletions = &format{
 	stream: func(w io.Writer, m meta) streamWriter {
 		return openaichat.NewStreamWriter(w, openaichat.ResponseMeta{ID: m.id, Model: m.model, Created: m.created, IncludeUsage: m.includeUsage})
 	},
-	fail:  openaichat.EncodeError,
-	list:  openaiModels,
-	entry: openaiModel,
+	fail:    openaichat.EncodeError,
+	tooLong: openaichat.TooLong,
+	list:    openaiModels,
+	entry:   openaiModel,
 }
 
 // messages is Anthropic's Messages API.
@@ -119,9 +121,10 @@ var messages = &format{
 	stream: func(w io.Writer, m meta) streamWriter {
 		return anthropic.NewStreamWriter(w, anthropic.ResponseMeta{ID: m.id, Model: m.model})
 	},
-	fail:  anthropic.EncodeError,
-	list:  anthropicModels,
-	entry: anthropicModel,
+	fail:    anthropic.EncodeError,
+	tooLong: anthropic.TooLong,
+	list:    anthropicModels,
+	entry:   anthropicModel,
 }
 
 func askedOf(r *anthropic.Request, err error) (*asked, error) {
