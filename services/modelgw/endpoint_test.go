@@ -404,6 +404,39 @@ func TestARefusalSaysWhichMemberAndWhy(t *testing.T) {
 	}
 }
 
+// What a model's provider would pass over is refused, unless it asks for what is so anyway.
+func TestWhatAProviderWouldIgnoreIsRefused(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(http.StatusOK, "application/json", `{"id":"msg_1","content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`))
+	g := serveMessages(t, v)
+	for member, param := range map[string]string{
+		`"n":2`: "n", `"logprobs":true`: "logprobs", `"temperature":0`: "temperature", `"top_p":0.5`: "top_p", `"frequency_penalty":0.5`: "frequency_penalty",
+		`"logit_bias":{"5":1}`: "logit_bias", `"verbosity":"low"`: "verbosity",
+		`"n":1,"logprobs":false,"temperature":1,"top_p":1,"frequency_penalty":0,"presence_penalty":0,"logit_bias":{},"seed":7,"verbosity":"medium","stop":["x"]`: "",
+	} {
+		answer := g.post(t, chatPath, `{"model":"anthropic/claude-sonnet-4-5",`+user+`,`+member+`}`)
+		if param == "" {
+			assert.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", member, read(t, answer))
+			continue
+		}
+		assert.Equal(t, http.StatusBadRequest, answer.StatusCode, member)
+		message, _, code := failure(t, answer)
+		assert.Equal(t, "unsupported_parameter", code, member)
+		assert.Equal(t, param+": is not supported by anthropic/claude-sonnet-4-5; leave it out", message)
+	}
+	assert.Len(t, v.body, 1)
+	answer := g.post(t, chatPath, `{"model":"mockllm/model","n":2,`+user+`}`)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+
+	v = vendorWith(t, says(http.StatusOK, "application/json", whole))
+	g = serveWeb(t, v)
+	answer = g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":5,"top_k":3,`+user+`}`)
+	message, kind, _ := failure(t, answer)
+	assert.Equal(t, [2]string{"invalid_request_error", "top_k: is not supported by openai/gpt-4o; leave it out"}, [2]string{kind, message})
+	answer = g.post(t, chatPath, `{"model":"openai/gpt-4o","n":2,`+user+`}`)
+	assert.Equal(t, http.StatusOK, answer.StatusCode)
+}
+
 func TestModelsAreListed(t *testing.T) {
 	t.Parallel()
 	g := serveWeb(t, nil)

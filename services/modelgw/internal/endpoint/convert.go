@@ -11,12 +11,16 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // convert answers a request through the canonical form.
-func (e *Endpoints) convert(ctx context.Context, x *exchange, doc []byte) error {
+func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
 	a, err := x.parse(doc)
 	if err != nil {
+		return err
+	}
+	if err := x.honoured(a.config, m); err != nil {
 		return err
 	}
 	r := &modelv1.GenerateRequest{
@@ -107,7 +111,7 @@ func (x *exchange) beginStream() {
 }
 
 // estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
-func (e *Endpoints) estimate(ctx context.Context, x *exchange, doc []byte) error {
+func (e *Endpoints) estimate(ctx context.Context, x *exchange, _ *provider.Model, doc []byte) error {
 	a, err := x.parseCount(doc)
 	if err != nil {
 		return err

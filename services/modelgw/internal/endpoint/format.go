@@ -22,6 +22,8 @@ type format struct {
 	bounds []string
 	// passed are the client's headers that reach the vendor, in the canonical form.
 	passed []string
+	// members are the names that options of a configuration have in requests, where they are not the same.
+	members map[string]string
 	// glance picks what accounts need from an answer, or from the data of one of its events.
 	glance func([]byte, *dialect.Facts)
 	// parse reads a request into the canonical form; parseCount a question for a number of tokens, where the format has one.
@@ -83,6 +85,7 @@ var chatCompletions = &format{
 	idPrefix: "chatcmpl-",
 	bounds:   []string{"max_completion_tokens", "max_tokens"},
 	passed:   []string{"Accept", "User-Agent", "Idempotency-Key", "X-Client-Request-Id", "Openai-Beta", "Openai-Organization", "Openai-Project"},
+	members:  map[string]string{"num_choices": "n"},
 	glance:   openaichat.Glance,
 	parse: func(body []byte) (*asked, error) {
 		r, err := openaichat.ParseRequest(body)

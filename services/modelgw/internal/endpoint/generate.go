@@ -32,7 +32,8 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 
 // choose reads a request and takes the lane that fits: direct where the model's provider speaks the client's format, below its path, else converted.
 func (e *Endpoints) choose(
-	ctx context.Context, x *exchange, below string, direct func(*relay, []jsonscan.Span) error, converted func(context.Context, *exchange, []byte) error,
+	ctx context.Context, x *exchange, below string, direct func(*relay, []jsonscan.Span) error,
+	converted func(context.Context, *exchange, *provider.Model, []byte) error,
 ) error {
 	b, err := readBody(x.request, e.cfg.MaxBodyBytes)
 	if err != nil {
@@ -53,7 +54,7 @@ func (e *Endpoints) choose(
 	}
 	upstream := m.Capabilities().Upstream
 	if upstream == nil || upstream.Dialect != x.dialect || x.request.Header.Get(cacheHeader) != "" {
-		return converted(ctx, x, b.bytes())
+		return converted(ctx, x, m, b.bytes())
 	}
 	url := upstream.URL + below
 	if query := x.request.URL.RawQuery; query != "" {

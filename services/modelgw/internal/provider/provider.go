@@ -84,6 +84,8 @@ type Capabilities struct {
 	ForceReasoning, AutoReasoning string
 	// LongCache says that the provider's prompt cache is asked to keep entries for an hour, which costs more.
 	LongCache bool
+	// Ignored are the options of a configuration, by their names in GenerateConfig, that an answer does not follow: the API has no place for them.
+	Ignored []string
 	// Features are what a model can take and do.
 	Features *modelv1.Capabilities
 	// Upstream is where requests in a vendor's own format go as they came; nil where there is no such place.

@@ -193,6 +193,11 @@ func (m *model) settle() error {
 	return err
 }
 
+// ignored are options that the API does not have, or no longer.
+var ignored = []string{
+	"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity",
+}
+
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
 	g := m.generation
@@ -208,6 +213,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Streaming: true, ResponseSchema: true, Reasoning: g.control() != noThinking,
 			ToolResultImages: true, ToolResultDocuments: true,
 		},
+		Ignored:  ignored,
 		Upstream: m.upstream,
 	}
 }

@@ -19,3 +19,6 @@ func unsupported(name string, err error) error {
 
 // Text returns a text as JSON, for members of a request.
 func Text(text string) string { return string(encode.AppendText(nil, text)) }
+
+// Ignored are options that chat completions do not have.
+var Ignored = []string{"top_k", "verbosity"}

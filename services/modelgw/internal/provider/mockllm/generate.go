@@ -23,9 +23,12 @@ const (
 
 var features = &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Video: true, Streaming: true, ResponseSchema: true, Reasoning: true}
 
+// ignored are options that would show in an answer, and do not: what a script says is all there is.
+var ignored = []string{"num_choices", "logprobs", "top_logprobs"}
+
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
-	return provider.Capabilities{Features: features}
+	return provider.Capabilities{Features: features, Ignored: ignored}
 }
 
 // Close implements provider.Provider.

@@ -138,8 +138,13 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
+	ignored := chatapi.Ignored
+	if m.name.reasons() {
+		ignored = append(slices.Clone(ignored), "temperature")
+	}
 	return provider.Capabilities{
 		ConnectionKey: string(m.name),
+		Ignored:       ignored,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: m.name.reasons(),
 		},

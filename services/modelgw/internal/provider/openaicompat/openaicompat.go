@@ -121,6 +121,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
 		ConnectionKey: m.client.BaseURL + "/" + m.name,
+		Ignored:       chatapi.Ignored,
 		Features:      &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: true},
 		Upstream:      m.upstream,
 	}

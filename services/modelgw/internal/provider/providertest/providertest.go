@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -46,6 +47,7 @@ func Run(t *testing.T, h Harness) {
 		"an attempt ends with its context":                   ends,
 		"a record is there when it is asked for":             records,
 		"capabilities do not change":                         capabilities,
+		"options that are ignored exist":                     ignored,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,4 +187,11 @@ func capabilities(t *testing.T, h Harness) {
 	assert.Positive(t, p.Capabilities().Connections())
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())
+}
+
+func ignored(t *testing.T, h Harness) {
+	options := (&modelv1.GenerateConfig{}).ProtoReflect().Descriptor().Fields()
+	for _, name := range h.New(t).Capabilities().Ignored {
+		assert.NotNil(t, options.ByName(protoreflect.Name(name)), name)
+	}
 }
