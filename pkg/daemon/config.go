@@ -18,8 +18,8 @@ type Config struct {
 	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
 	// AllowRemote lets Listen be an address that is not loopback.
 	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
-	// DataDir is the folder of all data: database, bodies, sandboxes. The single binary has its token and lock there too, and takes $XDG_DATA_HOME/evalfleet or ~/.local/share/evalfleet by default; a service
-	// that runs alone needs one of its own.
+	// DataDir is the folder of all data: database, bodies, sandboxes. One process serves it at a time. The single binary has its token there too, and takes $XDG_DATA_HOME/evalfleet or
+	// ~/.local/share/evalfleet by default; a service that runs alone needs one of its own.
 	DataDir string `yaml:"data_dir" env:"EVALFLEET_DATA_DIR"`
 	// BlobDir is the folder of bodies. Default: blobs in DataDir. Services in processes of their own share one.
 	BlobDir string `yaml:"blob_dir" env:"EVALFLEET_BLOB_DIR"`

@@ -3,7 +3,9 @@
 //
 // A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own, through [Main], and beside others in one process, whose owner hands it its [Parts].
 //
-//	credentials → address → database → blobs → peers → service        started in this order, stopped in reverse
+//	lock → credentials → address → database → blobs → peers → service → announcement        started in this order, stopped in reverse
+//
+// The first of them are a [Base], for one service and for many.
 package daemon
 
 import (

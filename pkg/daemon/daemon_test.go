@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -193,6 +194,17 @@ func TestAPortInUseIsNamed(t *testing.T) {
 	env["EVALFLEET_LISTEN"] = taken.Addr().String()
 	err = daemon.Run(t.Context(), command(env), &configuration{thing: &thing{}})
 	assert.ErrorContains(t, err, taken.Addr().String()+" is in use; ")
+}
+
+func TestOneProcessServesADataDirectory(t *testing.T) {
+	t.Parallel()
+	env := environment(t)
+	address, stop := start(t, &configuration{thing: &thing{}}, env)
+	err := daemon.Run(t.Context(), command(env), &configuration{thing: &thing{}})
+	assert.ErrorContains(t, err, fmt.Sprintf("data directory %s is held by process %d, which serves at %s; stop it, or name another with data_dir (EVALFLEET_DATA_DIR)", env["EVALFLEET_DATA_DIR"], os.Getpid(), address))
+	require.NoError(t, stop())
+	_, stop = start(t, &configuration{thing: &thing{}}, env)
+	require.NoError(t, stop(), "it was let go")
 }
 
 func TestAServiceThatFailsEndsTheProcess(t *testing.T) {

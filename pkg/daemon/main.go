@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
@@ -53,7 +54,7 @@ func Main(c Command, cfg Configuration) int {
 }
 
 // Run is Main until ctx ends.
-func Run(ctx context.Context, c Command, cfg Configuration) error {
+func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	file, err := configFile(c)
 	if err != nil {
 		return err
@@ -63,13 +64,22 @@ func Run(ctx context.Context, c Command, cfg Configuration) error {
 	}
 	set, program := cfg.Process()
 	log := telemetry.NewLogger(set.Log, c.Stderr)
-	p := New(set, program, log)
+	var lock *dirlock.Lock
+	if !program.Stateless {
+		within, cancel := context.WithTimeout(ctx, dirlock.Patience)
+		defer cancel()
+		if lock, err = (dirlock.Dir{Path: set.DataDir, Option: "data_dir (EVALFLEET_DATA_DIR)"}).Take(within); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, lock.Release()) }()
+	}
+	p := New(set, program, lock, log)
 	if err := p.Start(ctx); err != nil {
 		return err
 	}
 	log.InfoContext(ctx, "serving", "service", program.Name, "address", p.Address())
 	if c.Ready != nil {
-		c.Ready(p.listener.Addr())
+		c.Ready(p.base.Listener.Addr())
 	}
 	select {
 	case err = <-p.Failed():

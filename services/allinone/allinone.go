@@ -20,20 +20,18 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
-	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
-	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
 	"github.com/evalfleet/evalfleet/services/gateway"
@@ -43,7 +41,7 @@ import (
 type Deps struct {
 	// Dir is the data directory, which Lock holds. The server announces its address there.
 	Dir  datadir.Dir
-	Lock *datadir.Lock
+	Lock *dirlock.Lock
 	// Logger logs.
 	Logger *slog.Logger
 	// AnyPort lets the gateway take a free port when its own is in use.
@@ -54,45 +52,48 @@ type Deps struct {
 
 // Server is the services of one process.
 type Server struct {
-	cfg   Config
 	deps  Deps
 	group lifecycle.Group
 
-	token    config.Secret
+	base     *daemon.Base
 	internal map[string]config.Secret // the credential of each service that calls others
 	parts    daemon.Parts             // what the services share
-	db       *sqlite.DB
-	blobs    *disk.Store
 	memory   map[string]grpcserver.Memory
 	listener *countedListener
 	failed   chan error
 }
 
+// anyPort is where a server listens that has clients in its own process alone.
+const anyPort = "127.0.0.1:0"
+
 // New makes a server; nothing runs until Start.
 func New(cfg Config, deps Deps) *Server {
 	registry := telemetry.NewRegistry()
 	programs := cfg.programs()
+	listen := cmp.Or(cfg.Listen, gateway.DefaultListen)
+	base := daemon.BaseConfig{
+		Token: cfg.Token, TokenFile: cmp.Or(cfg.TokenFile, deps.Dir.Token()), Listen: listen, Option: "--listen",
+		Database: deps.Dir.Database(), BlobDir: cmp.Or(cfg.BlobDir, deps.Dir.Blobs()), Lock: deps.Lock,
+	}
+	if deps.AnyPort {
+		base.Fallback = anyPort
+	}
+	if deps.Idle {
+		base.Listen, base.Lock = anyPort, nil
+	}
 	s := &Server{
-		cfg: cfg, deps: deps, internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, len(programs)),
+		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
-			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: cmp.Or(cfg.Listen, gateway.DefaultListen), DataDir: deps.Dir.Path(),
+			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: listen, DataDir: deps.Dir.Path(),
 			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Gatherer: registry,
 		},
 	}
-	s.group.Add(
-		lifecycle.Part{Name: "credentials", Start: s.startCredentials},
-		lifecycle.Part{Name: "address", Start: s.startListener, Stop: s.stopListener},
-		lifecycle.Part{Name: "database", Start: s.startDatabase, Stop: s.stopDatabase},
-		lifecycle.Part{Name: "blobs", Start: s.startBlobs, Stop: s.stopBlobs},
-	)
+	s.group.Add(s.base.Parts()...)
+	s.group.Add(lifecycle.Part{Name: "shared parts", Start: func(context.Context) error { s.share(programs); return nil }})
 	for _, program := range programs {
 		s.group.Add(s.service(program))
 	}
-	s.group.Add(lifecycle.Part{
-		Name:  "announcement",
-		Start: func(context.Context) error { return s.Announce(true) },
-		Stop:  func(context.Context) error { return s.Announce(false) },
-	})
+	s.group.Add(s.base.Announcement())
 	return s
 }
 
@@ -111,85 +112,25 @@ func (s *Server) Failed() <-chan error { return s.failed }
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Token is the admin token.
-func (s *Server) Token() config.Secret { return s.token }
+func (s *Server) Token() config.Secret { return s.base.Token }
 
 // Clients is the number of connections that clients have open.
 func (s *Server) Clients() int { return int(s.listener.open.Load()) }
 
 // Announce tells in the data directory where clients are served, or takes that back, so that new ones wait. An idle server is not announced.
-func (s *Server) Announce(serving bool) error {
-	address := ""
-	if serving && !s.deps.Idle {
-		address = s.Address()
-	}
-	return s.deps.Lock.Announce(address)
-}
+func (s *Server) Announce(serving bool) error { return s.base.Announce(serving) }
 
-// startCredentials finds or makes the admin token, and makes one for each service that calls others, good for the life of this process.
-func (s *Server) startCredentials(context.Context) error {
-	s.token = s.cfg.Token
-	hint := ""
-	if s.token.IsZero() {
-		file := cmp.Or(s.cfg.TokenFile, s.deps.Dir.Token())
-		token, err := auth.TokenFile(file)
-		if err != nil {
-			return err
-		}
-		s.token, hint = token, "; it is in "+file
-	}
-	known := map[string]config.Secret{"admin": s.token}
-	for _, program := range s.cfg.programs() {
+// share gives the services what they have in common, and each of those that call others a credential, good for the life of this process.
+func (s *Server) share(programs []daemon.Program) {
+	s.listener = &countedListener{Listener: s.base.Listener}
+	known := map[string]config.Secret{"admin": s.base.Token}
+	for _, program := range programs {
 		if len(program.Calls) > 0 && program.Forward == nil {
 			s.internal[program.Name] = config.NewSecret(rand.Text())
 			known["service:"+program.Name] = s.internal[program.Name]
 		}
 	}
-	s.parts.Auth = auth.NewTokens(hint, known)
-	return nil
-}
-
-func (s *Server) startDatabase(ctx context.Context) (err error) {
-	s.db, err = sqlite.Open(ctx, s.deps.Dir.Database(), sqlite.Options{})
-	s.parts.DB = s.db
-	return err
-}
-
-func (s *Server) stopDatabase(context.Context) error { return s.db.Close() }
-
-func (s *Server) startBlobs(context.Context) (err error) {
-	s.blobs, err = disk.Open(disk.Config{Dir: cmp.Or(s.cfg.BlobDir, s.deps.Dir.Blobs())})
-	s.parts.Blobs = s.blobs
-	return err
-}
-
-func (s *Server) stopBlobs(context.Context) error { return s.blobs.Close() }
-
-// startListener takes the address early: a port in use should be known before anything else happens.
-func (s *Server) startListener(ctx context.Context) error {
-	const anyPort = "127.0.0.1:0"
-	address := s.parts.Listen
-	if s.deps.Idle {
-		address = anyPort
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	inUse := errors.Is(err, syscall.EADDRINUSE)
-	if inUse && s.deps.AnyPort {
-		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", anyPort)
-	} else if inUse {
-		return fmt.Errorf("%s is in use; stop what listens there, or choose another address with --listen, such as --listen 127.0.0.1:0 for any free port", address)
-	}
-	if err != nil {
-		return err
-	}
-	s.listener = &countedListener{Listener: l}
-	return nil
-}
-
-func (s *Server) stopListener(context.Context) error {
-	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
+	s.parts.Auth, s.parts.DB, s.parts.Blobs = auth.NewTokens(s.base.Hint, known), s.base.DB, s.base.Blobs
 }
 
 // connect makes connections to the services that a program calls.
@@ -233,7 +174,7 @@ func (s *Server) service(program daemon.Program) lifecycle.Part {
 			parts := s.parts
 			parts.Name, parts.Peers, parts.Logger = name, conns, s.deps.Logger.With("service", name)
 			if program.Effects {
-				parts.Ledger, err = effectsqlite.New(ctx, s.db, daemon.LedgerTable(name))
+				parts.Ledger, err = effectsqlite.New(ctx, s.parts.DB, daemon.LedgerTable(name))
 			}
 			if err == nil {
 				server, err = program.Build(ctx, parts)

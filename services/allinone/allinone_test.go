@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
@@ -28,11 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const grace = 10 * time.Second
 
 // folder is a data directory that this process holds until the test ends.
-func folder(t *testing.T, path string) (datadir.Dir, *datadir.Lock) {
+func folder(t *testing.T, path string) (datadir.Dir, *dirlock.Lock) {
 	t.Helper()
 	dir, err := datadir.Open(path)
 	require.NoError(t, err)
-	lock, _, err := dir.Claim(t.Context())
+	lock, _, err := dir.Lock().Claim(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, lock.Release()) })
 	return dir, lock
@@ -66,7 +67,7 @@ func TestAServerStartsServesAndStops(t *testing.T) {
 	dir, lock := folder(t, t.TempDir())
 	s, stop := start(t, configured(t, "127.0.0.1:0"), allinone.Deps{Dir: dir, Lock: lock})
 	defer stop()
-	_, holder, err := dir.Claim(t.Context())
+	_, holder, err := dir.Lock().Claim(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, s.Address(), holder.Address, "the lock names the address")
 
@@ -113,7 +114,7 @@ func TestAPortInUse(t *testing.T) {
 	s := allinone.New(cfg, allinone.Deps{Dir: dir, Lock: lock, Logger: slog.New(slog.DiscardHandler)})
 	err = s.Start(t.Context())
 	assert.EqualError(t, err, "start address: "+taken.Addr().String()+
-		" is in use; stop what listens there, or choose another address with --listen, such as --listen 127.0.0.1:0 for any free port")
+		" is in use; stop what listens there, or choose another address with --listen, such as 127.0.0.1:0 for any free port")
 
 	fallen, stop := start(t, cfg, allinone.Deps{Dir: dir, Lock: lock, AnyPort: true})
 	defer stop()
@@ -126,7 +127,7 @@ func TestAnIdleServerIsNotAnnounced(t *testing.T) {
 	defer stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := dir.Claim(ctx)
+	_, _, err := dir.Lock().Claim(ctx)
 	assert.ErrorContains(t, err, "takes no clients")
 	c, _ := evals(t, s.Address(), s.Token())
 	_, err = c.ListEvals(t.Context(), &agentv1.ListEvalsRequest{Parent: "projects/default"})

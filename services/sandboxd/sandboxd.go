@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
@@ -91,14 +92,19 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
+// folderPatience is how long a process that was killed may hold the folder of sandboxes after its data directory, which was waited for.
+const folderPatience = time.Second
+
 // Service is sandboxd. It may be used concurrently.
 type Service struct {
 	boxes  *lifecycle.Sandboxes
 	server *server.Server
+	lock   *dirlock.Lock
 }
 
-// New makes the service and takes over the sandboxes that an earlier process left. Run lets their leases end, Close ends the service.
-func New(cfg Config, deps Deps) (*Service, error) {
+// New makes the service and takes over the sandboxes that an earlier process left. Run lets their leases end, Close ends the service. It fails with a [*dirlock.HeldError] when another process has the
+// sandboxes of the folder.
+func New(cfg Config, deps Deps) (_ *Service, err error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -110,6 +116,18 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx := context.Background() // a start is as short as the disk allows
+	// Also where the data directory is held: another installation with this folder would take boxes in the making for what a crash left, and remove them.
+	within, cancel := context.WithTimeout(ctx, folderPatience)
+	defer cancel()
+	lock, err := dirlock.Dir{Path: cfg.Dir, Option: "sandboxd.dir (EVALFLEET_SANDBOXD_DIR)"}.Take(within)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Release())
+		}
+	}()
 	store, err := lifecycle.NewStore(ctx, deps.DB)
 	if err != nil {
 		return nil, err
@@ -123,7 +141,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger)}, nil
+	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger), lock: lock}, nil
 }
 
 // drivers makes every driver, or one in its place that says why it cannot be used.
@@ -169,4 +187,6 @@ func (s *Service) Run(ctx context.Context) error { return s.boxes.Run(ctx) }
 
 // Close waits for what is being made and lets go of the sandboxes, which live on under their leases. When ctx ends first, the rest
 // is cut short and left to whoever asks for it again.
-func (s *Service) Close(ctx context.Context) error { return s.boxes.Close(ctx) }
+func (s *Service) Close(ctx context.Context) error {
+	return errors.Join(s.boxes.Close(ctx), s.lock.Release())
+}

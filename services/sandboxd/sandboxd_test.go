@@ -156,6 +156,22 @@ func (in *installation) sh(b *sandboxv1.Sandbox, script string) string {
 	return string(r.GetStdout())
 }
 
+func TestOneProcessHasTheSandboxesOfAFolder(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	b := in.create(&sandboxv1.SandboxSpec{})
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "other.db"), sqlite.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	ledger, err := effectsqlite.New(t.Context(), db, "sandboxd")
+	require.NoError(t, err)
+	folder := filepath.Join(in.dir, "boxes")
+	_, err = sandboxd.New(sandboxd.Config{Dir: folder, GuestPath: guestPath}, sandboxd.Deps{DB: db, Ledger: ledger, Owner: "another installation"})
+	require.ErrorContains(t, err, fmt.Sprintf("data directory %s is held by process %d", folder, os.Getpid()))
+	require.ErrorContains(t, err, "EVALFLEET_SANDBOXD_DIR")
+	assert.Equal(t, "fine\n", in.sh(b, "echo fine"))
+}
+
 func TestASandboxIsWhatItsSpecSays(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)

@@ -1,6 +1,12 @@
 package e2e_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,4 +44,33 @@ func TestServeTargets(t *testing.T) {
 	assert.Equal(t, want, verdictsOf(t, c, eval))
 	checkCounted(t, c, eval, callLog)
 	h.stop()
+}
+
+// Whoever starts a server right after the last one was killed finds it still there: the kernel takes its time. The new one waits for that, and takes over.
+func TestStartWhileTheLastOneDies(t *testing.T) {
+	t.Parallel()
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		h.serve()
+		victim := f.services()[0]
+		dying := h.processes[victim]
+		require.NoError(t, dying.cmd.Process.Signal(syscall.SIGSTOP)) // It has its lock and its port, and answers nobody.
+		h.begun(victim)
+		next := h.processes[victim]
+		eventually(t, func() bool { return next.over() || calls(next) }, "the next server asks the one that has the lock")
+		require.NoError(t, dying.cmd.Process.Kill())
+		dying.await(t)
+		h.awaitServing(victim)
+		assert.Equal(t, next, h.processes[victim], "it was not started again")
+		h.stop()
+	})
+}
+
+// calls reports whether a process that takes no calls yet has a socket.
+func calls(p *process) bool {
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+	return slices.ContainsFunc(open, func(fd string) bool {
+		at, err := os.Readlink(fd)
+		return err == nil && strings.HasPrefix(at, "socket:")
+	})
 }

@@ -129,7 +129,7 @@ func holds(path string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
-	lock, holder, err := dir.Claim(ctx)
+	lock, holder, err := dir.Lock().Claim(ctx)
 	if lock != nil {
 		return "", errors.Join(errNoServer, lock.Release())
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -37,7 +38,7 @@ type session struct {
 	// here is the server in this process; nil for a client of another's.
 	here *allinone.Server
 	// lock holds the data directory for the server in this process.
-	lock *datadir.Lock
+	lock *dirlock.Lock
 	log  *os.File
 	// leave is set when the user wants to be gone at once.
 	leave bool
@@ -50,9 +51,8 @@ type session struct {
 	blobs     blobv1.BlobServiceClient
 }
 
-// How long a command waits: for another that holds the data directory to say its address or let go, for its own server to start, and to stop.
+// How long a command waits for its own server to start, and to stop.
 const (
-	claimTimeout = 15 * time.Second
 	startTimeout = time.Minute
 	stopGrace    = 15 * time.Second
 )
@@ -75,10 +75,10 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	within, cancel := context.WithTimeout(ctx, claimTimeout)
+	within, cancel := context.WithTimeout(ctx, dirlock.Patience)
 	defer cancel()
 	for {
-		lock, holder, err := dir.Claim(within)
+		lock, holder, err := dir.Lock().Claim(within)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 }
 
 // join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone.
-func (a *app) join(ctx context.Context, holder datadir.Holder) (*session, error) {
+func (a *app) join(ctx context.Context, holder dirlock.Holder) (*session, error) {
 	token, err := a.token()
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (a *app) join(ctx context.Context, holder datadir.Holder) (*session, error)
 }
 
 // start starts a server in this process.
-func (a *app) start(ctx context.Context, cfg allinone.Config, dir datadir.Dir, lock *datadir.Lock, work bool) (*session, error) {
+func (a *app) start(ctx context.Context, cfg allinone.Config, dir datadir.Dir, lock *dirlock.Lock, work bool) (*session, error) {
 	log, err := dir.Log()
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/evalfleet/evalfleet/pkg/daemon"
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
@@ -68,7 +69,7 @@ type server interface {
 }
 
 // serverFor makes the server that cfg asks for. One service alone has its data in the data directory, under names of its own.
-func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *datadir.Lock) server {
+func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *dirlock.Lock) server {
 	log := telemetry.NewLogger(cfg.Log, a.Stderr)
 	program, ok := cfg.Program(cfg.Target)
 	if !ok {
@@ -76,26 +77,7 @@ func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *datadir.Lock
 	}
 	cfg.DataDir = dir.Path()
 	cfg.TokenFile = cmp.Or(cfg.TokenFile, dir.Token())
-	return alone{daemon.New(cfg.Config, program, log), lock}
-}
-
-// alone is one service that says in its data directory where it is.
-type alone struct {
-	*daemon.Process
-	lock *datadir.Lock
-}
-
-// Start implements server.
-func (p alone) Start(ctx context.Context) error {
-	if err := p.Process.Start(ctx); err != nil {
-		return err
-	}
-	return p.lock.Announce(p.Address())
-}
-
-// Stop implements server.
-func (p alone) Stop(ctx context.Context, grace time.Duration) error {
-	return errors.Join(p.lock.Announce(""), p.Process.Stop(ctx, grace))
+	return daemon.New(cfg.Config, program, lock, log)
 }
 
 func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
@@ -103,14 +85,14 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, claimTimeout)
+	within, cancel := context.WithTimeout(ctx, dirlock.Patience)
 	defer cancel()
-	lock, holder, err := dir.Claim(within)
+	lock, err := dir.Lock().Take(within)
+	if _, held := errors.AsType[*dirlock.HeldError](err); held {
+		return usageError{err}
+	}
 	if err != nil {
 		return err
-	}
-	if lock == nil {
-		return usage("data directory %s is held by process %d, which serves at %s; stop it, or name another with --data-dir", dir.Path(), holder.PID, holder.Address)
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	server := a.serverFor(cfg, dir, lock)

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/blob/disk"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
+	"github.com/evalfleet/evalfleet/pkg/lifecycle"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+)
+
+// BaseConfig is what a process of services stands on.
+type BaseConfig struct {
+	// Token is the admin token; zero takes the one in TokenFile, which is made where it is not there.
+	Token     config.Secret
+	TokenFile string
+	// Listen is the address to take calls at. Where it is in use, Fallback is taken, or the start fails when that is empty; Option is how an operator names another.
+	Listen, Fallback, Option string
+	// Database is the file of the database, BlobDir the folder of bodies; both are empty for a process that keeps nothing.
+	Database, BlobDir string
+	// Lock is the data directory, held. The address is announced there; nil announces nothing.
+	Lock *dirlock.Lock
+}
+
+// Base is a process without its services: their credential, their address and their stores. The fields are set by the parts that start them.
+type Base struct {
+	Token    config.Secret
+	Listener net.Listener
+	DB       *sqlite.DB
+	Blobs    *disk.Store
+	// Hint tells a stranger where the token is.
+	Hint string
+
+	cfg BaseConfig
+}
+
+// NewBase makes a base; nothing runs until its parts are started.
+func NewBase(cfg BaseConfig) *Base { return &Base{cfg: cfg} }
+
+// Parts start the base, in their order, before any service.
+func (b *Base) Parts() []lifecycle.Part {
+	parts := []lifecycle.Part{
+		{Name: "credentials", Start: b.startCredentials},
+		{Name: "address", Start: b.startListener, Stop: b.stopListener},
+	}
+	if b.cfg.Database != "" {
+		parts = append(parts,
+			lifecycle.Part{Name: "database", Start: b.startDatabase, Stop: func(context.Context) error { return b.DB.Close() }},
+			lifecycle.Part{Name: "blobs", Start: b.startBlobs, Stop: func(context.Context) error { return b.Blobs.Close() }},
+		)
+	}
+	return parts
+}
+
+// Announcement tells in the data directory that the services take calls. It starts after them.
+func (b *Base) Announcement() lifecycle.Part {
+	return lifecycle.Part{
+		Name:  "announcement",
+		Start: func(context.Context) error { return b.Announce(true) },
+		Stop:  func(context.Context) error { return b.Announce(false) },
+	}
+}
+
+// Announce tells in the data directory where calls are taken, or takes that back, so that new clients wait.
+func (b *Base) Announce(serving bool) error {
+	switch {
+	case b.cfg.Lock == nil:
+		return nil
+	case serving:
+		return b.cfg.Lock.Announce(b.Listener.Addr().String())
+	}
+	return b.cfg.Lock.Announce("")
+}
+
+func (b *Base) startCredentials(context.Context) (err error) {
+	if b.Token = b.cfg.Token; b.Token.IsZero() {
+		b.Hint = "; it is in " + b.cfg.TokenFile
+		b.Token, err = auth.TokenFile(b.cfg.TokenFile)
+	}
+	return err
+}
+
+// startListener takes the address early: a port in use should be known before anything else happens.
+func (b *Base) startListener(ctx context.Context) (err error) {
+	const anyPort = "127.0.0.1:0"
+	var net net.ListenConfig
+	b.Listener, err = net.Listen(ctx, "tcp", b.cfg.Listen)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	if b.cfg.Fallback == "" {
+		return fmt.Errorf("%s is in use; stop what listens there, or choose another address with %s, such as %s for any free port", b.cfg.Listen, b.cfg.Option, anyPort)
+	}
+	b.Listener, err = net.Listen(ctx, "tcp", b.cfg.Fallback)
+	return err
+}
+
+func (b *Base) stopListener(context.Context) error {
+	if err := b.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+func (b *Base) startDatabase(ctx context.Context) (err error) {
+	b.DB, err = sqlite.Open(ctx, b.cfg.Database, sqlite.Options{})
+	return err
+}
+
+func (b *Base) startBlobs(context.Context) (err error) {
+	b.Blobs, err = disk.Open(disk.Config{Dir: b.cfg.BlobDir})
+	return err
+}
