@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"google.golang.org/grpc"
@@ -45,6 +46,8 @@ type Config struct {
 	MaxCreating int `yaml:"max_creating" env:"EVALFLEET_SANDBOXD_MAX_CREATING"`
 	// AllowUnisolated makes sandboxes also where a part of the isolation is missing; what is missing is told.
 	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
+	// CPUMillis bounds the processors of a sandbox that asks for no bound, in thousandths of a core. Default 2000; never more than the machine has.
+	CPUMillis int64 `yaml:"cpu_millis" env:"EVALFLEET_SANDBOXD_CPU_MILLIS"`
 	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
 	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
 	// Docker sets the docker driver up.
@@ -56,6 +59,7 @@ func (c *Config) SetDefaults() {
 	c.Driver = cmp.Or(c.Driver, "local")
 	c.MaxSandboxes = cmp.Or(c.MaxSandboxes, 64)
 	c.MaxCreating = cmp.Or(c.MaxCreating, lifecycle.DefaultMaxCreating())
+	c.CPUMillis = cmp.Or(c.CPUMillis, 2000)
 	c.OrphanTimeout = cmp.Or(c.OrphanTimeout, time.Hour)
 	c.Docker.SetDefaults()
 }
@@ -68,6 +72,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxCreating < 0 {
 		errs = append(errs, errors.New("max_creating: must not be below zero"))
+	}
+	if c.CPUMillis < 0 {
+		errs = append(errs, errors.New("cpu_millis: must not be below zero"))
 	}
 	if c.OrphanTimeout < 0 {
 		errs = append(errs, errors.New("orphan_timeout: must not be below zero"))
@@ -134,7 +141,7 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 	}
 	boxes, err := lifecycle.New(ctx, lifecycle.Config{
 		DefaultDriver: cfg.Driver, MaxSandboxes: cfg.MaxSandboxes, MaxCreating: cfg.MaxCreating,
-		AllowUnisolated: cfg.AllowUnisolated, OrphanTimeout: cfg.OrphanTimeout,
+		AllowUnisolated: cfg.AllowUnisolated, OrphanTimeout: cfg.OrphanTimeout, CPUMillis: min(cfg.CPUMillis, int64(runtime.NumCPU())*1000),
 	}, lifecycle.Deps{
 		Drivers: drivers(cfg, deps.Logger), Store: store, Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, Logger: deps.Logger,
 	})

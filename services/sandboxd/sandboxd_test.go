@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -187,6 +188,7 @@ func TestASandboxIsWhatItsSpecSays(t *testing.T) {
 	assert.NotEmpty(t, b.GetIsolation().GetParts())
 	assert.False(t, b.GetIsolation().GetUnisolated())
 	assert.EqualValues(t, 2<<30, b.GetSpec().GetLimits().GetMemoryBytes(), "defaults are told")
+	assert.EqualValues(t, min(2, runtime.NumCPU())*1000, b.GetSpec().GetLimits().GetCpuMillis())
 	assert.Equal(t, sandboxv1.NetworkMode_NETWORK_MODE_NONE, b.GetSpec().GetNetwork().GetMode())
 	assert.WithinDuration(t, time.Now().Add(10*time.Minute), b.GetLeaseExpireTime().AsTime(), time.Minute)
 	assert.Equal(t, "placed one\n/srv/work\nran\n/usr/bin:/bin\n", in.sh(b, "echo $(cat a/b.txt) $(cat made-by-setup); cat where; /tmp/run; echo $PATH"))

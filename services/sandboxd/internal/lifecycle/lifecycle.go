@@ -34,6 +34,8 @@ type Config struct {
 	MaxCreating int
 	// AllowUnisolated lets sandboxes be made where a part of the isolation is missing.
 	AllowUnisolated bool
+	// CPUMillis bounds the processors of sandboxes that ask for no bound, in thousandths of a core. Zero leaves them unbounded.
+	CPUMillis int64
 	// OrphanTimeout is how long a sandbox lives without any process of ours.
 	OrphanTimeout time.Duration
 }

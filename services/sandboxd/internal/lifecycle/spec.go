@@ -54,7 +54,7 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 		{"pids", &l.Pids, defaultPIDs},
 		{"open_files", &l.OpenFiles, defaultOpenFiles},
 		{"file_size_bytes", &l.FileSizeBytes, defaultFileSize},
-		{"cpu_millis", &l.CpuMillis, 0},
+		{"cpu_millis", &l.CpuMillis, s.cfg.CPUMillis},
 		{"disk_bytes", &l.DiskBytes, 0},
 	} {
 		switch {

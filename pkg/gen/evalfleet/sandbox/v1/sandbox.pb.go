@@ -529,7 +529,8 @@ type Limits struct {
 	MemoryBytes *int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
 	// Optional. Processes and threads; default 512.
 	Pids *int64 `protobuf:"varint,2,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
-	// Optional. Processor share in thousandths of a core; default unbounded where the driver cannot bound it.
+	// Optional. Processor share in thousandths of a core; default 2000, or what the service is set up with, and no more than the machine has.
+	// Where the driver cannot bound it, the sandbox's isolation says so.
 	CpuMillis *int64 `protobuf:"varint,3,opt,name=cpu_millis,json=cpuMillis,proto3,oneof" json:"cpu_millis,omitempty"`
 	// Optional. Open files per process; default 4096.
 	OpenFiles *int64 `protobuf:"varint,4,opt,name=open_files,json=openFiles,proto3,oneof" json:"open_files,omitempty"`

@@ -70,7 +70,7 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 		h.PidsLimit = new(l.PIDs + guestPIDs)
 	}
 	if can.cpu {
-		h.NanoCPUs = l.CPUMillis * 1e6
+		h.NanoCPUs = min(l.CPUMillis, can.processors*1000) * 1e6 // it refuses more than there are
 	}
 	if l.DiskBytes > 0 && can.quota {
 		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.DiskBytes, 10)}

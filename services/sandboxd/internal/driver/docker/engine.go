@@ -53,6 +53,7 @@ type facts struct {
 	remapped                bool     // root in containers is another user here
 	quota                   bool     // what is written may be bounded
 	storage                 string
+	processors              int64 // as the engine counts them
 }
 
 // errElsewhere is why an engine cannot be used that is not on this machine: the guest's socket lies in a folder that both must see.
@@ -124,7 +125,7 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 	if err != nil {
 		return facts{}, e.kind(ctx, "tell what it can do", err)
 	}
-	f := facts{memory: info.MemoryLimit, swap: info.SwapLimit, pids: info.PidsLimit, cpu: info.CPUCfsQuota, storage: info.Driver}
+	f := facts{memory: info.MemoryLimit, swap: info.SwapLimit, pids: info.PidsLimit, cpu: info.CPUCfsQuota, storage: info.Driver, processors: int64(info.NCPU)}
 	for _, option := range info.SecurityOptions {
 		name, rest, _ := strings.Cut(strings.TrimPrefix(option, "name="), ",")
 		switch name {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -128,6 +129,16 @@ func TestAnImageWithOneProgram(t *testing.T) {
 	r := run("/program", "version")
 	assert.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
 	assert.NotEmpty(t, r.GetStdout())
+}
+
+// More processors than there are is no bound, and nothing that an engine takes.
+func TestMoreProcessorsThanThereAre(t *testing.T) {
+	t.Parallel()
+	d := withConfig(t, docker.Config{Host: host, Image: testImage})
+	create(t, d, driver.Spec{ID: "many-processors", Owner: "me", OrphanTimeout: time.Minute, Limits: driver.Limits{CPUMillis: 1_000_000}})
+	c, err := engineOf(t).ContainerInspect(t.Context(), "evalfleet-many-processors")
+	require.NoError(t, err)
+	assert.Equal(t, int64(runtime.NumCPU())*1e9, c.HostConfig.NanoCPUs)
 }
 
 // A container is held as the driver says, whatever the image wants.

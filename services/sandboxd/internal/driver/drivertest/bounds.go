@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
 // bounds: a box uses no more than it may, and can be used after it tried.
@@ -70,6 +73,30 @@ except BlockingIOError:
     print('bounded')
 for pid in pids: os.kill(pid, signal.SIGKILL)`))
 		assert.Equal(t, "fine\n", b.sh("echo fine"))
+	})
+	t.Run("processors", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t, d, func(s *driver.Spec) { s.Limits.CPUMillis = 500 })
+		if !slices.Contains(b.report.Isolation.Parts, "cgroup cpu") {
+			assert.Contains(t, strings.Join(b.report.Isolation.Weaker, "\n"), "cpu: ", "a box that is asked to be bounded says that it is not")
+			return
+		}
+		// Four processes that do nothing but compute have used so much when two seconds are over; alone on four processors it were eight.
+		used, err := strconv.ParseFloat(b.python(`
+import os, resource, time
+end = time.monotonic() + 2
+pids = []
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0:
+        while time.monotonic() < end: pass
+        os._exit(0)
+    pids.append(pid)
+for pid in pids: os.waitpid(pid, 0)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime)`), 64)
+		require.NoError(t, err)
+		assert.Less(t, used, 1.5, "half a processor for two seconds, and what the kernel lends")
 	})
 	t.Run("disk", func(t *testing.T) {
 		t.Parallel()

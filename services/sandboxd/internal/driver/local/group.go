@@ -104,9 +104,14 @@ func (c *cgroups) createV1(g *group, id string, l driver.Limits) error {
 	if err != nil {
 		return err
 	}
+	// The kernel refuses a share above that of a group further up, which then holds the box too.
+	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", l.CPUMillis*cpuPeriod/1000)); err != nil {
+		g.weaker = append(g.weaker, unboundedCPU(err))
+		return nil
+	}
 	g.enter = append(g.enter, filepath.Join(cpu, "cgroup.procs"))
 	g.parts = append(g.parts, "cgroup cpu")
-	return errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", l.CPUMillis*cpuPeriod/1000))
+	return nil
 }
 
 func (c *cgroups) createV2(g *group, id string, l driver.Limits, owner int) error {
@@ -149,12 +154,15 @@ func (c *cgroups) createV2(g *group, id string, l driver.Limits, owner int) erro
 		return nil
 	}
 	if err := put(filepath.Join(top, "cpu.max"), fmt.Sprintf("%d %d", l.CPUMillis*cpuPeriod/1000, cpuPeriod)); err != nil {
-		g.weaker = append(g.weaker, "cpu: unbounded ("+err.Error()+")")
+		g.weaker = append(g.weaker, unboundedCPU(err))
 		return nil
 	}
 	g.parts = append(g.parts, "cgroup cpu")
 	return nil
 }
+
+// unboundedCPU tells that a box has no share of the processors of its own.
+func unboundedCPU(err error) string { return "cpu: no bound of its own (" + err.Error() + ")" }
 
 // setPIDs bounds the commands, and the box with the guest's own threads.
 func setPIDs(box, work string, limit int64) error {
