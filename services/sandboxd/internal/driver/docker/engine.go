@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types/versions"
 	"github.com/docker/docker/client"
 
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -56,8 +58,13 @@ type facts struct {
 	processors              int64 // as the engine counts them
 }
 
-// errElsewhere is why an engine cannot be used that is not on this machine: the guest's socket lies in a folder that both must see.
-var errElsewhere = errors.New("it is not on this machine")
+// Why there is no engine to ask.
+var (
+	// errElsewhere is one that is not on this machine: the guest's socket lies in a folder that both must see.
+	errElsewhere = errors.New("it is not on this machine")
+	errNobody    = errors.New("nobody listens there")
+	errForbidden = errors.New("its socket is not open to this user")
+)
 
 func newEngine(host string) (*engine, error) {
 	e := &engine{host: host}
@@ -79,21 +86,30 @@ func (e *engine) close() error {
 }
 
 // isAway tells that there is no engine to ask.
-func isAway(err error) bool { return client.IsErrConnectionFailed(err) || errors.Is(err, errElsewhere) }
+func isAway(err error) bool {
+	return client.IsErrConnectionFailed(err) || errors.Is(err, errElsewhere) || errors.Is(err, errNobody) || errors.Is(err, errForbidden)
+}
 
-// kind says what an error of the engine means to the caller.
+// kind says what an error of the engine means to the caller. One that has its kind keeps it. What the client says of an engine that
+// does not answer is left out: it is advice of its own, about the same.
 func (e *engine) kind(ctx context.Context, doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case rpcerr.Reason(err) != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED:
+		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	case isAway(err):
 		e.mu.Lock()
 		e.asked = time.Time{}
 		e.mu.Unlock()
+		why, next := errNobody, "start it (Debian: apt-get install docker.io)"
+		if errors.Is(err, os.ErrPermission) {
+			why, next = errForbidden, "run as root or as a member of its group (Debian: docker)"
+		}
 		return rpcerr.EngineUnavailable("docker", e.host,
-			"no Docker Engine answers at %s; start it (Debian: apt-get install docker.io), say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver: %w", e.host, err)
+			"no Docker Engine answers at %s: %w; %s, say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver", e.host, why, next)
 	}
 	return rpcerr.EngineUnavailable("docker", e.host, "the Docker Engine at %s cannot %s: %w", e.host, doing, err)
 }

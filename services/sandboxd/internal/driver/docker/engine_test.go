@@ -55,7 +55,7 @@ func TestAnEngineThatCannotBeUsed(t *testing.T) {
 		host string
 		says []string
 	}{
-		"missing":   {nobody, []string{nobody, "docker.io", "DOCKER_HOST"}},
+		"missing":   {nobody, []string{nobody, "nobody listens there", "docker.io", "DOCKER_HOST"}},
 		"too old":   {old, []string{old, `"1.40"`, "1.41", "20.10"}},
 		"elsewhere": {"tcp://192.0.2.1:2375", []string{"tcp://192.0.2.1:2375", "not on this machine", "unix://"}},
 	} {
@@ -70,6 +70,7 @@ func TestAnEngineThatCannotBeUsed(t *testing.T) {
 			for _, part := range tt.says {
 				assert.ErrorContains(t, err, part)
 				assert.Contains(t, caps.Problem, part)
+				assert.Equal(t, 1, strings.Count(err.Error(), part), "it is said once: %v", err)
 			}
 			if name == "too old" {
 				return
