@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"regexp"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -16,15 +15,42 @@ import (
 // DefaultProject is the project of those who name none.
 const DefaultProject = "projects/default"
 
-var (
-	projectID = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	id        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
-)
+// isProjectID reports whether s is 1 to 63 lower-case letters, digits and -, begins with a letter and does not end with -.
+func isProjectID(s string) bool {
+	if len(s) == 0 || len(s) > 63 || !lower(s[0]) || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !lower(c) && !digit(c) && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// isID reports whether s is 1 to 128 letters, digits and ._~-, and begins with a letter or digit.
+func isID(s string) bool {
+	if len(s) == 0 || len(s) > 128 || strings.IndexByte("._~-", s[0]) >= 0 {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !letter(c) && !digit(c) && strings.IndexByte("._~-", c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func letter(c byte) bool { return lower(c) || 'A' <= c && c <= 'Z' }
+
+func lower(c byte) bool { return 'a' <= c && c <= 'z' }
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
 
 // Project reads `projects/{project}` and returns the project's id. Field names the request's field in the error.
 func Project(field, name string) (string, error) {
 	rest, ok := strings.CutPrefix(name, "projects/")
-	if !ok || !projectID.MatchString(rest) {
+	if !ok || !isProjectID(rest) {
 		return "", rpcerr.InvalidField(field, "%q is no project; write projects/ and an id of lower-case letters, digits and -", name)
 	}
 	return rest, nil
@@ -48,12 +74,12 @@ func Parse(field, name string, collections ...string) (Name, error) {
 		}
 		return Name{}, rpcerr.InvalidField(field, "%q is not of the form %s", name, want)
 	}
-	if len(parts) != 2+2*len(collections) || parts[0] != "projects" || !projectID.MatchString(parts[1]) {
+	if len(parts) != 2+2*len(collections) || parts[0] != "projects" || !isProjectID(parts[1]) {
 		return bad()
 	}
 	n := Name{Project: parts[1]}
 	for i, c := range collections {
-		if parts[2+2*i] != c || !id.MatchString(parts[3+2*i]) {
+		if parts[2+2*i] != c || !isID(parts[3+2*i]) {
 			return bad()
 		}
 		n.IDs = append(n.IDs, parts[3+2*i])

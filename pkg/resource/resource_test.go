@@ -1,6 +1,8 @@
 package resource_test
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -51,4 +53,31 @@ func FuzzPosition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token string) {
 		_, _ = resource.Position(token, &agentv1.ListRunsRequest{})
 	})
+}
+
+// TestIDsAreThoseOfTheProtocol holds the checks against the patterns that the protocol's documentation gives.
+func TestIDsAreThoseOfTheProtocol(t *testing.T) {
+	t.Parallel()
+	projectID := regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	id := regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
+	check := func(s string) {
+		if strings.Contains(s, "/") {
+			return // the name is cut there
+		}
+		_, err := resource.Project("parent", "projects/"+s)
+		assert.Equal(t, projectID.MatchString(s), err == nil, "project %q", s)
+		_, err = resource.Parse("name", "projects/p/runs/"+s, "runs")
+		assert.Equal(t, id.MatchString(s), err == nil, "id %q", s)
+	}
+	for c := range 256 {
+		b := string([]byte{byte(c)})
+		for _, s := range []string{b, b + "a", "a" + b, "a" + b + "a"} {
+			check(s)
+		}
+	}
+	for _, n := range []int{0, 62, 63, 64, 127, 128, 129} {
+		check(strings.Repeat("a", n))
+	}
+	check("a\n")
+	check("ä")
 }
