@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -81,7 +83,6 @@ func (b Backends) handle(_ any, in grpc.ServerStream) error {
 	}
 	ctx := in.Context()
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		md = md.Copy()
 		for _, h := range hopHeaders {
 			md.Delete(h)
 		}
@@ -89,11 +90,52 @@ func (b Backends) handle(_ any, in grpc.ServerStream) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method,
-		grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")}))
+	kind := streaming(service, method[len(service)+2:])
+	out, err := conn.NewStream(ctx, kind, method, grpc.ForceCodecV2(codec{encoding.GetCodecV2("proto")}))
 	if err != nil {
 		return err
 	}
+	if kind.ClientStreams {
+		err = both(in, out, cancel)
+	} else {
+		err = one(in, out, kind)
+	}
+	in.SetTrailer(out.Trailer())
+	return err
+}
+
+// streaming tells which sides of a method send many messages. One that is not known might be any.
+func streaming(service, method string) *grpc.StreamDesc {
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service).Append(protoreflect.Name(method)))
+	m, ok := found.(protoreflect.MethodDescriptor)
+	if err != nil || !ok {
+		return &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
+	}
+	return &grpc.StreamDesc{ClientStreams: m.IsStreamingClient(), ServerStreams: m.IsStreamingServer()}
+}
+
+// one passes a call on whose caller sends one message: on the goroutine that the call has, and the message with the end of its stream in one go.
+func one(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc) error {
+	_, err := pass(in, out)
+	if err != nil {
+		return err
+	}
+	if kind.ServerStreams {
+		return drain(out, in)
+	}
+	answer := &frame{}
+	err = out.RecvMsg(answer)
+	if header, headerErr := out.Header(); headerErr == nil {
+		err = cmp.Or(err, in.SetHeader(header))
+	}
+	if err != nil {
+		return err
+	}
+	return in.SendMsg(answer)
+}
+
+// both passes a call on whose two sides send as they please.
+func both(in grpc.ServerStream, out grpc.ClientStream, cancel func()) error {
 	sent := make(chan error, 1)
 	go func() {
 		err := pump(in, out)
@@ -102,8 +144,7 @@ func (b Backends) handle(_ any, in grpc.ServerStream) error {
 			cancel() // The backend would wait for more.
 		}
 	}()
-	err = drain(out, in)
-	in.SetTrailer(out.Trailer())
+	err := drain(out, in)
 	// Where the backend has ended well, the caller may still be sending what nobody wants. Its context ends with this call, and the pump with it.
 	select {
 	case pumpErr := <-sent:
@@ -115,22 +156,29 @@ func (b Backends) handle(_ any, in grpc.ServerStream) error {
 
 // pump passes the caller's messages on until it has no more.
 func pump(in grpc.ServerStream, out grpc.ClientStream) error {
-	for {
-		f := &frame{}
-		if err := in.RecvMsg(f); err != nil {
-			if errors.Is(err, io.EOF) {
-				return out.CloseSend()
-			}
+	for more := true; more; {
+		var err error
+		if more, err = pass(in, out); err != nil {
 			return err
 		}
-		if f.data.Len() > grpcserver.MaxMessageBytes {
-			return rpcerr.RequestTooLarge("", grpcserver.MaxMessageBytes,
-				"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), grpcserver.MaxMessageBytes)
-		}
-		if err := out.SendMsg(f); err != nil {
-			return nil //nolint:nilerr // The backend has ended; drain tells how.
-		}
 	}
+	return nil
+}
+
+// pass passes one message of the caller on, or that it has no more. It returns false when no further one is wanted.
+func pass(in grpc.ServerStream, out grpc.ClientStream) (more bool, err error) {
+	f := &frame{}
+	if err := in.RecvMsg(f); err != nil {
+		if errors.Is(err, io.EOF) {
+			return false, out.CloseSend()
+		}
+		return false, err
+	}
+	if f.data.Len() > grpcserver.MaxMessageBytes {
+		return false, rpcerr.RequestTooLarge("", grpcserver.MaxMessageBytes,
+			"the message has %d bytes, more than %d; send large bodies through BlobService or UploadFile, in chunks", f.data.Len(), grpcserver.MaxMessageBytes)
+	}
+	return out.SendMsg(f) == nil, nil // where it cannot be sent the backend has ended; drain tells how
 }
 
 // drain passes the backend's headers and messages on until it ends.
