@@ -61,25 +61,29 @@ func (e *Executor) stage(ctx context.Context, b *Batch, indexes []int, out *emit
 		calls sync.WaitGroup
 		mu    sync.Mutex
 	)
-	for _, i := range indexes {
-		out.started(i)
-		calls.Go(func() {
-			result, fault := e.once(ctx, within, b, i, e.perform)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case fault != nil: // of the ledger or the key, so it says nothing about the calls beside it
-				if err == nil {
-					err = fault
-				}
-				return
-			case result.GetFailure() != nil:
-				over = true
-				stop(errSibling)
+	run := func(i int) {
+		result, fault := e.once(ctx, within, b, i, e.perform)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case fault != nil: // of the ledger or the key, so it says nothing about the calls beside it
+			if err == nil {
+				err = fault
 			}
-			out.result(i, result)
-		})
+			return
+		case result.GetFailure() != nil:
+			over = true
+			stop(errSibling)
+		}
+		out.result(i, result)
 	}
+	last := len(indexes) - 1
+	for _, i := range indexes[:last] {
+		out.started(i)
+		calls.Go(func() { run(i) })
+	}
+	out.started(indexes[last])
+	run(indexes[last]) // on the goroutine that there is; most stages have one call
 	calls.Wait()
 	return over, err
 }

@@ -26,6 +26,7 @@ type registered struct {
 	Kind
 	options *jsonschema.Schema
 	public  *toolv1.ToolDefinition // with no options set
+	plain   *Offer                 // of a reference that says no more than the name
 }
 
 // Register adds a kind of tools. It fails when the name is taken, when the tool cannot be made without options, or when its definition lacks
@@ -42,8 +43,9 @@ func (r *Registry) Register(kind Kind) error {
 	if err != nil {
 		return fmt.Errorf("tool %s: without options: %w", kind.Name, err)
 	}
-	public := publish(made.Definition(), kind)
-	if _, err := declare(&r.schemas, public.GetInfo()); err != nil {
+	plain := offered(made, kind)
+	public := plain.Public
+	if plain.parameters, err = declare(&r.schemas, public.GetInfo()); err != nil {
 		return err
 	}
 	if public.GetOnUnknown() == toolv1.OnUnknown_ON_UNKNOWN_UNSPECIFIED {
@@ -52,7 +54,7 @@ func (r *Registry) Register(kind Kind) error {
 	if r.kinds == nil {
 		r.kinds = map[string]*registered{}
 	}
-	r.kinds[kind.Name] = &registered{Kind: kind, options: options, public: public}
+	r.kinds[kind.Name] = &registered{Kind: kind, options: options, public: public, plain: plain}
 	return nil
 }
 
@@ -93,6 +95,9 @@ func (r *Registry) offer(project, path string, ref *toolv1.ToolRef) (*Offer, err
 	if kind == nil {
 		return r.workers(project, path, ref)
 	}
+	if unchanged(ref) {
+		return kind.plain, nil
+	}
 	options, err := kind.checkOptions(ref.GetOptionsJson())
 	if err != nil {
 		return nil, rpcerr.InvalidField(path+".options_json", "tool %s: %v", kind.Name, err)
@@ -101,25 +106,35 @@ func (r *Registry) offer(project, path string, ref *toolv1.ToolRef) (*Offer, err
 	if err != nil {
 		return nil, rpcerr.InvalidField(path+".options_json", "tool %s: %v", kind.Name, err)
 	}
+	offer := offered(made, kind.Kind)
+	offer.environment = ref.GetSandbox()
+	return r.changed(path, ref, offer)
+}
+
+// unchanged reports whether a reference says no more than a name. Offers for such are made once: making one reads its schema, which costs more than a small call.
+func unchanged(ref *toolv1.ToolRef) bool {
+	return proto.Equal(ref, &toolv1.ToolRef{Name: ref.GetName()})
+}
+
+// offered offers a tool as it is; its parameters are not declared yet.
+func offered(made Tool, kind Kind) *Offer {
 	definition := made.Definition()
-	return r.changed(path, ref, &Offer{
-		Public:      publish(definition, kind.Kind),
-		tool:        made,
-		view:        definition.View,
-		verbatim:    definition.Verbatim,
-		environment: ref.GetSandbox(),
-	})
+	public := proto.CloneOf(definition.Public)
+	public.OptionsSchemaJson = string(kind.Options)
+	return &Offer{Public: public, tool: made, view: definition.View, verbatim: definition.Verbatim}
 }
 
 // workers offers a tool that a worker serves now.
 func (r *Registry) workers(project, path string, ref *toolv1.ToolRef) (*Offer, error) {
+	if r.Workers != nil {
+		if definition := r.Workers.Find(project, ref.GetName()); definition != nil {
+			return r.served(path, ref, definition)
+		}
+	}
 	known := r.Definitions(project)
 	names := make([]string, len(known))
 	for i, definition := range known {
 		names[i] = definition.GetInfo().GetName()
-		if names[i] == ref.GetName() && definition.GetWorker() != "" {
-			return r.served(path, ref, definition)
-		}
 	}
 	err := rpcerr.ToolNotFound(ref.GetName(), names)
 	if r.Workers != nil {
@@ -194,11 +209,4 @@ func (k *registered) checkOptions(options string) (json.RawMessage, error) {
 		faults = append(faults, violation.String())
 	}
 	return nil, fmt.Errorf("options: %s", strings.Join(faults, "; "))
-}
-
-// publish returns a copy of what callers are told of a tool.
-func publish(definition *Definition, kind Kind) *toolv1.ToolDefinition {
-	public := proto.CloneOf(definition.Public)
-	public.OptionsSchemaJson = string(kind.Options)
-	return public
 }

@@ -6,6 +6,8 @@ import toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 type Source interface {
 	// Definitions returns the tools that are on offer in a project, by name. They are not to be changed.
 	Definitions(project string) []*toolv1.ToolDefinition
+	// Find returns the definition of the tool of that name that is on offer in a project, or nil. It is not to be changed.
+	Find(project, name string) *toolv1.ToolDefinition
 	// Tool makes the tool of a definition: of one that is on offer, or of an earlier one that a run has pinned.
 	Tool(definition *toolv1.ToolDefinition) Tool
 }

@@ -59,6 +59,15 @@ func (s *Source) Definitions(project string) []*toolv1.ToolDefinition {
 	return definitions
 }
 
+// Find implements [tool.Source].
+func (s *Source) Find(project, name string) *toolv1.ToolDefinition {
+	offer := s.host.Find(project, Kind, name)
+	if offer == nil {
+		return nil
+	}
+	return Definition(offer)
+}
+
 // Tool implements [tool.Source].
 func (s *Source) Tool(definition *toolv1.ToolDefinition) tool.Tool {
 	return &served{host: s.host, definition: &tool.Definition{Public: definition}}
