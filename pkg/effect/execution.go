@@ -24,7 +24,7 @@ func (e *execution) wait(ctx context.Context) (Result, error) {
 	case <-e.done:
 		return e.result, e.err
 	case <-ctx.Done():
-		return Result{}, ctx.Err()
+		return Result{}, context.Cause(ctx)
 	}
 }
 

@@ -150,8 +150,8 @@ func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	if err := req.Key.Validate(); err != nil {
 		return Result{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return Result{}, err
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
 	}
 	e, begun, err := r.join(ctx, req, fn)
 	if err != nil {
