@@ -9,6 +9,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -90,10 +91,8 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			return nil
 		}
 		if req.GetProgress() { // Changes that come together are shown together.
-			select {
-			case <-time.After(progressPause):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := retry.Sleep(ctx, progressPause); err != nil {
+				return err
 			}
 		}
 		select {

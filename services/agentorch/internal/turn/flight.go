@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -176,7 +177,7 @@ func (f *flight) tell() {
 			f.actor.engine.deps.Logger.Warn("cannot stop an effect", "key", f.key, "error", err)
 			return
 		}
-		if !sleep(f.ctx, pause) {
+		if retry.Sleep(f.ctx, pause) != nil {
 			return
 		}
 	}
@@ -203,7 +204,7 @@ func (f *flight) run() {
 			f.actor.post(mail{flight: f, outcomes: outcomes, over: true})
 			return
 		case passing(err):
-			if !sleep(f.ctx, pause) {
+			if retry.Sleep(f.ctx, pause) != nil {
 				return
 			}
 			continue
@@ -223,18 +224,6 @@ func (f *flight) run() {
 // report hands on outcomes before the end.
 func (f *flight) report(outcomes ...*agentv1.Event) {
 	f.actor.post(mail{flight: f, outcomes: outcomes})
-}
-
-// sleep pauses; false says that ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // receive takes mail of a flight: outcomes into the journal.

@@ -18,6 +18,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
@@ -53,7 +54,7 @@ func (s *script) answer(ctx context.Context, r *modelv1.GenerateRequest) (*model
 		s.outputs[name] = left[1:]
 	}
 	s.mu.Unlock()
-	return left[0].output, pause(ctx, left[0].delay)
+	return left[0].output, retry.Sleep(ctx, left[0].delay)
 }
 
 // unused counts the outputs that nobody asked for.
@@ -72,21 +73,6 @@ func (s *script) unused() map[string]any {
 func nameOf(r *modelv1.GenerateRequest) string {
 	_, name, _ := strings.Cut(r.GetModel(), "/")
 	return name
-}
-
-// pause waits; it ends with ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // scriptedTools are the tools that cases name.
@@ -114,7 +100,7 @@ func scriptedTools() map[string]ownertest.Tool {
 		"wait": {
 			Schema: schema(`{"seconds": {"type": "number"}}`, "seconds"), Parallel: true,
 			Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
-				return ownertest.Text("waited"), pause(ctx, time.Duration(number(c, "seconds")*float64(time.Second)))
+				return ownertest.Text("waited"), retry.Sleep(ctx, time.Duration(number(c, "seconds")*float64(time.Second)))
 			},
 		},
 		"noop": {

@@ -24,6 +24,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone"
@@ -89,9 +90,7 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 		if rpcerr.Code(err) != codes.Unavailable {
 			return s, err
 		}
-		select { // It was just going.
-		case <-time.After(lookAgain):
-		case <-within.Done():
+		if retry.Sleep(within, lookAgain) != nil { // It was just going.
 			return nil, err
 		}
 	}

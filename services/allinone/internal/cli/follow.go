@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
@@ -189,9 +190,7 @@ func again(ctx context.Context, f func() error) error {
 		if time.Since(away) > againFor {
 			return err
 		}
-		select {
-		case <-time.After(againEvery):
-		case <-ctx.Done():
+		if retry.Sleep(ctx, againEvery) != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 )
 
 const (
@@ -67,9 +68,7 @@ func (s *session) serveOn(ctx context.Context) {
 			s.app.note("serving on at %s: %d of others at work; interrupt to stop (%s goes on with them)", s.address, n, s.app.next("serve"))
 			told = n
 		}
-		select {
-		case <-time.After(lookAgain):
-		case <-ctx.Done():
+		if retry.Sleep(ctx, lookAgain) != nil {
 			return
 		}
 	}

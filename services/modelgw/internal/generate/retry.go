@@ -41,7 +41,10 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 				})
 				log.InfoContext(ctx, "model call is retried", "model", c.Model.FullName(), "account", c.Model.Account,
 					"attempt", c.Attempt, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
-				if err := sleep(ctx, wait, &c.Notes.RetryWait); err != nil {
+				began := time.Now()
+				err = retry.Sleep(ctx, wait)
+				c.Notes.RetryWait += time.Since(began)
+				if err != nil {
 					return nil, err
 				}
 			}
@@ -58,18 +61,4 @@ func policyOf(config *modelv1.GenerateConfig) retry.Policy {
 		p.Timeout = new(toDuration(config.GetTimeout()))
 	}
 	return p
-}
-
-// sleep waits, adds the time to slept, and fails with ctx's error when that ends first.
-func sleep(ctx context.Context, d time.Duration, slept *time.Duration) error {
-	start := time.Now()
-	defer func() { *slept += time.Since(start) }()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
@@ -66,10 +67,8 @@ func (s *sandbox) exec(ctx context.Context, request *sandboxv1.ExecRequest) (*sa
 		if err == nil || request.GetRequestId() == "" || !away(err) {
 			return response, err
 		}
-		select {
-		case <-time.After(max(wait, rpcerr.RetryAfter(err))):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := retry.Sleep(ctx, max(wait, rpcerr.RetryAfter(err))); err != nil {
+			return nil, err
 		}
 	}
 	return s.access.client.Exec(ctx, request)

@@ -8,6 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
@@ -45,7 +46,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, seconds(a.short.Delay)); err != nil {
+	if err := retry.Sleep(ctx, seconds(a.short.Delay)); err != nil {
 		return nil, err
 	}
 	output := a.build(Name+"/"+m.name, c.turn, r.Tools)
@@ -104,7 +105,7 @@ func (m *model) stream(ctx context.Context, r *provider.Request, a *answer, outp
 				return nil
 			}
 			left--
-			if err := sleep(ctx, seconds(a.short.ChunkDelay)); err != nil {
+			if err := retry.Sleep(ctx, seconds(a.short.ChunkDelay)); err != nil {
 				return err
 			}
 			if r.Progress != nil {
@@ -187,18 +188,4 @@ func record(model string, messages []*modelv1.ChatMessage, output *modelv1.Model
 	response.TextMember("content", chat.Completion(output))
 	response.EndObject()
 	return &modelv1.ModelCall{RequestJson: request.String(), ResponseJson: response.String(), Time: output.Time}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
