@@ -11,7 +11,7 @@ import (
 type Facts struct {
 	// ID is the vendor's id of the answer.
 	ID string
-	// StopReason is why the first choice ended.
+	// StopReason is why a choice ended: the first, or of a long answer one that is near its beginning or its end.
 	StopReason modelv1.StopReason
 	// Usage is nil where nothing was said about it.
 	Usage *modelv1.ModelUsage
@@ -19,10 +19,25 @@ type Facts struct {
 	Pieces int64
 }
 
+// Says looks for a member's name, given with its quotes such as `"usage"`, wherever it lies in a document, but first near the ends.
+func Says(doc []byte, member string) bool { return indexMember(doc, member) >= 0 }
+
+// indexMember returns where a name is in a document: what an answer says of itself stands before or behind the answer, however long that is. It is -1 where there is none.
+func indexMember(doc []byte, member string) int {
+	head, tail := jsonscan.Ends(doc)
+	if at := bytes.Index(head, []byte(member)); at >= 0 || tail == nil {
+		return at
+	}
+	if at := bytes.Index(tail, []byte(member)); at >= 0 {
+		return len(doc) - len(tail) + at
+	}
+	return bytes.Index(doc, []byte(member))
+}
+
 // Word reads the text that follows a member's name, given with its quotes such as `"finish_reason"`, wherever the member lies in a document. Within a text the quotes
 // would be escaped, so that there is no need to read what lies before the name. ok is false where there is no such text.
 func Word(doc []byte, member string) (word string, ok bool) {
-	at := bytes.Index(doc, []byte(member))
+	at := indexMember(doc, member)
 	if at < 0 {
 		return "", false
 	}

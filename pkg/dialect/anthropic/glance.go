@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -14,12 +13,13 @@ var glanced = []string{"id", "stop_reason", "usage", "message", "delta"}
 
 // Glance adds to facts what a whole answer, or the data of one event of a stream, says about itself. It reads no more than it must, and leaves out what it cannot read.
 func Glance(doc []byte, facts *dialect.Facts) {
-	if !bytes.Contains(doc, []byte(`"usage"`)) {
+	if !dialect.Says(doc, `"usage"`) {
 		facts.Pieces++
 		return
 	}
 	var found [5]jsonscan.Span
-	if jsonscan.Object(doc, glanced, found[:]) != nil {
+	jsonscan.Edges(doc, glanced, found[:])
+	if !found[2].Found() && !found[3].Found() && jsonscan.Object(doc, glanced, found[:]) != nil {
 		return
 	}
 	id, stop, taken, message, delta := found[0].Of(doc), found[1].Of(doc), found[2].Of(doc), found[3].Of(doc), found[4].Of(doc)

@@ -1,6 +1,7 @@
 package anthropic_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +20,23 @@ func TestGlanceAtAnAnswer(t *testing.T) {
 	assert.Equal(t, "msg_1", facts.ID)
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
 	assert.True(t, proto.Equal(&modelv1.ModelUsage{InputTokens: 5, InputTokensCacheRead: new(int64(3)), OutputTokens: 2, TotalTokens: 10}, facts.Usage), "%v", facts.Usage)
+}
+
+// However long an answer is, and wherever it says its usage, that is seen.
+func TestGlanceAtALongAnswer(t *testing.T) {
+	t.Parallel()
+	content := `"content":[{"type":"text","text":"` + strings.Repeat(`\"usage\":{}`, 2000) + `"}]`
+	for _, answer := range []string{
+		`{"id":"msg_1",` + content + `,"stop_reason":"max_tokens","usage":{"input_tokens":5}}`,
+		`{"id":"msg_1","stop_reason":"max_tokens","usage":{"input_tokens":5},` + content + `}`,
+		`{` + content + `,"id":"msg_1","stop_reason":"max_tokens","usage":{"input_tokens":5},"more":{` + content + `}}`,
+	} {
+		var facts dialect.Facts
+		anthropic.Glance([]byte(answer), &facts)
+		assert.Equal(t, "msg_1", facts.ID)
+		assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
+		assert.Equal(t, int64(5), facts.Usage.GetInputTokens())
+	}
 }
 
 // A stream says its usage in two parts, of which the later replaces what it says.

@@ -1,7 +1,6 @@
 package openaichat
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -21,12 +20,13 @@ func Glance(doc []byte, facts *dialect.Facts) {
 	if word, ok := dialect.Word(doc, `"finish_reason"`); ok {
 		facts.StopReason = chat.ProviderStopReason(word)
 	}
-	usageComes := bytes.Contains(doc, []byte(`"prompt_tokens"`))
+	usageComes := dialect.Says(doc, `"prompt_tokens"`)
 	if facts.ID != "" && !usageComes {
 		return
 	}
 	var found [2]jsonscan.Span
-	if jsonscan.Object(doc, glanced, found[:]) != nil {
+	jsonscan.Edges(doc, glanced, found[:])
+	if usageComes && !found[1].Found() && jsonscan.Object(doc, glanced, found[:]) != nil {
 		return
 	}
 	if id, ok := jsonscan.Text(found[0].Of(doc)); ok {

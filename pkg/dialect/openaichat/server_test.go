@@ -318,6 +318,23 @@ func TestGlanceSeesWhatReadingSees(t *testing.T) {
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_STOP, facts.StopReason, "what a model says is no reason")
 }
 
+// However long an answer is, and wherever it says its usage, that is seen.
+func TestGlanceAtALongAnswer(t *testing.T) {
+	t.Parallel()
+	choices := `"choices":[{"message":{"content":"` + strings.Repeat(`\"usage\":{}`, 2000) + `"},"finish_reason":"length"}]`
+	for _, answer := range []string{
+		`{"id":"x",` + choices + `,"usage":{"prompt_tokens":5}}`,
+		`{"id":"x","usage":{"prompt_tokens":5},` + choices + `}`,
+		`{` + choices + `,"id":"x","usage":{"prompt_tokens":5},"more":[{` + choices + `}]}`,
+	} {
+		var facts dialect.Facts
+		openaichat.Glance([]byte(answer), &facts)
+		assert.Equal(t, "x", facts.ID)
+		assert.Equal(t, modelv1.StopReason_STOP_REASON_MAX_TOKENS, facts.StopReason)
+		assert.Equal(t, int64(5), facts.Usage.GetInputTokens())
+	}
+}
+
 func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":"<think signature=\"s\">a</think>b","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{"}}]}],"tool_choice":"auto","stop":["a"]}`))
 	f.Add([]byte(`{"model":"m","messages":[{"role":"assistant","reasoning_details":[{"type":"reasoning.encrypted","data":"x","format":"evalfleet"}]}]}`))

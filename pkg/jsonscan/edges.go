@@ -1,0 +1,102 @@
+package jsonscan
+
+import "bytes"
+
+// edge is how far a long document is looked into from either end.
+const edge = 4 << 10
+
+// Ends returns the first and the last 4 KiB of a document. Of a short one the first is all, and the second nothing.
+func Ends(doc []byte) (head, tail []byte) {
+	if len(doc) <= 2*edge {
+		return doc, nil
+	}
+	return doc[:edge], doc[len(doc)-edge:]
+}
+
+// Edges finds members that lie near the beginning or the end of a long object, and does not look at what is between: usage stands behind an answer, however long
+// that is. It is for documents that are known to be well-formed; of these it finds a member where Object does, or not at all, in which case Object has the last
+// word. Where a name is there twice, one of them is found. Short documents are read whole.
+func Edges(doc []byte, names []string, found []Span) {
+	head, tail := Ends(doc)
+	if tail == nil {
+		if Object(doc, names, found) != nil {
+			clear(found)
+		}
+		return
+	}
+	clear(found)
+	first(head, names, found)
+	for i, name := range names {
+		if !found[i].Found() {
+			found[i] = last(doc, len(doc)-len(tail), name)
+		}
+	}
+}
+
+// first finds members of an object that is cut off. One counts if it ends before the cut.
+func first(doc []byte, names []string, found []Span) {
+	s := scanner{doc: doc}
+	if !s.take('{') {
+		return
+	}
+	for {
+		name, ok := s.key()
+		if !ok || !s.take(':') {
+			return
+		}
+		value, ok := s.value()
+		if !ok || !s.take(',') {
+			return
+		}
+		for i := range names {
+			if string(name) == names[i] {
+				found[i] = value
+			}
+		}
+	}
+}
+
+// last finds the last member of that name that is the object's own and begins behind from.
+//
+// Within texts quotes are escaped. So where a name stands in quotes without a backslash before them, there is a text of its own, and where the rest of the document
+// reads from there as members and their end, that text is a name in the object that ends last: the outermost.
+func last(doc []byte, from int, name string) Span {
+	quoted := []byte(`"` + name + `"`)
+	for end := len(doc); ; {
+		at := bytes.LastIndex(doc[from:end], quoted)
+		if at < 0 {
+			return Span{}
+		}
+		at += from
+		s := scanner{doc: doc, at: at + len(quoted)}
+		if value, ok := s.lastMembers(); ok && doc[at-1] != '\\' {
+			return value
+		}
+		end = at + len(quoted) - 1
+	}
+}
+
+// lastMembers reads from behind a member's name to the end of the document.
+func (s *scanner) lastMembers() (wanted Span, ok bool) {
+	for {
+		if !s.take(':') {
+			return Span{}, false
+		}
+		value, ok := s.value()
+		if !ok {
+			return Span{}, false
+		}
+		if !wanted.Found() {
+			wanted = value
+		}
+		if s.take('}') {
+			return wanted, s.end() == nil
+		}
+		if !s.take(',') {
+			return Span{}, false
+		}
+		if _, ok := s.key(); !ok {
+			return Span{}, false
+		}
+	}
+}
