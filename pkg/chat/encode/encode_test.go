@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,7 +50,7 @@ func TestNumbersReadBackTheSame(t *testing.T) {
 }
 
 func FuzzAppendText(f *testing.F) {
-	for _, seed := range []string{"", "plain text of some length", "a\"b", "ü\xff\xfe", strings.Repeat("x", 17) + "\n", "\u2028\x7f\x00"} {
+	for _, seed := range []string{"", "plain text of some length", "a\"b", "ü\xff\xfe", strings.Repeat("x", 17) + "\n", "\u2028\x7f\x00", strings.Repeat("\"", 63) + "北京\xe5\x8c", strings.Repeat("\x01\xbf", 70)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -59,7 +58,7 @@ func FuzzAppendText(f *testing.F) {
 		if err := json.Unmarshal(encode.AppendText(nil, text), &got); err != nil {
 			t.Fatal(err)
 		}
-		if utf8.ValidString(text) && got != text {
+		if want := string([]rune(text)); got != want { // each byte that is no UTF-8 is U+FFFD
 			t.Fatalf("%q became %q", text, got)
 		}
 	})
@@ -69,6 +68,7 @@ func BenchmarkAppendText(b *testing.B) {
 	for name, text := range map[string]string{
 		"ascii":   strings.Repeat("The quick brown fox jumps over the lazy dog. ", 9000),
 		"code":    strings.Repeat("\tif err != nil {\n\t\treturn fmt.Errorf(\"read %q: %w\", name, err)\n\t}\n", 6000),
+		"json":    strings.Repeat(`{"id":17,"name":"x","ok":true,"tags":["a","b"]},`, 8000),
 		"unicode": strings.Repeat("Größere Übungen für ältere Öfen: 北京 東京. ", 8000),
 	} {
 		b.Run(name, func(b *testing.B) {

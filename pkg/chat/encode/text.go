@@ -1,70 +1,88 @@
 package encode
 
 import (
-	"encoding/binary"
-	"math/bits"
+	"slices"
 	"unicode/utf8"
+
+	"github.com/evalfleet/evalfleet/pkg/jsonscan"
 )
 
 const hexDigits = "0123456789abcdef"
 
-// escapes are the letters behind the backslash for bytes that have a short escape.
-var escapes = [utf8.RuneSelf]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't', '\b': 'b', '\f': 'f'}
+// What a byte of a text becomes: one of these, or a backslash and a letter.
+const (
+	asIs    = 0
+	control = 1 // \u00XX
+	beyond  = 2 // a part of a character beyond ASCII, or no UTF-8
+)
+
+// kinds are what becomes of each byte.
+var kinds = func() (kinds [256]byte) {
+	for c := range kinds {
+		switch {
+		case c < ' ':
+			kinds[c] = control
+		case c >= utf8.RuneSelf:
+			kinds[c] = beyond
+		}
+	}
+	for c, letter := range map[byte]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't', '\b': 'b', '\f': 'f'} {
+		kinds[c] = letter
+	}
+	return kinds
+}()
+
+const (
+	// stretch is how many bytes are looked at one by one behind one that needs an escape: others are likely to follow, as in code or JSON that a text holds.
+	stretch = 64
+	// widest is what a byte becomes at most.
+	widest = len(`\u0000`)
+)
 
 // AppendText appends text as a JSON string, with no more escapes than JSON asks for. Bytes that are no UTF-8 become U+FFFD.
 func AppendText(dst []byte, text string) []byte {
 	dst = append(dst, '"')
-	start := 0 // of what is not yet copied
-	for i := 0; i < len(text); {
-		i += plainPrefix(text[i:])
-		if i == len(text) {
-			break
+	for {
+		n := jsonscan.Plain(text)
+		dst = append(dst, text[:n]...)
+		if text = text[n:]; text == "" {
+			return append(dst, '"')
 		}
-		c := text[i]
-		if c < utf8.RuneSelf {
-			dst = append(dst, text[start:i]...)
-			if letter := escapes[c]; letter != 0 {
-				dst = append(dst, '\\', letter)
-			} else {
-				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-			}
-			i++
-			start = i
-			continue
+		n = min(stretch, len(text))
+		for n < len(text) && !utf8.RuneStart(text[n]) && n < stretch+utf8.UTFMax {
+			n++ // A character is not parted.
 		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && size == 1 {
-			dst = append(append(dst, text[start:i]...), "\uFFFD"...)
-			start = i + 1
-		}
-		i += size
+		dst = appendStretch(dst, text[:n])
+		text = text[n:]
 	}
-	dst = append(dst, text[start:]...)
-	return append(dst, '"')
 }
 
-// plainPrefix returns how many bytes at the start of text are ASCII that needs no escape. It looks at eight bytes at once: prompts are
-// mostly such text, and they are long.
-func plainPrefix(text string) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	i := 0
-	for ; i+8 <= len(text); i += 8 {
-		word := binary.LittleEndian.Uint64([]byte(text[i : i+8]))
-		quote := word ^ (ones * '"')
-		slash := word ^ (ones * '\\')
-		// A byte below 0x20, a quote, a backslash or one above 0x7f sets its highest bit. Borrows only reach bytes behind such a one, so the
-		// first that is set is right.
-		if found := (word | (word - ones*0x20) | (quote - ones) | (slash - ones)) & highs; found != 0 {
-			return i + bits.TrailingZeros64(found)/8
+// appendStretch appends the inside of a JSON string byte by byte.
+func appendStretch(dst []byte, text string) []byte {
+	at := len(dst)
+	dst = slices.Grow(dst, widest*len(text))
+	dst = dst[:at+widest*len(text)]
+	for i := 0; i < len(text); {
+		c := text[i]
+		switch kind := kinds[c]; kind {
+		case asIs:
+			dst[at] = c
+			at++
+			i++
+		case control:
+			at += copy(dst[at:], `\u00`)
+			dst[at], dst[at+1] = hexDigits[c>>4], hexDigits[c&0xf]
+			at += 2
+			i++
+		case beyond:
+			r, size := utf8.DecodeRuneInString(text[i:])
+			at += utf8.EncodeRune(dst[at:], r) // U+FFFD for what is no UTF-8
+			i += size
+		default:
+			dst[at], dst[at+1] = '\\', kind
+			at += 2
+			i++
 		}
 	}
-	for ; i < len(text); i++ {
-		if c := text[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			break
-		}
-	}
-	return i
+	return dst[:at]
 }

@@ -1,0 +1,33 @@
+package jsonscan
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// Plain returns how many bytes at the start of text are ASCII that a JSON text holds as it is, without an escape. It looks at eight bytes at once: prompts are mostly
+// such text, and they are long.
+func Plain[T string | []byte](text T) int {
+	const (
+		ones  = 0x0101010101010101
+		highs = 0x8080808080808080
+	)
+	i := 0
+	for ; i+8 <= len(text); i += 8 {
+		word := binary.LittleEndian.Uint64([]byte(text[i : i+8]))
+		quote := word ^ (ones * '"')
+		slash := word ^ (ones * '\\')
+		// A byte below 0x20, a quote, a backslash or one above 0x7f sets its highest bit. Borrows only reach bytes behind such a one, so the
+		// first that is set is right.
+		if found := (word | (word - ones*0x20) | (quote - ones) | (slash - ones)) & highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i < len(text); i++ {
+		if c := text[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+	}
+	return i
+}
