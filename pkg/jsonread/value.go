@@ -1,0 +1,33 @@
+package jsonread
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// TextOrRaw is a value that is often a text. The zero value is that of a member which is not there.
+type TextOrRaw struct {
+	// Text is the text, if IsText.
+	Text   string
+	IsText bool
+	// Raw is any other value as it is written.
+	Raw json.RawMessage
+}
+
+// TakeText implements TextTaker.
+func (t *TextOrRaw) TakeText(text string) { *t = TextOrRaw{Text: text, IsText: true} }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TextOrRaw) UnmarshalJSON(raw []byte) error {
+	if raw[0] != '"' {
+		*t = TextOrRaw{Raw: bytes.Clone(raw)}
+		return nil
+	}
+	var text string
+	err := json.Unmarshal(raw, &text)
+	t.TakeText(text)
+	return err
+}
+
+// Absent says that the member is not there or null.
+func (t *TextOrRaw) Absent() bool { return !t.IsText && (len(t.Raw) == 0 || string(t.Raw) == "null") }
