@@ -6,6 +6,7 @@
 package jsonread
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"reflect"
@@ -23,10 +24,9 @@ type TextTaker interface {
 }
 
 // maxDepth is how deep values may be nested here. encoding/json goes deeper, and has a bound too.
-const maxDepth = 500
+const maxDepth = 512
 
-// Unmarshal reads doc into the value that into points to, which must be zero. It is json.Unmarshal but for this: a json.RawMessage is a part of doc and not a copy, so
-// that doc must not change while it is used.
+// Unmarshal is json.Unmarshal into a value that is zero.
 func Unmarshal(doc []byte, into any) error {
 	pointer := reflect.ValueOf(into)
 	if pointer.Kind() != reflect.Pointer || pointer.IsNil() {
@@ -64,6 +64,8 @@ func decoderOf(t reflect.Type) decoder {
 }
 
 var (
+	partType        = reflect.TypeFor[Raw]()
+	mixedType       = reflect.TypeFor[TextOrRaw]()
 	rawType         = reflect.TypeFor[json.RawMessage]()
 	takerType       = reflect.TypeFor[TextTaker]()
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
@@ -73,6 +75,10 @@ var (
 
 func newDecoder(t reflect.Type) decoder {
 	switch pointer := reflect.PointerTo(t); {
+	case t == partType:
+		return readPart
+	case t == mixedType:
+		return readMixed
 	case t == rawType:
 		return readRaw
 	case pointer.Implements(takerType):
@@ -82,7 +88,7 @@ func newDecoder(t reflect.Type) decoder {
 	case pointer.Implements(textType), t == numberType:
 		return leave
 	}
-	switch t.Kind() { //nolint:exhaustive // The others are left to encoding/json.
+	switch t.Kind() {
 	case reflect.String:
 		return readString
 	case reflect.Bool:
@@ -107,11 +113,27 @@ func newDecoder(t reflect.Type) decoder {
 // leave leaves a value to encoding/json.
 func leave(*reader, reflect.Value) bool { return false }
 
+func readPart(r *reader, v reflect.Value) bool {
+	raw, ok := r.raw()
+	v.SetBytes(slices.Clip(raw))
+	return ok
+}
+
 func readRaw(r *reader, v reflect.Value) bool {
 	raw, ok := r.raw()
-	if ok {
-		v.SetBytes(slices.Clip(raw))
+	v.SetBytes(bytes.Clone(raw))
+	return ok
+}
+
+func readMixed(r *reader, v reflect.Value) bool {
+	value := v.Addr().Interface().(*TextOrRaw)
+	if r.next() != '"' {
+		raw, ok := r.raw()
+		value.Raw = slices.Clip(raw)
+		return ok
 	}
+	text, ok := r.text()
+	value.TakeText(text)
 	return ok
 }
 

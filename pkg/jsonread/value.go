@@ -5,13 +5,22 @@ import (
 	"encoding/json"
 )
 
+// Raw is a value as it is written. Unmarshal makes it a part of the document, where a json.RawMessage is a copy: the document must not change while it is used.
+type Raw []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Raw) UnmarshalJSON(raw []byte) error {
+	*r = bytes.Clone(raw)
+	return nil
+}
+
 // TextOrRaw is a value that is often a text. The zero value is that of a member which is not there.
 type TextOrRaw struct {
 	// Text is the text, if IsText.
 	Text   string
 	IsText bool
-	// Raw is any other value as it is written.
-	Raw json.RawMessage
+	// Raw is any other value.
+	Raw Raw
 }
 
 // TakeText implements TextTaker.
@@ -30,4 +39,4 @@ func (t *TextOrRaw) UnmarshalJSON(raw []byte) error {
 }
 
 // Absent says that the member is not there or null.
-func (t *TextOrRaw) Absent() bool { return !t.IsText && (len(t.Raw) == 0 || string(t.Raw) == "null") }
+func (t TextOrRaw) Absent() bool { return !t.IsText && (len(t.Raw) == 0 || string(t.Raw) == "null") }
