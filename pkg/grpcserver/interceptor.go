@@ -67,7 +67,7 @@ func (c chain) begin(ctx context.Context, method string) func(context.Context, e
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))
 			err = rpcerr.Hidden(id)
 		}
-		s := rpcerr.ToStatus(err)
+		s := rpcerr.ToStatusUnder(err, id)
 		took := time.Since(start)
 		count(took.Seconds(), s.Code().String())
 		level := slog.LevelDebug

@@ -336,13 +336,16 @@ func NotBuiltYet(capability string) *Error {
 	return fault(codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "%s is not built yet", capability).with("capability", capability)
 }
 
-// Internal says that we are at fault. Only the message crosses the wire, so it should say no more than what was being done.
+// Internal says that we are at fault. The message is for the log: a client sees Hidden in its place.
 func Internal(format string, args ...any) *Error {
 	return fault(codes.Internal, errorsv1.ErrorReason_ERROR_REASON_INTERNAL, format, args...)
 }
 
-// Hidden is what a client sees of a fault of ours: where to look for the cause.
+// Hidden is what a client sees of a fault of ours: where to look for the cause. Without a request id the log is all there is to name.
 func Hidden(requestID string) *Error {
+	if requestID == "" {
+		return Internal("internal error; the server's log has the cause")
+	}
 	return Internal("internal error; the server's log has the cause under request id %s", requestID).with("requestId", requestID)
 }
 

@@ -70,17 +70,44 @@ func detail[D any](t *testing.T, err error) D {
 	panic("unreachable")
 }
 
-func TestAnErrorOfNoKindTellsAClientNothing(t *testing.T) {
-	t.Parallel()
-	s := rpcerr.ToStatus(errors.New("password is hunter2"))
-	assert.Equal(t, codes.Internal, s.Code())
-	assert.NotContains(t, s.Message(), "hunter2")
+// ours are faults of ours, with what no client may see.
+func ours() map[string]error {
+	return map[string]error{
+		"no kind":      errors.New("password is hunter2"),
+		"internal":     rpcerr.Internal("cannot write hunter2: %w", io.ErrClosedPipe),
+		"wrapped":      fmt.Errorf("key hunter2: %w", rpcerr.Internal("cannot write the journal")),
+		"put together": rpcerr.Wrap(rpcerr.Internal("cannot write the journal"), "key hunter2"),
+	}
 }
 
-func TestAnInternalErrorHidesWhatIsWrappedAroundIt(t *testing.T) {
+func TestAFaultOfOursTellsAClientWhereToLookAndNothingElse(t *testing.T) {
 	t.Parallel()
-	s := rpcerr.ToStatus(fmt.Errorf("key sk-1: %w", rpcerr.Internal("cannot write the journal: %w", io.ErrClosedPipe)))
-	assert.NotContains(t, s.Message(), "sk-1")
+	for name, err := range ours() {
+		s := rpcerr.ToStatusUnder(err, "5f")
+		assert.Equal(t, codes.Internal, s.Code(), name)
+		assert.Equal(t, "internal error; the server's log has the cause under request id 5f", s.Message(), name)
+		got, _ := rpcerr.As(rpcerr.FromStatus(s.Err()))
+		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_INTERNAL, got.Reason, name)
+		assert.Equal(t, map[string]string{"requestId": "5f"}, got.Metadata, name)
+
+		relayed := rpcerr.ToStatusUnder(fmt.Errorf("ask: %w", rpcerr.FromStatus(s.Err())), "another")
+		assert.Equal(t, s.Message(), relayed.Message(), "%s: the log that has the cause is the first one's", name)
+
+		assert.NotContains(t, rpcerr.ToStatus(err).Message(), "hunter2", name)
+	}
+	assert.NotContains(t, status.Convert(rpcerr.Internal("hunter2")).Message(), "hunter2", "by a server without interceptors")
+}
+
+func TestAPeerSeesTheCauseAndHidesItFromClients(t *testing.T) {
+	t.Parallel()
+	for name, err := range ours() {
+		kept := rpcerr.FromStatus(rpcerr.ToPeer(err).Err())
+		assert.EqualError(t, kept, err.Error(), name)
+		assert.Equal(t, "internal error; the server's log has the cause under request id 5f", rpcerr.ToStatusUnder(kept, "5f").Message(), name)
+	}
+	refused := rpcerr.ToPeer(fmt.Errorf("start: %w", rpcerr.FileNotFound("/f", "no /f")))
+	assert.Equal(t, "start: no /f", refused.Message(), "all else is as clients see it")
+	assert.Equal(t, codes.Canceled, rpcerr.ToPeer(context.Canceled).Code())
 }
 
 func TestTheContextsErrorsKeepTheirCodes(t *testing.T) {

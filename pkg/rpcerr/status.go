@@ -7,16 +7,32 @@ import (
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 )
 
-// ToStatus turns err into the status that a client gets. An error of no kind becomes INTERNAL without its text, which belongs in the log.
-func ToStatus(err error) *status.Status {
+// ToStatus turns err into the status that a client gets. A fault of ours, and an error of no kind, becomes INTERNAL without its text, which belongs into the log.
+func ToStatus(err error) *status.Status { return ToStatusUnder(err, "") }
+
+// ToStatusUnder is ToStatus where the log has the cause under a request id, which a fault of ours then names. One that came from another service stays as it is: it
+// names what stands in that service's log.
+func ToStatusUnder(err error, requestID string) *status.Status {
+	s := ToPeer(err)
+	if e, ok := As(err); s.Code() == codes.Internal && (!ok || e.ours()) {
+		return Hidden(requestID).status()
+	}
+	return s
+}
+
+// ToPeer turns err into the status that a part of the same service gets, or a successor that reads what was kept: a fault of ours keeps its text, which the peer hides from
+// clients in its turn.
+func ToPeer(err error) *status.Status {
 	if err == nil {
 		return status.New(codes.OK, "")
 	}
@@ -31,20 +47,43 @@ func ToStatus(err error) *status.Status {
 		case errors.Is(err, context.DeadlineExceeded):
 			return status.New(codes.DeadlineExceeded, "the caller's deadline passed")
 		}
-		e = Internal("internal error; the server's log has the cause")
+		return Internal("%w", err).status()
 	}
-	message := e.Message
-	if outer := err.Error(); ok && e.Code != codes.Internal && strings.Contains(outer, e.Message) {
-		message = outer // What was wrapped around it names the thing more closely.
+	e = e.clone()
+	if outer := err.Error(); strings.Contains(outer, e.Message) && (e.Code != codes.Internal || e.ours()) {
+		e.Message = outer // What was wrapped around it names the thing more closely.
 	}
-	return e.status(message)
+	return e.status()
+}
+
+// Encode writes an error as a ledger keeps it.
+func Encode(err error) []byte {
+	encoded, marshalErr := proto.Marshal(ToPeer(err).Proto())
+	if marshalErr != nil {
+		return nil // Decode says that it cannot be read.
+	}
+	return encoded
+}
+
+// Decode reads what Encode wrote.
+func Decode(encoded []byte) error {
+	kept := &statuspb.Status{}
+	if err := proto.Unmarshal(encoded, kept); err != nil || kept.GetCode() == 0 {
+		return Internal("an error that was kept cannot be read")
+	}
+	return FromStatus(status.ErrorProto(kept))
+}
+
+// ours says that e is a fault of ours whose text no client has seen yet.
+func (e *Error) ours() bool {
+	return e.Reason == errorsv1.ErrorReason_ERROR_REASON_INTERNAL && e.Metadata["requestId"] == ""
 }
 
 // GRPCStatus returns e as a status, for code that knows errors of gRPC only.
-func (e *Error) GRPCStatus() *status.Status { return e.status(e.Message) }
+func (e *Error) GRPCStatus() *status.Status { return ToStatus(e) }
 
-func (e *Error) status(message string) *status.Status {
-	s := status.New(e.Code, message)
+func (e *Error) status() *status.Status {
+	s := status.New(e.Code, e.Message)
 	details := []protoadapt.MessageV1{}
 	if e.Reason != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
 		details = append(details, &errdetails.ErrorInfo{Reason: ReasonName(e.Reason), Domain: Domain, Metadata: e.Metadata})
@@ -62,7 +101,7 @@ func (e *Error) status(message string) *status.Status {
 	if name := e.Metadata["resource"]; name != "" {
 		details = append(details, &errdetails.ResourceInfo{ResourceName: name})
 	}
-	if d := e.obstacle(message); d != nil {
+	if d := e.obstacle(); d != nil {
 		details = append(details, d)
 	}
 	if len(details) == 0 {
@@ -76,14 +115,14 @@ func (e *Error) status(message string) *status.Status {
 }
 
 // obstacle is the detail that says which state or which quota of ours stands in the way; nil for other reasons.
-func (e *Error) obstacle(message string) protoadapt.MessageV1 {
+func (e *Error) obstacle() protoadapt.MessageV1 {
 	precondition := func(subject string) protoadapt.MessageV1 {
 		return &errdetails.PreconditionFailure{Violations: []*errdetails.PreconditionFailure_Violation{
-			{Type: ReasonName(e.Reason), Subject: e.Metadata[subject], Description: message},
+			{Type: ReasonName(e.Reason), Subject: e.Metadata[subject], Description: e.Message},
 		}}
 	}
 	quota := func(subject string) protoadapt.MessageV1 {
-		return &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: e.Metadata[subject], Description: message}}}
+		return &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: e.Metadata[subject], Description: e.Message}}}
 	}
 	switch e.Reason {
 	case errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED:

@@ -19,6 +19,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
@@ -135,8 +136,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Owner:       deps.Owner,
 		Alive:       deps.Alive,
 		Retryable:   server.Passing,
-		EncodeError: server.EncodeError,
-		DecodeError: server.DecodeError,
+		EncodeError: rpcerr.Encode,
+		DecodeError: rpcerr.Decode,
 		Logger:      deps.Logger,
 	})
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 func (d *driver) act() (bool, error) {
 	action, err := d.s.Machine.Next(d.s)
 	if err != nil {
-		return true, d.raise(runError(err))
+		return true, d.fail(err)
 	}
 	if action.Then == nil && len(action.Events) == 0 {
-		return true, d.raise(runError(fmt.Errorf("the agent of step %d does not know what to do", d.s.Step)))
+		return true, d.fail(fmt.Errorf("the agent of step %d does not know what to do", d.s.Step))
 	}
 	var reviews []*toolv1.ToolReview
 	if _, calls := action.Then.(agent.CallTools); calls {
@@ -29,7 +29,7 @@ func (d *driver) act() (bool, error) {
 		if reviews, later, err = d.review(action.Events); later {
 			return false, nil
 		} else if err != nil {
-			return true, d.raise(runError(err))
+			return true, d.fail(err)
 		}
 	}
 	if stopped, err := d.add(action.Events, action.OwnMessageLimit); err != nil || stopped {
@@ -106,7 +106,7 @@ func (d *driver) generate(g agent.Generate, ownBound bool) error {
 	}
 	ref, role := s.Model(g.Model)
 	if ref == nil {
-		return d.raise(runError(errors.New("the run names no model, and a step asks one")))
+		return d.fail(errors.New("the run names no model, and a step asks one"))
 	}
 	intent := &agentv1.ModelIntent{
 		Model: ref.GetModel(), Role: role, Turn: int32(s.Answers + 1), MessageCount: int32(len(s.Messages())),

@@ -130,6 +130,12 @@ func (d *driver) phase(state agentv1.RunState, wait *agentv1.RunWait) error {
 	return d.emit(event(&agentv1.RunStateChanged{State: state, Wait: wait}))
 }
 
+// fail ends the run by what went wrong.
+func (d *driver) fail(err error) error {
+	d.logFault(err)
+	return d.raise(runError(err))
+}
+
 // raise ends the run by an error.
 func (d *driver) raise(err *agentv1.RunError) error {
 	return d.emit(event(&agentv1.ErrorRaised{Error: err}))

@@ -21,14 +21,25 @@ const (
 
 var reasonInternal = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL)
 
-// runError is an error as a run's journal holds it.
+// logFault logs a fault of ours that becomes an outcome of the run, since the journal does not tell its cause.
+func (a *actor) logFault(err error) {
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INTERNAL) {
+		a.engine.deps.Logger.Error("a fault of ours is an outcome of a run", "run", a.head.Name, "error", err)
+	}
+}
+
+// runError is an error as a journal holds it: of a fault of ours not the cause.
 func runError(err error) *agentv1.RunError {
 	if e, ok := rpcerr.As(err); ok {
 		reason := rpcerr.ReasonName(e.Reason)
 		if e.Reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
 			reason = e.Code.String()
 		}
-		return &agentv1.RunError{Reason: reason, Message: err.Error()}
+		message := err.Error()
+		if e.Reason == errorsv1.ErrorReason_ERROR_REASON_INTERNAL {
+			message = rpcerr.ToStatus(err).Message()
+		}
+		return &agentv1.RunError{Reason: reason, Message: message}
 	}
 	return &agentv1.RunError{Reason: reasonAgent, Message: err.Error()}
 }

@@ -214,6 +214,7 @@ func (f *flight) run() {
 			m.wait = waitFor(err, time.Now())
 		}
 		if m.wait == nil || run.Passing(runError(err)) {
+			f.actor.logFault(err)
 			m.outcomes = f.effect.failed(err)
 		}
 		f.actor.post(m)

@@ -22,7 +22,7 @@ import (
 // scoreNow begins a round of scoring after which the run goes on.
 func (d *driver) scoreNow() error {
 	if len(d.s.Spec().GetScorers()) == 0 {
-		return d.raise(runError(rpcerr.InvalidField("scorers", "the agent wants its work judged, and the run has no scorer")))
+		return d.fail(rpcerr.InvalidField("scorers", "the agent wants its work judged, and the run has no scorer"))
 	}
 	return d.emitScoreIntent(0, true)
 }
@@ -43,6 +43,7 @@ func (d *driver) judge() (bool, error) {
 	outcome := &agentv1.ScoreOutcome{Intent: round.Intent, Name: run.ScorerNames(s.Spec().GetScorers())[round.Next], Intermediate: round.Intermediate}
 	step, err := d.askScorer(s.Spec().GetScorers()[round.Next], round.Results)
 	if err != nil {
+		d.logFault(err)
 		outcome.Error = runError(err)
 		return true, d.emit(event(outcome))
 	}
@@ -86,7 +87,7 @@ func (d *driver) scorerEffect(effect score.Effect) error {
 	case workers.Judgement:
 		return d.askWorker(asked.Worker, run.PurposeScore)
 	default:
-		return d.raise(runError(rpcerr.Internal("a scorer asks for a %T", effect)))
+		return d.fail(rpcerr.Internal("a scorer asks for a %T", effect))
 	}
 }
 

@@ -69,6 +69,9 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 		}
 	}
 	var missing []*agentv1.Event
+	if len(left) > 0 {
+		f.actor.logFault(why)
+	}
 	for _, c := range left {
 		missing = append(missing, failedCall(c, why))
 	}

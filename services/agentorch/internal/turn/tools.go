@@ -95,9 +95,9 @@ func (d *driver) calls() (bool, error) {
 	case toolv1.ReviewDecision_REVIEW_DECISION_TERMINATE:
 		return true, d.hit(limit.Ended(cmp.Or(first.Review.GetExplanation(), "an approver ended the run")))
 	case toolv1.ReviewDecision_REVIEW_DECISION_ASK:
-		return true, d.raise(runError(rpcerr.NotBuiltYet("asking a person about a tool call")))
+		return true, d.fail(rpcerr.NotBuiltYet("asking a person about a tool call"))
 	default:
-		return true, d.raise(runError(rpcerr.Internal("the call %s has the review %s", first.Call.GetId(), first.Review.GetDecision())))
+		return true, d.fail(rpcerr.Internal("the call %s has the review %s", first.Call.GetId(), first.Review.GetDecision()))
 	}
 }
 

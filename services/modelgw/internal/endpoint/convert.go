@@ -99,7 +99,8 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 		return err
 	}
 	// The stream ends as the vendor's would: with an event that says why.
-	failure := refusalOf(err)
+	failure := x.refusalOf(err)
+	e.log(ctx, x, err, time.Since(x.start))
 	return errors.Join(w.Fail(failure.Failure), x.out.FlushError())
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"google.golang.org/grpc/codes"
 )
 
 // Config sets the endpoints up.
@@ -136,7 +137,8 @@ type exchange struct {
 	request *http.Request
 	out     *pace.Writer
 	// id names the request in logs and in the answer.
-	id string
+	id    string
+	start time.Time
 	// begun says that something of the answer has been sent.
 	begun bool
 	// project and account are those that the client names.
@@ -158,9 +160,8 @@ const (
 // serve makes a handler: it knows the caller, counts, and turns failures into answers.
 func (e *Endpoints) serve(route route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		start := time.Now()
 		x := &exchange{
-			format: route.format(r), request: r, out: pace.NewWriter(w, e.cfg.WriteTimeout), id: requestID(),
+			start: time.Now(), format: route.format(r), request: r, out: pace.NewWriter(w, e.cfg.WriteTimeout), id: requestID(),
 			project: r.Header.Get(projectHeader), account: r.Header.Get(accountHeader),
 		}
 		if x.project == "" {
@@ -168,11 +169,9 @@ func (e *Endpoints) serve(route route) http.HandlerFunc {
 		}
 		count := e.deps.Metrics.Begin(route.path)
 		err := e.answer(r.Context(), route, x)
-		code := rpcerr.ToStatus(err).Code().String()
-		count(time.Since(start).Seconds(), code)
-		if e.deps.Logger.Enabled(r.Context(), slog.LevelDebug) {
-			e.deps.Logger.DebugContext(r.Context(), "endpoint", "path", r.URL.Path, "code", code, "took", time.Since(start), "request_id", x.id, "error", err)
-		}
+		took := time.Since(x.start)
+		count(took.Seconds(), rpcerr.ToStatus(err).Code().String())
+		e.log(r.Context(), x, err, took)
 		if err == nil {
 			return
 		}
@@ -180,6 +179,17 @@ func (e *Endpoints) serve(route route) http.HandlerFunc {
 			panic(http.ErrAbortHandler) // The client must not take what it has for the whole.
 		}
 		x.refuse(err)
+	}
+}
+
+// log writes a line about a call: of a fault of ours always, since the client is told nothing but the request id.
+func (e *Endpoints) log(ctx context.Context, x *exchange, err error, took time.Duration) {
+	level, code := slog.LevelDebug, rpcerr.ToStatus(err).Code()
+	if code == codes.Internal {
+		level = slog.LevelError
+	}
+	if e.deps.Logger.Enabled(ctx, level) {
+		e.deps.Logger.Log(ctx, level, "endpoint", "path", x.request.URL.Path, "code", code.String(), "took", took, "request_id", x.id, "error", err)
 	}
 }
 

@@ -35,7 +35,7 @@ const statusClosed = 499
 
 // refuse answers with a failure, in the shape of the vendor.
 func (x *exchange) refuse(err error) {
-	r := refusalOf(err)
+	r := x.refusalOf(err)
 	if r.retryAfter > 0 {
 		x.out.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
 	}
@@ -47,14 +47,14 @@ func (x *exchange) refuse(err error) {
 }
 
 // refusalOf says how a failure is answered.
-func refusalOf(err error) *refusal {
+func (x *exchange) refusalOf(err error) *refusal {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
 	}
 	if wrong, ok := errors.AsType[*dialect.RequestError](err); ok {
 		return &refusal{Failure: wrong.Failure()}
 	}
-	r := refuse(statusOf(err), rpcerr.ToStatus(err).Message())
+	r := refuse(statusOf(err), rpcerr.ToStatusUnder(err, x.id).Message())
 	r.retryAfter = rpcerr.RetryAfter(err)
 	switch rpcerr.Reason(err) { //nolint:exhaustive // The others have nothing of their own.
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:

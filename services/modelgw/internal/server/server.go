@@ -6,10 +6,7 @@ import (
 	"errors"
 	"time"
 
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/effect"
@@ -28,7 +25,7 @@ type Deps struct {
 	Registry *provider.Registry
 	// Pipeline answers calls.
 	Pipeline generate.Func
-	// Runner makes calls with a key happen once. Its errors must be encoded by EncodeError and DecodeError.
+	// Runner makes calls with a key happen once. Its errors must be encoded by [rpcerr.Encode] and [rpcerr.Decode].
 	Runner  *effect.Runner
 	Ledger  effect.Ledger
 	Cache   cache.Cache
@@ -69,24 +66,6 @@ func (s *Server) ListBatches(context.Context, *modelv1.ListBatchesRequest) (*mod
 // CancelBatch belongs to a capability that is not built yet.
 func (s *Server) CancelBatch(context.Context, *modelv1.CancelBatchRequest) (*modelv1.Batch, error) {
 	return nil, rpcerr.NotBuiltYet("batches")
-}
-
-// EncodeError turns the failure of a call into what the ledger keeps.
-func EncodeError(err error) []byte {
-	encoded, marshalErr := proto.Marshal(rpcerr.ToStatus(err).Proto())
-	if marshalErr != nil {
-		return nil // an unreadable failure reads back as one of ours
-	}
-	return encoded
-}
-
-// DecodeError turns what the ledger keeps of a failed call back into its failure.
-func DecodeError(encoded []byte) error {
-	kept := &statuspb.Status{}
-	if err := proto.Unmarshal(encoded, kept); err != nil || kept.GetCode() == 0 {
-		return rpcerr.Internal("the failure of a model call cannot be read")
-	}
-	return rpcerr.FromStatus(status.ErrorProto(kept))
 }
 
 // Passing says that a failure means no more than "not now": nothing has happened, and the same key may be used again.

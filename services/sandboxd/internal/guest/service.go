@@ -213,14 +213,14 @@ func (g *guest) exit(why string) {
 func unaryErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	resp, err := handle(ctx, req)
 	if err != nil {
-		return nil, rpcerr.ToStatus(err).Err()
+		return nil, rpcerr.ToPeer(err).Err()
 	}
 	return resp, nil
 }
 
 func streamErrors(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	if err := handle(srv, stream); err != nil {
-		return rpcerr.ToStatus(err).Err()
+		return rpcerr.ToPeer(err).Err()
 	}
 	return nil
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
@@ -223,18 +221,4 @@ func kindOf(err error, requestID string) error {
 		return rpcerr.ServiceUnavailable("sandboxd", time.Second, "another replica makes this sandbox: %w", err)
 	}
 	return err
-}
-
-// encodeError and decodeError keep the kind of an error in the ledger.
-func encodeError(err error) []byte {
-	data, _ := proto.Marshal(rpcerr.ToStatus(err).Proto())
-	return data
-}
-
-func decodeError(data []byte) error {
-	var s statuspb.Status
-	if err := proto.Unmarshal(data, &s); err != nil {
-		return rpcerr.Internal("read a kept error: %w", err)
-	}
-	return rpcerr.FromStatus(status.FromProto(&s).Err())
 }

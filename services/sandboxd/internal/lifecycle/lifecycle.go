@@ -96,7 +96,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	var err error
 	s.effects, err = effect.New(effect.Config{
 		Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, MaxReissues: maxReissues, Retryable: nothingHappened,
-		EncodeError: encodeError, DecodeError: decodeError, Logger: deps.Logger,
+		EncodeError: rpcerr.Encode, DecodeError: rpcerr.Decode, Logger: deps.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -395,6 +395,11 @@ func TestOutcomes(t *testing.T) {
 			assert.Equal(t, "INTERNAL", r.GetFailure().GetReason())
 			assert.NotContains(t, r.GetFailure().GetMessage(), "secret")
 		}},
+		{"an error of no kind is a failure that tells no secrets", func(context.Context, *tool.Call) (*tool.Result, error) { return nil, errors.New("secret") }, func(t *testing.T, r *toolv1.ToolResult) {
+			assert.Equal(t, "INTERNAL", r.GetFailure().GetReason())
+			assert.Contains(t, r.GetFailure().GetMessage(), "tool t: internal error; the server's log has the cause")
+			assert.NotContains(t, r.GetFailure().GetMessage(), "secret")
+		}},
 		{"a kind of error keeps its reason", func(context.Context, *tool.Call) (*tool.Result, error) {
 			return nil, rpcerr.NotFound("thing", "no such thing")
 		}, func(t *testing.T, r *toolv1.ToolResult) {

@@ -84,8 +84,8 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 	case forModel:
 		tell(result, told, bound)
 	default:
-		result.Failure = failure(offer.Name(), err)
-		e.log.WarnContext(ctx, "a tool call ends its run", "tool", offer.Name(), "call", result.GetCallId(), "reason", result.GetFailure().GetReason())
+		result.Failure = failure(offer.Name(), b.RequestID, err)
+		e.log.WarnContext(ctx, "a tool call ends its run", "tool", offer.Name(), "call", result.GetCallId(), "request_id", b.RequestID, "reason", result.GetFailure().GetReason(), "error", err)
 	}
 	result.StoreChanges = store.Changes()
 	result.SandboxActions = access.Actions()
@@ -145,10 +145,10 @@ func notExecuted(_ context.Context, b *Batch, i int, _ bool, _ *sandbox.Access) 
 }
 
 // failure is what the operator is told of an error that ends the run.
-func failure(function string, err error) *toolv1.ToolFailure {
-	reason := rpcerr.Reason(err)
-	if reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
-		reason = errorsv1.ErrorReason_ERROR_REASON_INTERNAL
+func failure(function, requestID string, err error) *toolv1.ToolFailure {
+	reason, message := rpcerr.Reason(err), err.Error()
+	if reason == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED || reason == errorsv1.ErrorReason_ERROR_REASON_INTERNAL {
+		reason, message = errorsv1.ErrorReason_ERROR_REASON_INTERNAL, rpcerr.ToStatusUnder(err, requestID).Message()
 	}
-	return &toolv1.ToolFailure{Reason: rpcerr.ReasonName(reason), Message: fmt.Sprintf("tool %s: %v", function, err)}
+	return &toolv1.ToolFailure{Reason: rpcerr.ReasonName(reason), Message: "tool " + function + ": " + message}
 }

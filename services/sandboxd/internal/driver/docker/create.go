@@ -134,11 +134,11 @@ func (d *Driver) start(ctx context.Context, boxID, id string) error {
 	case <-open.Came():
 		return nil
 	case end := <-exited:
-		return rpcerr.Internal("the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
+		return rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
 	case err := <-failed:
 		return d.engine.kind(ctx, "wait for a container", err)
 	case <-ctx.Done():
-		return rpcerr.Internal("the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
+		return rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
 	}
 }
 
