@@ -86,12 +86,6 @@ func Bearer(header string) string {
 	return strings.TrimSpace(token)
 }
 
-// Allow is an Authenticator that lets everybody in as the given principal; for tests.
-type Allow Principal
-
-// Authenticate returns the principal.
-func (a Allow) Authenticate(context.Context, string) (Principal, error) { return Principal(a), nil }
-
 // TokenFile reads the token in path, or makes a random one there that only the owner can read. The folder must exist.
 func TokenFile(path string) (config.Secret, error) {
 	secret, err := ReadToken(path)

@@ -16,6 +16,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -66,7 +67,7 @@ func serve(t *testing.T, token string, log io.Writer, list func(context.Context)
 // A process may be told to stop before the goroutine that is to serve has got its turn.
 func TestAServerThatWasStoppedBeforeItServedHasEndedWell(t *testing.T) {
 	t.Parallel()
-	s, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "test"}})
+	s, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	s.Drain(t.Context())
 	l, err := net.Listen("tcp", "127.0.0.1:0")

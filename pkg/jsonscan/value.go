@@ -13,18 +13,6 @@ func Text(value []byte) (text string, ok bool) {
 	return text, true
 }
 
-// Bool reads a value that is true or false; ok is false for any other.
-func Bool(value []byte) (b, ok bool) {
-	switch string(value) {
-	case "true":
-		return true, true
-	case "false":
-		return false, true
-	default:
-		return false, false
-	}
-}
-
 // Int reads a value that is an integer, written as one; ok is false for any other.
 func Int(value []byte) (n int64, ok bool) {
 	n, err := strconv.ParseInt(string(value), 10, 64)

@@ -207,11 +207,6 @@ func DiskFull(path, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT, format, args...).with("path", path)
 }
 
-// NotUTF8 says that a file is not valid UTF-8 where text was asked for.
-func NotUTF8(path, format string, args ...any) *Error {
-	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_NOT_UTF8, format, args...).with("path", path)
-}
-
 // ImageUnavailable says that a driver cannot have the image that a sandbox is to be made from.
 func ImageUnavailable(image, driver, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE, format, args...).with("image", image).with("driver", driver)

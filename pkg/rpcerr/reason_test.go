@@ -48,7 +48,6 @@ func made() []*rpcerr.Error {
 		rpcerr.SandboxPermission("/f", "m"),
 		rpcerr.InvalidPath("/f", "m"),
 		rpcerr.FileTooLarge("/f", 1, "m"), rpcerr.BodyTooLarge(1, "m"), rpcerr.FolderTooLarge("/f", 1, "m"), rpcerr.DiskFull("/f", "m"),
-		rpcerr.NotUTF8("/f", "m"),
 		rpcerr.ImageUnavailable("i", "docker", "m"),
 		rpcerr.SandboxSetupFailed(1, false, "m"),
 		rpcerr.ProviderCredentialsRejected("p", 401, "m"),
@@ -75,7 +74,7 @@ func made() []*rpcerr.Error {
 }
 
 // notMade are documented for services to come.
-var notMade = []string{"UNSPECIFIED", "ETAG_MISMATCH"}
+var notMade = []string{"UNSPECIFIED", "ETAG_MISMATCH", "NOT_UTF8"}
 
 // documented is what the protocol says of a reason.
 type documented struct {

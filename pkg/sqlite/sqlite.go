@@ -24,9 +24,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	driver "modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 var (
@@ -116,12 +113,6 @@ type Stats struct {
 func (db *DB) Stats() Stats {
 	c := &db.writer.counters
 	return Stats{Commits: c.commits.Load(), Writes: c.writes.Load(), Failed: c.failed.Load(), Reruns: c.reruns.Load()}
-}
-
-// IsUniqueViolation reports whether err says that a row with the same unique or primary key exists.
-func IsUniqueViolation(err error) bool {
-	e, ok := errors.AsType[*driver.Error](err)
-	return ok && (e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
 // restrict creates the file and takes it from everyone but its owner. SQLite gives the write-ahead log and the shared

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -131,16 +130,4 @@ func TestDurabilitySettingsHold(t *testing.T) {
 		}
 		return nil
 	}))
-}
-
-func TestIsUniqueViolation(t *testing.T) {
-	t.Parallel()
-	db := open(t, Options{})
-	require.NoError(t, db.Write(t.Context(), insert("a")))
-	assert.True(t, IsUniqueViolation(db.Write(t.Context(), insert("a"))))
-	assert.False(t, IsUniqueViolation(errors.New("a")))
-	assert.False(t, IsUniqueViolation(db.Write(t.Context(), func(tx *Tx) error {
-		_, err := tx.Exec("INSERT INTO item (name) VALUES (NULL)")
-		return err
-	})))
 }

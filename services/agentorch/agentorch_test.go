@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -99,7 +99,7 @@ func newSite(t *testing.T) *site {
 // serve serves in memory until the test ends.
 func (s *site) serve(register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
 	s.t.Helper()
-	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "user:ada"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "user:ada"}})
 	require.NoError(s.t, err)
 	register(server)
 	listener := grpcserver.ListenMemory()

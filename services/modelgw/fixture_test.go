@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/effect"
@@ -68,7 +69,7 @@ func start(t testing.TB, changes ...setup) *gateway {
 	}
 	service, err := modelgw.New(cfg, deps)
 	require.NoError(t, err)
-	server, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: auth.Allow{Name: "tester"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: authtest.Allow{Name: "tester"}})
 	require.NoError(t, err)
 	service.Register(server)
 	g.web = service.Handler()

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -108,7 +108,7 @@ func (in *installation) start(t testing.TB) {
 	log := slog.New(slog.DiscardHandler)
 	service, err := sandboxd.New(cfg, sandboxd.Deps{DB: db, Ledger: ledger, Owner: rand.Text(), Logger: log})
 	require.NoError(t, err)
-	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "test"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	service.Register(server)
 	listener := grpcserver.ListenMemory()

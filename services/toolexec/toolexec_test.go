@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -34,7 +34,7 @@ func client(t *testing.T) toolv1.ToolServiceClient {
 	require.NoError(t, err)
 	service, err := toolexec.New(toolexec.Config{}, toolexec.Deps{Sandboxes: sandboxd, Ledger: &memory.Ledger{}, Owner: "test", Logger: log})
 	require.NoError(t, err)
-	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "test"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	service.Register(server)
 	listener := grpcserver.ListenMemory()

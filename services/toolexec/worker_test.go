@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -42,7 +42,7 @@ func live(t *testing.T, ledger effect.Ledger, owner string) *life {
 	require.NoError(t, err)
 	service, err := toolexec.New(toolexec.Config{}, toolexec.Deps{Sandboxes: sandboxd, Ledger: ledger, Owner: owner, Logger: log})
 	require.NoError(t, err)
-	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "test"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	service.Register(server)
 	listener := grpcserver.ListenMemory()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/blob/blobserver"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
@@ -34,7 +34,7 @@ func client(t *testing.T) blobv1.BlobServiceClient {
 	t.Helper()
 	store, err := disk.Open(disk.Config{Dir: t.TempDir(), MaxBytes: maxBytes})
 	require.NoError(t, err)
-	s, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{}})
+	s, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{}})
 	require.NoError(t, err)
 	blobserver.New(store).Register(s)
 	memory := grpcserver.ListenMemory()

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"path/filepath"
-	"strings"
 )
 
 // Format is the form of a dataset's file.
@@ -45,55 +42,10 @@ type Options struct {
 	Delimiter string
 	// Columns names the columns of CSV without a header. Nil takes the names from the first record.
 	Columns []string
-	// Dir is where files that samples name are looked for. Empty takes all such values as contents. Open sets it.
+	// Dir is where files that samples name are looked for. Empty takes all such values as contents.
 	Dir string
 	// MaxBytes bounds the file after decompression. Zero is DefaultMaxBytes.
 	MaxBytes int64
-}
-
-// Open reads a dataset from a file. Values of files, setup and sandbox that name files below the file's directory become their paths. All faults of
-// the file's content are an *Error.
-func Open(path string, opts Options) (*Dataset, error) {
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", path, err)
-	}
-	file, err := os.Open(absolute)
-	if err != nil {
-		return nil, &Error{File: path, Problem: "cannot be opened: " + errors.Unwrap(err).Error()}
-	}
-	defer file.Close()
-	base := filepath.Base(path)
-	if strings.EqualFold(filepath.Ext(base), ".gz") {
-		base = base[:len(base)-len(".gz")]
-	}
-	ending := strings.ToLower(filepath.Ext(base))
-	if opts.Format == "" {
-		if opts.Format, err = formatOf(ending); err != nil {
-			return nil, at(path, err)
-		}
-	}
-	if opts.Delimiter == "" && (ending == ".tsv" || ending == ".tab") {
-		opts.Delimiter = "\t"
-	}
-	if opts.Name == "" {
-		opts.Name = base[:len(base)-len(filepath.Ext(base))]
-	}
-	opts.Dir = filepath.Dir(absolute)
-	d, err := Read(file, opts)
-	return d, at(path, err)
-}
-
-func formatOf(ending string) (Format, error) {
-	switch ending {
-	case ".jsonl":
-		return JSONLines, nil
-	case ".json":
-		return JSON, nil
-	case ".csv", ".tsv", ".tab":
-		return CSV, nil
-	}
-	return "", problem("the ending %q tells no format: name the file .jsonl, .json, .csv or .tsv, or give the format", ending)
 }
 
 // at names the file in an *Error.

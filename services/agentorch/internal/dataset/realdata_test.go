@@ -22,7 +22,7 @@ func openReal(t *testing.T, name, fields string) *dataset.Dataset {
 	}
 	f, err := dataset.ParseFields([]byte(fields))
 	require.NoError(t, err)
-	d, err := dataset.Open(filepath.Join(dir, name), dataset.Options{Fields: f})
+	d, err := open(t, filepath.Join(dir, name), dataset.Options{Fields: f})
 	require.NoError(t, err)
 	require.NoError(t, d.AssignIDs())
 	return d

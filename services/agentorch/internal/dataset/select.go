@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
@@ -102,9 +101,4 @@ func (d *Dataset) someIDs() string {
 		text += fmt.Sprintf(" and %d more", len(d.Samples)-few)
 	}
 	return text
-}
-
-// LogOrder sorts samples as logs list those of one epoch.
-func LogOrder(samples []Sample) {
-	slices.SortStableFunc(samples, func(a, b Sample) int { return strings.Compare(a.ID.SortKey(), b.ID.SortKey()) })
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal/journaltest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript/transcripttest"
 )
 
 // bodies is a blob store of texts.
@@ -44,7 +45,7 @@ func (b bodies) Open(_ context.Context, _, hash string) (io.ReadCloser, error) {
 // transcriptOf reads events as one journal.
 func transcriptOf(t *testing.T, events ...*agentv1.Event) []*transcript.Event {
 	t.Helper()
-	all, err := transcript.Of(func(yield func(*agentv1.Event, error) bool) {
+	all, err := transcripttest.Of(func(yield func(*agentv1.Event, error) bool) {
 		for i, e := range events {
 			e.Journal, e.Seq = "projects/p/runs/r", int64(i+1)
 			e.Time = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -162,7 +162,7 @@ func serve(t *testing.T) *rig {
 	engine := eval.New(eval.Config{MaxSamples: 10}, eval.Deps{Journals: store, Blobs: kept, Runs: made, Judges: judges, Replica: "test", Logger: log})
 	t.Cleanup(engine.Close)
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: kept, Judges: judges, Samples: engine.Samples})
-	s, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "user:ada"}})
+	s, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "user:ada"}})
 	require.NoError(t, err)
 	agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, func(e *agentv1.Event) *agentv1.Event {
 		bare := proto.CloneOf(e)

@@ -41,39 +41,6 @@ func (m *Meter) Count(u *modelv1.ModelUsage) int64 {
 	return int64(min(n, math.MaxInt64/2))
 }
 
-// ParseTokens reads a token limit as task files write it: a number, perhaps with k, m or b (thousands, millions, milliards), perhaps after a formula and a colon, as
-// `500k`, `output:1m` or `(input*0.1)+output:1m`.
-func ParseTokens(text string) (tokens int64, formula string, err error) {
-	number := strings.TrimSpace(text)
-	if at := strings.LastIndexByte(number, ':'); at >= 0 {
-		formula, number = strings.TrimSpace(number[:at]), strings.TrimSpace(number[at+1:])
-		if _, err := NewMeter(formula); err != nil || formula == "" {
-			return 0, "", fmt.Errorf("token limit %q: before the colon stands no formula: %w", text, errors.Join(err))
-		}
-	}
-	factor := 1.0
-	switch {
-	case strings.HasSuffix(number, "k"):
-		factor = 1e3
-	case strings.HasSuffix(number, "m"):
-		factor = 1e6
-	case strings.HasSuffix(number, "b"):
-		factor = 1e9
-	}
-	if factor > 1 {
-		number = number[:len(number)-1]
-	}
-	value, err := strconv.ParseFloat(number, 64)
-	value *= factor
-	if rounded := math.Round(value); math.Abs(value-rounded) < 1e-6 {
-		value = rounded
-	}
-	if err != nil || value != math.Trunc(value) || value < 0 || value > math.MaxInt64/2 {
-		return 0, "", fmt.Errorf("token limit %q: want a whole number from 0, perhaps with k, m or b, as 500k or output:1m", text)
-	}
-	return int64(value), formula, nil
-}
-
 // maxDepth bounds the nesting of a formula, which comes from strangers.
 const maxDepth = 50
 

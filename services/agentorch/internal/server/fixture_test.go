@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
@@ -58,7 +58,7 @@ func serve(t *testing.T) *rig {
 	f.Start()
 	logger := slog.New(slog.DiscardHandler)
 	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Logger: logger})}
-	s, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: auth.Allow{Name: "user:ada"}})
+	s, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: authtest.Allow{Name: "user:ada"}})
 	require.NoError(t, err)
 	agentv1.RegisterRunServiceServer(s, r.server)
 	agentv1.RegisterApprovalServiceServer(s, server.Approvals{})

@@ -2,7 +2,6 @@ package transcript
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -18,20 +17,6 @@ import (
 var solvers = map[string]bool{
 	"generate": true, "system_message": true, "user_message": true, "assistant_message": true, "prompt_template": true, "multiple_choice": true,
 	"chain_of_thought": true, "self_critique": true, "use_tools": true, "basic_agent": true,
-}
-
-// Of reads a journal from its beginning. What has begun and not ended is pending.
-func Of(events iter.Seq2[*agentv1.Event, error]) ([]*Event, error) {
-	b := NewBuilder()
-	for e, err := range events {
-		if err != nil {
-			return nil, err
-		}
-		if err := b.Add(e); err != nil {
-			return nil, fmt.Errorf("transcript: event %d: %w", e.GetSeq(), err)
-		}
-	}
-	return b.Events(), nil
 }
 
 // Builder makes a transcript event by event. It belongs to one goroutine.

@@ -22,6 +22,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript/transcripttest"
 )
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -99,7 +100,7 @@ func aRun() []*agentv1.Event {
 
 func TestAThingIsOneEventWhereItBegan(t *testing.T) {
 	t.Parallel()
-	events, err := transcript.Of(journalOf(aRun()...))
+	events, err := transcripttest.Of(journalOf(aRun()...))
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		"span_begin init init", "sample_init", "span_end", "span_begin solvers solvers", "span_begin solver generate",
@@ -153,7 +154,7 @@ func TestWhatHasNotEndedIsPending(t *testing.T) {
 	t.Parallel()
 	all := aRun()
 	for n := 1; n <= len(all); n++ {
-		events, err := transcript.Of(journalOf(all[:n]...))
+		events, err := transcripttest.Of(journalOf(all[:n]...))
 		require.NoError(t, err)
 		pending := 0
 		for _, e := range events {
@@ -184,7 +185,7 @@ func TestHowToolCallsFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.outcome.Intent = 2
-			events, err := transcript.Of(journalOf(
+			events, err := transcripttest.Of(journalOf(
 				created(&agentv1.RunSpec{}), &agentv1.Event{Kind: &agentv1.Event_ToolIntent{ToolIntent: &agentv1.ToolIntent{CallId: "c", Function: "bash"}}},
 				&agentv1.Event{Kind: &agentv1.Event_ToolOutcome{ToolOutcome: c.outcome}},
 			))
@@ -204,12 +205,12 @@ func TestHowToolCallsFail(t *testing.T) {
 func TestNoKindIsTooMuch(t *testing.T) {
 	t.Parallel()
 	for _, e := range journaltest.Samples(10) {
-		events, err := transcript.Of(journalOf(created(&agentv1.RunSpec{Steps: []*agentv1.AgentRef{{Name: "react"}}}), e))
+		events, err := transcripttest.Of(journalOf(created(&agentv1.RunSpec{Steps: []*agentv1.AgentRef{{Name: "react"}}}), e))
 		require.NoError(t, err)
 		text, err := json.Marshal(events)
 		require.NoError(t, err)
 		assert.True(t, json.Valid(text))
 	}
-	_, err := transcript.Of(func(yield func(*agentv1.Event, error) bool) { yield(nil, assert.AnError) })
+	_, err := transcripttest.Of(func(yield func(*agentv1.Event, error) bool) { yield(nil, assert.AnError) })
 	require.ErrorIs(t, err, assert.AnError)
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve serves in memory until the test ends.
 func serve(t *testing.T, register func(grpc.ServiceRegistrar)) workerv1.WorkerServiceClient {
 	t.Helper()
-	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "test"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	register(server)
 	listener := grpcserver.ListenMemory()

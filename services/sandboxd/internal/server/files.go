@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -198,5 +197,3 @@ func (s *Server) RemoveFile(ctx context.Context, req *sandboxv1.RemoveFileReques
 	}
 	return &sandboxv1.RemoveFileResponse{}, nil
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -32,8 +32,6 @@ func explain(op, path string, err error) error {
 		return &fs.PathError{Op: op, Path: path, Err: fs.ErrPermission}
 	case errorsv1.ErrorReason_ERROR_REASON_INVALID_PATH:
 		return tool.Errorf("%v", err)
-	case errorsv1.ErrorReason_ERROR_REASON_NOT_UTF8:
-		return tool.Undecodable("UTF-8", err.Error())
 	case errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT:
 		return tool.OverOutputLimit(limitBytes(err), "")
 	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST,

@@ -207,7 +207,6 @@ func TestErrorsOfTheService(t *testing.T) {
 		{rpcerr.IsADirectory("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY, ": /f."},
 		{rpcerr.SandboxPermission("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, ": /f."},
 		{rpcerr.InvalidPath("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "as sandboxd says"},
-		{rpcerr.NotUTF8("/f", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE, "UTF-8"},
 		{rpcerr.FileTooLarge("/f", 3<<20, "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "3 MiB"},
 		{rpcerr.SandboxLost("s", "gone", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},
 		{rpcerr.SandboxTerminated("s", "as sandboxd says"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "as sandboxd says"},

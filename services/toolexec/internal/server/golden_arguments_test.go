@@ -118,7 +118,7 @@ func required(types any) string {
 
 // echo is a kind of tools with these parameters.
 func echo(name, schema string, verbatim bool) tool.Kind {
-	answer := func(_ context.Context, arguments json.RawMessage) (*tool.Result, error) { return tool.JSON(arguments) }
+	answer := func(_ context.Context, arguments json.RawMessage) (*tool.Result, error) { return jsonResult(arguments) }
 	return simple(name, schema, answer, func(d *tool.Definition) { d.Verbatim = verbatim })
 }
 

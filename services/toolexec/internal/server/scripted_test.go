@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/server"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
@@ -237,7 +239,7 @@ func raise(kind, text string) error {
 		if err != nil {
 			return err
 		}
-		return tool.OverLimit(limit, value)
+		return overLimit(limit, value)
 	}
 	file := func(err error) error { return &fs.PathError{Op: "open", Path: text, Err: err} }
 	switch kind {
@@ -250,7 +252,7 @@ func raise(kind, text string) error {
 	case "sandbox_timeout":
 		return tool.Timeout(text)
 	case "unicode":
-		return tool.Undecodable("utf-8", "invalid start byte")
+		return undecodable("utf-8", "invalid start byte")
 	case "permission":
 		return file(syscall.EACCES)
 	case "permission_plain":
@@ -324,5 +326,54 @@ func give(kind string) (*tool.Result, error) {
 	if !ok {
 		return nil, fmt.Errorf("no result of kind %q", kind)
 	}
-	return tool.JSON(json.RawMessage(value))
+	return jsonResult(json.RawMessage(value))
+}
+
+// jsonResult makes the result of any JSON value: a text as it is, anything else as its JSON. It fails on what is no JSON.
+func jsonResult(document json.RawMessage) (*tool.Result, error) {
+	value, err := orderedjson.Decode(document)
+	if err != nil {
+		return nil, err
+	}
+	if text, ok := value.(string); ok {
+		return tool.Text(text), nil
+	}
+	return tool.Text(string(orderedjson.Append(nil, value))), nil
+}
+
+// overLimit makes the error of a resource limit that was reached inside the tool. Kind is such as `token`; whole values are shown with thousands apart,
+// others with two decimals.
+func overLimit(kind string, limit float64) *tool.Error {
+	return &tool.Error{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,
+		Message: fmt.Sprintf("the %s limit of %s was reached", kind, grouped(limit)),
+	}
+}
+
+// grouped writes 1234567 as 1,234,567 and 2.5 as 2.50.
+func grouped(value float64) string {
+	text := strconv.FormatFloat(value, 'f', 2, 64)
+	if value == math.Trunc(value) {
+		text = strconv.FormatFloat(value, 'f', 0, 64)
+	}
+	whole, fraction, _ := strings.Cut(text, ".")
+	sign := ""
+	if strings.HasPrefix(whole, "-") {
+		sign, whole = "-", whole[1:]
+	}
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction != "" {
+		whole += "." + fraction
+	}
+	return sign + whole
+}
+
+// undecodable makes the error of bytes that are no text in an encoding.
+func undecodable(encoding, reason string) *tool.Error {
+	return &tool.Error{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE,
+		Message: fmt.Sprintf("the bytes are not %s text: %s", encoding, reason),
+	}
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
-	"strconv"
-	"strings"
 	"syscall"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -72,26 +69,9 @@ func Timeout(output string) *Error {
 	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, Message: "the command did not finish before its time was up", Output: output}
 }
 
-// Undecodable makes the error of bytes that are no text in an encoding.
-func Undecodable(encoding, reason string) *Error {
-	return &Error{
-		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE,
-		Message: fmt.Sprintf("the bytes are not %s text: %s", encoding, reason),
-	}
-}
-
 // Unavailable makes the error of a sandbox that is gone.
 func Unavailable(detail string) *Error {
 	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, Message: detail}
-}
-
-// OverLimit makes the error of a resource limit that was reached inside the tool. Kind is such as `token`; whole values are shown with thousands apart,
-// others with two decimals.
-func OverLimit(kind string, limit float64) *Error {
-	return &Error{
-		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT,
-		Message: fmt.Sprintf("the %s limit of %s was reached", kind, grouped(limit)),
-	}
 }
 
 // OverOutputLimit makes the error of output over a bound in bytes, with what was kept of it.
@@ -136,26 +116,6 @@ func aboutFile(err error, text string) string {
 		return fmt.Sprintf("%s: %s.", text, path.Path)
 	}
 	return err.Error() + "."
-}
-
-// grouped writes 1234567 as 1,234,567 and 2.5 as 2.50.
-func grouped(value float64) string {
-	text := strconv.FormatFloat(value, 'f', 2, 64)
-	if value == math.Trunc(value) {
-		text = strconv.FormatFloat(value, 'f', 0, 64)
-	}
-	whole, fraction, _ := strings.Cut(text, ".")
-	sign := ""
-	if strings.HasPrefix(whole, "-") {
-		sign, whole = "-", whole[1:]
-	}
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if fraction != "" {
-		whole += "." + fraction
-	}
-	return sign + whole
 }
 
 // binarySize writes a number of bytes in the largest unit that divides it.

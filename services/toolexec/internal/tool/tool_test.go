@@ -34,11 +34,7 @@ func TestWhatTheModelIsToldOfAnError(t *testing.T) {
 		{"permission, of a file", &fs.PathError{Op: "open", Path: "/f", Err: syscall.EACCES}, toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, "Permission denied: /f."},
 		{"permission, of no file", syscall.EPERM, toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, "operation not permitted."},
 		{"a directory", &fs.PathError{Op: "read", Path: "/d", Err: syscall.EISDIR}, toolv1.ToolErrorType_TOOL_ERROR_TYPE_IS_A_DIRECTORY, "Is a directory: /d."},
-		{"bytes that are no text", tool.Undecodable("utf-8", "invalid start byte"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNICODE_DECODE, "utf-8 text: invalid start byte"},
 		{"a lost sandbox", tool.Unavailable("host lost"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, "host lost"},
-		{"a whole limit", tool.OverLimit("token", 1234567), toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "token limit of 1,234,567"},
-		{"a small limit", tool.OverLimit("turn", 4), toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "turn limit of 4 "},
-		{"a limit with a fraction", tool.OverLimit("time", 1002.5), toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "1,002.50"},
 		{"an output limit", tool.OverOutputLimit(10<<20, "kept"), toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "10 MiB"},
 		{"an odd output limit", tool.OverOutputLimit(1025, ""), toolv1.ToolErrorType_TOOL_ERROR_TYPE_LIMIT, "1025 bytes"},
 	} {
@@ -58,20 +54,6 @@ func TestWhatTheModelIsNotTold(t *testing.T) {
 		_, ok := tool.Explain("mytool", err)
 		assert.False(t, ok, err.Error())
 	}
-}
-
-func TestJSONResults(t *testing.T) {
-	t.Parallel()
-	for document, want := range map[string]string{
-		`"plain"`: "plain", `""`: "", `-5`: "-5", `100000000000000000000`: "100000000000000000000", `2.0`: "2.0", `true`: "true", `null`: "null",
-		`{"b": 1, "a": ["x", null]}`: `{"b":1,"a":["x",null]}`,
-	} {
-		result, err := tool.JSON(json.RawMessage(document))
-		require.NoError(t, err)
-		assert.Equal(t, tool.Text(want), result)
-	}
-	_, err := tool.JSON(json.RawMessage(`{`))
-	require.Error(t, err)
 }
 
 func TestReasoningIsNoResult(t *testing.T) {

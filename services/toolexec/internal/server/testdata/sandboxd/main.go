@@ -14,7 +14,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
@@ -46,7 +46,7 @@ func run(ctx context.Context, dir string, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: auth.Allow{Name: "test"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
 	if err != nil {
 		return err
 	}
