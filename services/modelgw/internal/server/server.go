@@ -58,16 +58,6 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	modelv1.RegisterLimitServiceServer(r, s)
 }
 
-// ListBatches belongs to a capability that is not built yet.
-func (s *Server) ListBatches(context.Context, *modelv1.ListBatchesRequest) (*modelv1.ListBatchesResponse, error) {
-	return nil, rpcerr.NotBuiltYet("batches")
-}
-
-// CancelBatch belongs to a capability that is not built yet.
-func (s *Server) CancelBatch(context.Context, *modelv1.CancelBatchRequest) (*modelv1.Batch, error) {
-	return nil, rpcerr.NotBuiltYet("batches")
-}
-
 // Passing says that a failure means no more than "not now": nothing has happened, and the same key may be used again.
 func Passing(err error) bool {
 	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL) ||

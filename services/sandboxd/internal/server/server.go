@@ -13,7 +13,6 @@ import (
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
@@ -33,107 +32,6 @@ type Server struct {
 // New makes the service over the sandboxes of an installation.
 func New(boxes *lifecycle.Sandboxes, log *slog.Logger) *Server {
 	return &Server{boxes: boxes, log: log, probed: map[string]*sandboxv1.Driver{}}
-}
-
-// CreateSandbox makes a sandbox and answers when it is usable.
-func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
-	project, err := resource.Project("parent", req.GetParent())
-	if err != nil {
-		return nil, err
-	}
-	b, err := s.boxes.Create(ctx, project, req.GetSpec(), req.GetRequestId())
-	if err != nil {
-		return nil, err
-	}
-	return toProto(b), nil
-}
-
-// GetSandbox gives one sandbox.
-func (s *Server) GetSandbox(ctx context.Context, req *sandboxv1.GetSandboxRequest) (*sandboxv1.Sandbox, error) {
-	project, id, err := parse("name", req.GetName())
-	if err != nil {
-		return nil, err
-	}
-	b, err := s.boxes.Get(ctx, project, id)
-	if err != nil {
-		return nil, err
-	}
-	return toProto(b), nil
-}
-
-// ListSandboxes lists the sandboxes of a project, newest first.
-func (s *Server) ListSandboxes(ctx context.Context, req *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
-	project, err := resource.Project("parent", req.GetParent())
-	if err != nil {
-		return nil, err
-	}
-	position, err := resource.Position(req.GetPageToken(), req)
-	if err != nil {
-		return nil, err
-	}
-	var after *lifecycle.Sandbox
-	if position != "" {
-		if after, err = readPosition(position); err != nil {
-			return nil, err
-		}
-	}
-	size := resource.PageSize(req.GetPageSize())
-	found, err := s.boxes.List(ctx, project, after, req.GetLabels(), req.GetShowDeleted(), size)
-	if err != nil {
-		return nil, err
-	}
-	resp := &sandboxv1.ListSandboxesResponse{}
-	for _, b := range found {
-		resp.Sandboxes = append(resp.Sandboxes, toProto(b))
-	}
-	if len(found) == size {
-		resp.NextPageToken = resource.PageToken(writePosition(found[size-1]), req)
-	}
-	return resp, nil
-}
-
-// DeleteSandbox kills what runs in a sandbox and removes it.
-func (s *Server) DeleteSandbox(ctx context.Context, req *sandboxv1.DeleteSandboxRequest) (*sandboxv1.Sandbox, error) {
-	project, id, err := parse("name", req.GetName())
-	if err != nil {
-		return nil, err
-	}
-	b, err := s.boxes.Delete(ctx, project, id)
-	if err != nil {
-		return nil, err
-	}
-	return toProto(b), nil
-}
-
-// RenewLeases extends many leases in one call.
-func (s *Server) RenewLeases(ctx context.Context, req *sandboxv1.RenewLeasesRequest) (*sandboxv1.RenewLeasesResponse, error) {
-	project, err := resource.Project("parent", req.GetParent())
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]string, len(req.GetSandboxes()))
-	for i, name := range req.GetSandboxes() {
-		owner, id, err := parse("sandboxes", name)
-		if err != nil {
-			return nil, err
-		}
-		if owner != project {
-			return nil, rpcerr.InvalidField("sandboxes", "%s is not of %s", name, req.GetParent())
-		}
-		ids[i] = id
-	}
-	missing, earliest, err := s.boxes.Renew(ctx, project, ids, req.GetLease().AsDuration())
-	if err != nil {
-		return nil, err
-	}
-	resp := &sandboxv1.RenewLeasesResponse{}
-	for _, id := range missing {
-		resp.Missing = append(resp.Missing, resource.Format(project, "sandboxes", id))
-	}
-	if !earliest.IsZero() {
-		resp.LeaseExpireTime = timestamppb.New(earliest)
-	}
-	return resp, nil
 }
 
 // ListDrivers tells which drivers there are and what was measured of each, once in the life of the process.

@@ -1,0 +1,20 @@
+package evalserver
+
+import (
+	"context"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+)
+
+// CancelEval stops an evaluation.
+func (s *Server) CancelEval(ctx context.Context, req *agentv1.CancelEvalRequest) (*agentv1.Eval, error) {
+	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
+		return nil, err
+	}
+	state, err := s.engine.Cancel(ctx, req.GetName(), req.GetRequestId(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return state.Eval, nil
+}

@@ -1,0 +1,21 @@
+package evalserver
+
+import (
+	"context"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+)
+
+// ResumeEval goes on with what is not done.
+func (s *Server) ResumeEval(ctx context.Context, req *agentv1.ResumeEvalRequest) (*agentv1.Eval, error) {
+	name, err := resource.Parse("name", req.GetName(), "evals")
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.engine.Resume(ctx, req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return s.live(ctx, name.Project, state.Eval)
+}

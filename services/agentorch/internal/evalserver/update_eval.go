@@ -1,0 +1,25 @@
+package evalserver
+
+import (
+	"context"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+)
+
+// UpdateEval changes an evaluation that goes on.
+func (s *Server) UpdateEval(ctx context.Context, req *agentv1.UpdateEvalRequest) (*agentv1.Eval, error) {
+	if _, err := resource.Parse("eval.name", req.GetEval().GetName(), "evals"); err != nil {
+		return nil, err
+	}
+	changes, err := eval.ParseUpdate(req.GetEval().GetSpec(), req.GetUpdatePaths())
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.engine.Update(ctx, req.GetEval().GetName(), changes, req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return state.Eval, nil
+}
