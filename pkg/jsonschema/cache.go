@@ -1,9 +1,10 @@
 package jsonschema
 
 import (
-	"container/list"
 	"encoding/json"
 	"sync"
+
+	"github.com/evalfleet/evalfleet/pkg/lru"
 )
 
 // maxCachedBytes bounds the schema text that a cache holds; compiled schemas take some ten times as much.
@@ -12,9 +13,7 @@ const maxCachedBytes = 4 << 20
 // Cache keeps compiled schemas by their text, those used last. The zero value is ready to use, also concurrently.
 type Cache struct {
 	mu     sync.Mutex
-	byText map[string]*list.Element // of *Schema, most recently used first
-	recent list.List
-	bytes  int
+	byText *lru.Cache[string, *Schema]
 }
 
 // Compile is the package's Compile, done once per text while it is kept. Failures are not kept.
@@ -26,36 +25,18 @@ func (c *Cache) Compile(text json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.keep(schema)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byText.Put(string(schema.text), schema, int64(len(schema.text)))
 	return schema, nil
 }
 
 func (c *Cache) lookup(text json.RawMessage) *Schema {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	element := c.byText[string(text)]
-	if element == nil {
-		return nil
-	}
-	c.recent.MoveToFront(element)
-	return element.Value.(*Schema)
-}
-
-func (c *Cache) keep(schema *Schema) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.byText == nil {
-		c.byText = map[string]*list.Element{}
+		c.byText = lru.New[string, *Schema](maxCachedBytes)
 	}
-	key := string(schema.text)
-	if c.byText[key] != nil { // compiled twice at once
-		return
-	}
-	c.byText[key] = c.recent.PushFront(schema)
-	c.bytes += len(key)
-	for c.bytes > maxCachedBytes {
-		oldest := c.recent.Remove(c.recent.Back()).(*Schema)
-		delete(c.byText, string(oldest.text))
-		c.bytes -= len(oldest.text)
-	}
+	schema, _ := c.byText.Get(string(text))
+	return schema
 }

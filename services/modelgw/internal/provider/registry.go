@@ -1,12 +1,12 @@
 package provider
 
 import (
-	"container/list"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -18,9 +18,8 @@ const maxOpen = 1024
 type Registry struct {
 	kinds map[string]Kind
 
-	mu     sync.Mutex
-	open   map[Ref]*list.Element
-	recent *list.List // of *opened, the one asked for last first
+	mu   sync.Mutex
+	open *lru.Cache[Ref, *Model]
 }
 
 // Ref names what a request asks for.
@@ -44,11 +43,6 @@ type Model struct {
 
 // FullName returns `provider/name`.
 func (m *Model) FullName() string { return m.Kind.Name + "/" + m.Name }
-
-type opened struct {
-	ref   Ref
-	model *Model
-}
 
 // Register adds a kind. It fails when the name is taken.
 func (r *Registry) Register(k Kind) error {
@@ -103,41 +97,33 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if element, ok := r.open[ref]; ok {
-		r.recent.MoveToFront(element)
-		return element.Value.(*opened).model, nil
+	if r.open == nil {
+		r.open = lru.New[Ref, *Model](maxOpen)
+	}
+	if model, ok := r.open.Get(ref); ok {
+		return model, nil
 	}
 	p, err := k.Open(Spec{Project: ref.Project, Model: name, Account: ref.Account, BaseURL: ref.BaseURL, Args: ref.Args})
 	if err != nil {
 		return nil, err
 	}
 	model := &Model{Kind: k, Name: name, Account: ref.Account, Provider: p}
-	r.keep(ref, model)
+	for _, unused := range r.open.Put(ref, model, 1) {
+		_ = unused.Close()
+	}
 	return model, nil
-}
-
-func (r *Registry) keep(ref Ref, model *Model) {
-	if r.open == nil {
-		r.open, r.recent = map[Ref]*list.Element{}, list.New()
-	}
-	r.open[ref] = r.recent.PushFront(&opened{ref: ref, model: model})
-	if len(r.open) > maxOpen {
-		r.drop(r.recent.Back())
-	}
-}
-
-func (r *Registry) drop(element *list.Element) {
-	o, _ := r.recent.Remove(element).(*opened)
-	delete(r.open, o.ref)
-	_ = o.model.Close()
 }
 
 // Close closes all instances.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.recent != nil && r.recent.Len() > 0 {
-		r.drop(r.recent.Back())
+	if r.open == nil {
+		return nil
 	}
+	for _, model := range r.open.All() {
+		_ = model.Close()
+	}
+	r.open = nil
 	return nil
 }

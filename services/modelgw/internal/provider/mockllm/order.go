@@ -1,9 +1,9 @@
 package mockllm
 
 import (
-	"container/list"
 	"sync"
 
+	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -13,15 +13,8 @@ const maxTakers = 4096
 // places knows how far each evaluation, and each run outside of one, is in the ordered list of a model. Calls on nobody's behalf share one place.
 // The zero value is ready to use. It may be used concurrently.
 type places struct {
-	mu     sync.Mutex
-	takers map[string]*list.Element
-	recent list.List // of *taker, the one that called last first
-}
-
-// taker is an evaluation or a run that takes from the list.
-type taker struct {
-	name  string
-	taken int
+	mu    sync.Mutex
+	taken *lru.Cache[string, *int] // how much each that takes from the list has taken
 }
 
 // next counts one more call and returns its place in the list, from 0.
@@ -36,29 +29,17 @@ func (p *places) next(r *provider.Request) int {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	element, known := p.takers[name]
+	if p.taken == nil {
+		p.taken = lru.New[string, *int](maxTakers)
+	}
+	taken, known := p.taken.Get(name)
 	if !known {
-		t := &taker{name: name}
+		taken = new(int)
 		if at.GetEval() == "" && at.GetRun() != "" && at.GetRole() == "" {
-			t.taken = max(0, int(at.GetTurn())-1)
+			*taken = max(0, int(at.GetTurn())-1)
 		}
-		element = p.add(t)
+		p.taken.Put(name, taken, 1)
 	}
-	p.recent.MoveToFront(element)
-	t, _ := element.Value.(*taker)
-	t.taken++
-	return t.taken - 1
-}
-
-func (p *places) add(t *taker) *list.Element {
-	if p.takers == nil {
-		p.takers = map[string]*list.Element{}
-	}
-	if len(p.takers) >= maxTakers {
-		oldest, _ := p.recent.Remove(p.recent.Back()).(*taker)
-		delete(p.takers, oldest.name)
-	}
-	element := p.recent.PushFront(t)
-	p.takers[t.name] = element
-	return element
+	*taken++
+	return *taken - 1
 }
