@@ -241,6 +241,7 @@ func TestAStreamWithoutUsageIsEstimated(t *testing.T) {
 	g := serveWeb(t, v)
 	body := `{"model":"openai/gpt-4o","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("word ", 800) + `"}]}`
 	read(t, g.post(t, chatPath, body))
+	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
 	assert.InDelta(t, 1000+10, g.spent(t), 50)
 }
 
