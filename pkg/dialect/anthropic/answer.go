@@ -84,8 +84,8 @@ func answerable(part *contentv1.Content) bool {
 	}
 }
 
-// asAnswer returns a part as a client of this format wants it: open reasoning is thinking whose seal is what signature there is, and a text is only
-// its text.
+// asAnswer returns a part as a client of this format wants it: open reasoning is thinking whose seal is what signature there is, what is sealed is
+// itself, whatever another vendor signed it with, and a text is only its text.
 func asAnswer(part *contentv1.Content) *contentv1.Content {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
@@ -96,6 +96,7 @@ func asAnswer(part *contentv1.Content) *contentv1.Content {
 		if r := p.Reasoning; !r.GetRedacted() {
 			return sealed(&contentv1.Reasoning{Reasoning: r.GetSignature(), Summary: new(r.GetReasoning())})
 		}
+		return sealed(&contentv1.Reasoning{Reasoning: p.Reasoning.GetReasoning(), Summary: p.Reasoning.Summary})
 	}
 	return part
 }

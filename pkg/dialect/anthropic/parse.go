@@ -199,7 +199,7 @@ func (r *Request) parseSystem(raw json.RawMessage) error {
 
 func parseTool(tool wireTool) (*toolv1.ToolInfo, error) {
 	if tool.Type != "" && tool.Type != "custom" {
-		return nil, dialect.NotSupported("type", "%q is a tool that only the vendor runs, and not for this model", tool.Type)
+		return nil, dialect.NotSupported("type", "%q is a tool of the vendor's own, which other models do not know; give a tool with a name and an input_schema", tool.Type)
 	}
 	if tool.Name == "" {
 		return nil, dialect.Required("name")

@@ -10,6 +10,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
 // StreamWriter writes an answer for a client as it comes: Start, then Write for each piece, then Close or Fail. Each event is one write. It is not for
@@ -218,9 +219,23 @@ func (s *StreamWriter) writeBlocks(part *contentv1.Content) {
 	var blocks []json.RawMessage
 	_ = json.Unmarshal(whole.w.Bytes(), &blocks)
 	for _, raw := range blocks {
+		s.writeBlock(raw)
+	}
+}
+
+// writeBlock writes a block that comes whole. Clients make the input of a call, also of one that the server makes, of its pieces alone.
+func (s *StreamWriter) writeBlock(raw json.RawMessage) {
+	object, err := orderedjson.DecodeObject(raw)
+	input, called := object.Get("input")
+	if err != nil || !called {
 		s.begin(noBlock, string(raw))
 		s.stop()
+		return
 	}
+	object.Set("input", &orderedjson.Object{})
+	s.begin(noBlock, string(orderedjson.Append(nil, object)))
+	s.delta(s.next-1, "input_json_delta", "partial_json", string(orderedjson.Append(nil, input)))
+	s.stop()
 }
 
 // begin opens a block with what it begins with, unless one of its kind is open.

@@ -59,9 +59,10 @@ func (x *exchange) refusalOf(err error) *refusal {
 	switch rpcerr.Reason(err) { //nolint:exhaustive // The others have nothing of their own.
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
 		r.Cause, r.final = dialect.QuotaSpent, true
-	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED:
+	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE:
+		// The vendor's own status stands, also where it is one of its own, such as 529.
 		if e, ok := rpcerr.As(err); ok {
-			if status, err := strconv.Atoi(e.Metadata["status"]); err == nil && status >= 400 && status < 500 {
+			if status, err := strconv.Atoi(e.Metadata["status"]); err == nil && status >= 400 && status < 600 {
 				r.Status = status
 			}
 		}
