@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -436,6 +437,48 @@ func TestWhatAProviderWouldIgnoreIsRefused(t *testing.T) {
 	assert.Equal(t, [2]string{"invalid_request_error", "top_k: is not supported by openai/gpt-4o; leave it out"}, [2]string{kind, message})
 	answer = g.post(t, chatPath, `{"model":"openai/gpt-4o","n":2,`+user+`}`)
 	assert.Equal(t, http.StatusOK, answer.StatusCode)
+}
+
+// Whatever a provider calls it, an answer names the model as the client did, streamed or not.
+func TestAnAnswerNamesTheModelThatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, vendorWith(t, says(http.StatusOK, "application/json", whole)), withScript(t, "s", `{"default": {"text": "x", "model": "another"}}`))
+	for _, name := range []string{"mockllm/model", "mockllm/s", "openai/gpt-4o"} {
+		for _, path := range []string{chatPath, messagesPath} {
+			for _, stream := range []string{"true", "false"} {
+				if path == chatPath && name == "openai/gpt-4o" {
+					continue // It goes through as bytes.
+				}
+				body := read(t, g.post(t, path, `{"model":"`+name+`","max_tokens":50,"stream":`+stream+`,`+user+`}`))
+				found := regexp.MustCompile(`"model": ?"([^"]*)"`).FindAllStringSubmatch(body, -1)
+				require.NotEmpty(t, found, body)
+				for _, model := range found {
+					assert.Equal(t, name, model[1], body)
+				}
+			}
+		}
+	}
+}
+
+// What is not spoken is said so, in the shape of who asks and with the next step; it is no unknown model.
+func TestInterfacesThatAreNotSpokenAreSaidSo(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil)
+	for path, step := range map[string]string{
+		"/v1/responses": "/v1/chat/completions", "/v1/responses/resp_1": "/v1/chat/completions", "/v1/completions": "/v1/chat/completions", "/v1/embeddings": "/v1/embeddings",
+		"/v1/complete": "/v1/messages", "/v1/messages/batches": "/v1/messages", "/v1/files": "/v1/files", "/v1/models/x:generateContent": "/v1/chat/completions",
+		"/v1/chat/completions/": "/v1/chat/completions",
+	} {
+		answer := g.post(t, path, `{"model":"mockllm/model"}`)
+		assert.Equal(t, http.StatusNotFound, answer.StatusCode, path)
+		message, kind, code := failure(t, answer)
+		assert.Contains(t, message, "POST "+path, path)
+		assert.Contains(t, message, step, path)
+		assert.NotEqual(t, "model_not_found", code, path)
+		assert.Contains(t, []string{"invalid_request_error", "not_found_error"}, kind, path)
+	}
+	answer := g.do(t.Context(), t, http.MethodGet, "/v1/responses", "", "Connection", "Upgrade", "Upgrade", "websocket")
+	assert.Equal(t, http.StatusUpgradeRequired, answer.StatusCode, "clients turn to HTTP at once")
 }
 
 func TestModelsAreListed(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 type ResponseMeta struct {
 	// ID is the answer's id; empty takes the provider's, or makes one.
 	ID string
-	// Model is named as the one that answered, where the output names none, and at the start of a stream.
+	// Model is named as the one that answered; empty takes the one that the output names.
 	Model string
 }
 
@@ -33,7 +33,7 @@ func EncodeResponse(output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, err
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder()
-	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(output.GetModel(), meta.Model), func() { e.blocks(blocks) })
+	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())
 	e.w.EndObject()

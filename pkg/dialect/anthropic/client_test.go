@@ -332,3 +332,24 @@ func BenchmarkEncode400KB(b *testing.B) {
 		}
 	})
 }
+
+func TestObjectsOfASchemaAreClosedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":["object","null"],"properties":{}},"c":{"type":"array","items":{"properties":{"d":{}}}}}}`: `{"type":"object",` +
+			`"properties":{"a":{"type":"string"},"b":{"type":["object","null"],"properties":{},"additionalProperties":false},` +
+			`"c":{"type":"array","items":{"properties":{"d":{}},"additionalProperties":false}}},"additionalProperties":false}`,
+		`{"type":"object","additionalProperties":{"type":"string"}}`: `{"type":"object","additionalProperties":false}`,
+		`{"anyOf":[{"type":"string","enum":["x"]},{"$ref":"#/$defs/a"}],"$defs":{"a":{"type":"object"},"b":{"const":1}}}`: `{"anyOf":[{"type":"string","enum":["x"]},{"$ref":"#/$defs/a"}],` +
+			`"$defs":{"a":{"type":"object","additionalProperties":false},"b":{"const":1}}}`,
+	} {
+		r := &anthropic.Request{Model: "m", Messages: []*modelv1.ChatMessage{chat.User("x")}, Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{JsonSchema: schema}}}
+		body, err := r.Encode()
+		require.NoError(t, err)
+		var sent struct {
+			Format struct{ Schema json.RawMessage } `json:"output_format"`
+		}
+		require.NoError(t, json.Unmarshal(body, &sent))
+		assert.JSONEq(t, want, string(sent.Format.Schema))
+	}
+}

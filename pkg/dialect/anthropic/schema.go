@@ -1,9 +1,13 @@
 package anthropic
 
-import "github.com/evalfleet/evalfleet/pkg/orderedjson"
+import (
+	"slices"
 
-// closed returns a schema that allows no members but those that are named, here and in all schemas within, as the format asks of a schema of answers.
-// What is no object is returned as it is.
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+// closed returns a schema whose objects have no members but those that are named, here and in all schemas within, as the format asks of a schema of answers.
+// What is no schema is returned as it is.
 func closed(schema string) string {
 	object, err := orderedjson.DecodeObject([]byte(schema))
 	if err != nil {
@@ -18,7 +22,9 @@ func closeSchema(schema any) {
 	if !ok {
 		return
 	}
-	object.Set("additionalProperties", false)
+	if ofObjects(object) {
+		object.Set("additionalProperties", false)
+	}
 	if items, there := object.Get("items"); there {
 		closeSchema(items)
 	}
@@ -37,5 +43,19 @@ func closeSchema(schema any) {
 				closeSchema(inner)
 			}
 		}
+	}
+}
+
+// ofObjects says whether a schema describes objects: by its type, or by naming their members.
+func ofObjects(schema *orderedjson.Object) bool {
+	const object = "object"
+	switch kind, _ := schema.Get("type"); kind := kind.(type) {
+	case string:
+		return kind == object
+	case []any:
+		return slices.Contains(kind, any(object))
+	default:
+		_, named := schema.Get("properties")
+		return named
 	}
 }

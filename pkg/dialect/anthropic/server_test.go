@@ -183,9 +183,12 @@ const answerBody = `{"id":"msg_1","type":"message","role":"assistant","model":"s
 
 func TestAnswersForClients(t *testing.T) {
 	t.Parallel()
-	body, err := anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{Model: "alias"})
+	body, err := anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{})
 	require.NoError(t, err)
 	assert.Equal(t, answerBody, string(body))
+	body, err = anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{Model: "alias"})
+	require.NoError(t, err)
+	assert.Equal(t, strings.Replace(answerBody, `"model":"served"`, `"model":"alias"`, 1), string(body))
 	_, err = anthropic.EncodeResponse(&modelv1.ModelOutput{}, anthropic.ResponseMeta{})
 	require.ErrorIs(t, err, anthropic.ErrNoChoices)
 	for reason, word := range map[modelv1.StopReason]string{

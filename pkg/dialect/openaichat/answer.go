@@ -1,6 +1,7 @@
 package openaichat
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 type ResponseMeta struct {
 	// ID names the answer.
 	ID string
-	// Model is named as the one that answered, where the output names none.
+	// Model is named as the one that answered; empty takes the one that the output names.
 	Model string
 	// Created is when, in seconds since 1970.
 	Created int64
@@ -56,15 +57,11 @@ func EncodeResponse(output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, err
 
 // begin opens an answer or a chunk.
 func (m ResponseMeta) begin(w *encode.Writer, output *modelv1.ModelOutput, object string) {
-	model := output.GetModel()
-	if model == "" {
-		model = m.Model
-	}
 	w.BeginObject()
 	w.TextMember("id", m.ID)
 	w.TextMember("object", object)
 	w.IntMember("created", m.Created)
-	w.TextMember("model", model)
+	w.TextMember("model", cmp.Or(m.Model, output.GetModel()))
 }
 
 // said is what a message says, in the places that the format has for it.

@@ -125,9 +125,7 @@ func (e *Endpoints) routes() []route {
 		{http.MethodPost, "/v1/messages/count_tokens", always(messages), e.count},
 		{http.MethodGet, "/v1/models", formatOf, e.listModels},
 		{http.MethodGet, "/v1/models/{model...}", formatOf, e.getModel},
-		{"", "/v1/", formatOf, func(_ context.Context, x *exchange) error {
-			return refuse(http.StatusNotFound, "there is no "+x.request.Method+" "+x.request.URL.Path+" here")
-		}},
+		{"", "/v1/", formatOf, notSpoken},
 	}
 }
 
@@ -206,6 +204,9 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 		return err
 	}
 	if route.method != "" && x.request.Method != route.method {
+		if geminiCall.MatchString(x.request.URL.Path) {
+			return notSpoken(ctx, x)
+		}
 		x.out.Header().Set("Allow", route.method)
 		return refuse(http.StatusMethodNotAllowed, x.request.URL.Path+" takes "+route.method)
 	}
