@@ -72,9 +72,10 @@ type Parts struct {
 	Auth auth.Authenticator
 	// Logger logs.
 	Logger *slog.Logger
-	// Metrics counts calls; Gatherer reads all metrics of the process.
-	Metrics  *telemetry.CallMetrics
-	Gatherer prometheus.Gatherer
+	// Metrics counts calls; Registerer takes more metrics, and Gatherer reads all of the process.
+	Metrics    *telemetry.CallMetrics
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
 }
 
 // Server is a service that was built.

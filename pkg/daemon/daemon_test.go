@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -145,6 +147,41 @@ func TestArgumentsAndKeysThatAreNotKnown(t *testing.T) {
 	assert.ErrorContains(t, daemon.Run(t.Context(), command(map[string]string{"EVALFLEET_CONFIG": file}), &configuration{}), "data_dri")
 	assert.Equal(t, 0, daemon.Main(command(nil, "-h"), &configuration{}))
 	assert.Equal(t, 1, daemon.Main(command(nil), &configuration{}))
+}
+
+// Every service shows its metrics at the address of its calls, to whom it knows.
+func TestAServiceShowsItsMetrics(t *testing.T) {
+	t.Parallel()
+	env := environment(t)
+	address, stop := start(t, &configuration{thing: &thing{}}, env)
+	token, err := os.ReadFile(env["EVALFLEET_TOKEN_FILE"])
+	require.NoError(t, err)
+	_, err = who(t, address, env["EVALFLEET_TOKEN_FILE"])
+	require.NoError(t, err)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	get := func(path, token string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := client.Do(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer.StatusCode, string(body)
+	}
+	status, page := get("/metrics", strings.TrimSpace(string(token)))
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, page, `evalfleet_rpc_duration_seconds_count{code="OK",method="/evalfleet.tool.v1.ToolService/ListTools"} 1`)
+	assert.Contains(t, page, "go_goroutines")
+	status, page = get("/metrics", "wrong")
+	assert.Equal(t, http.StatusUnauthorized, status)
+	assert.JSONEq(t, `{"code":16,"message":"the token is not known; it is in `+env["EVALFLEET_TOKEN_FILE"]+`"}`, page)
+	status, _ = get("/other", "any")
+	assert.Equal(t, http.StatusNotFound, status)
+	client.CloseIdleConnections()
+	require.NoError(t, stop())
 }
 
 func TestAServiceHasItsPartsAndEndsInGoodOrder(t *testing.T) {

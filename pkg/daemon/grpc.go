@@ -11,8 +11,10 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/front"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
 // Registrar offers RPCs at a gRPC server.
@@ -29,8 +31,8 @@ type Backend interface {
 	Close(ctx context.Context) error
 }
 
-// GRPC serves a backend, and more RPCs beside its own, on a gRPC server. A backend that is [Web] gets an HTTP server at the same address. Where either cannot be made the
-// backend is closed.
+// GRPC serves a backend, and more RPCs beside its own, on a gRPC server. An HTTP server at the same address shows the metrics of the process at /metrics, to known callers, and
+// all else to a backend that is [Web]. Where the server cannot be made the backend is closed.
 func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) (Server, error) {
 	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics})
 	if err != nil {
@@ -39,15 +41,20 @@ func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) 
 	for _, r := range append([]Registrar{backend}, more...) {
 		r.Register(rpcs)
 	}
-	s := &grpcServer{backend: backend, calls: plain{rpcs}}
+	pages := http.NewServeMux()
+	pages.Handle("GET /metrics", auth.Guard(parts.Auth, telemetry.Page(parts.Gatherer)))
+	web, isWeb := backend.(Web)
+	if isWeb {
+		pages.Handle("/", web.Handler())
+	}
+	s := &grpcServer{backend: backend, calls: &front.Server{GRPC: rpcs, HTTP: &http.Server{
+		Handler:           pages,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(parts.Logger.Handler(), slog.LevelDebug),
+	}}}
 	s.running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if web, ok := backend.(Web); ok {
-		s.calls = &front.Server{GRPC: rpcs, HTTP: &http.Server{
-			Handler:           web.Handler(),
-			ReadHeaderTimeout: readHeaderTimeout,
-			IdleTimeout:       idleTimeout,
-			ErrorLog:          slog.NewLogLogger(parts.Logger.Handler(), slog.LevelDebug),
-		}}
+	if isWeb {
 		return webServer{s, web}, nil
 	}
 	return s, nil
@@ -57,19 +64,6 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 )
-
-// plain is a gRPC server alone.
-type plain struct{ rpcs *grpcserver.Server }
-
-func (p plain) Serve(l net.Listener) error {
-	p.rpcs.SetReady(true)
-	return p.rpcs.Serve(l)
-}
-
-func (p plain) Stop(ctx context.Context) error {
-	p.rpcs.Drain(ctx)
-	return nil
-}
 
 type grpcServer struct {
 	backend Backend

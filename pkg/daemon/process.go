@@ -43,7 +43,7 @@ func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Pro
 		cfg: cfg, program: program, base: NewBase(base), failed: make(chan error, 1),
 		parts: Parts{
 			Name: program.Name, Owner: program.Name + "-" + rand.Text(), Services: []string{program.Name}, Listen: base.Listen,
-			Logger: log, Metrics: telemetry.NewCallMetrics(registry), Gatherer: registry,
+			Logger: log, Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
 		},
 	}
 	p.group.Add(p.base.Parts()...)

@@ -85,7 +85,7 @@ func New(cfg Config, deps Deps) *Server {
 		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
 			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: listen, DataDir: deps.Dir.Path(),
-			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Gatherer: registry,
+			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
 		},
 	}
 	s.group.Add(s.base.Parts()...)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -132,7 +131,7 @@ func routes(api, vendor http.Handler, deps Deps) http.Handler {
 	mux.Handle("GET /openapi.json", openapi.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	if deps.Gatherer != nil {
-		mux.Handle("GET /metrics", authenticated(deps.Auth, promhttp.HandlerFor(deps.Gatherer, promhttp.HandlerOpts{})))
+		mux.Handle("GET /metrics", auth.Guard(deps.Auth, telemetry.Page(deps.Gatherer)))
 	}
 	return mux
 }

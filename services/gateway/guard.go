@@ -9,8 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"google.golang.org/grpc/codes"
 )
 
 // guard refuses what a page in somebody's browser could send to a server on that machine: a foreign Host (DNS rebinding) or a foreign Origin.
@@ -24,13 +23,13 @@ func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !served(r.Host) {
-			refuse(w, http.StatusForbidden, "host "+r.Host+" is not served here; add it to allowed_hosts if it should be")
+			refuse(w, "host "+r.Host+" is not served here; add it to allowed_hosts if it should be")
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			u, err := url.Parse(origin)
 			if err != nil || !served(u.Host) {
-				refuse(w, http.StatusForbidden, "origin "+origin+" may not call this server; add its host to allowed_hosts if it should")
+				refuse(w, "origin "+origin+" may not call this server; add its host to allowed_hosts if it should")
 				return
 			}
 		}
@@ -38,26 +37,11 @@ func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	})
 }
 
-// authenticated lets only known callers through.
-func authenticated(a auth.Authenticator, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := a.Authenticate(r.Context(), auth.Bearer(r.Header.Get("Authorization"))); err != nil {
-			refuse(w, http.StatusUnauthorized, rpcerr.ToStatus(err).Message())
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // refuse answers in the form of every other error of the API.
-func refuse(w http.ResponseWriter, code int, message string) {
-	grpcCode := 7 // PERMISSION_DENIED
-	if code == http.StatusUnauthorized {
-		grpcCode = 16
-	}
+func refuse(w http.ResponseWriter, message string) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]any{"code": grpcCode, "message": message})
+	w.WriteHeader(http.StatusForbidden)
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": codes.PermissionDenied, "message": message})
 }
 
 func loopback(host string) bool {

@@ -18,11 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -233,6 +235,26 @@ func TestAStreamGoesThroughAsItComes(t *testing.T) {
 	assert.Empty(t, read(t, answer))
 	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
 	assert.Equal(t, int64(7), g.spent(t))
+}
+
+// Both lanes are measured alike.
+func TestBothLanesAreMeasured(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	g := serveWeb(t, vendorWith(t, says(http.StatusOK, "application/json", whole)), func(_ *modelgw.Config, d *modelgw.Deps) { d.Registerer = registry })
+	for range 2 {
+		read(t, g.post(t, chatPath, `{"model":"openai/gpt-4o",`+user+`}`))
+	}
+	read(t, g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":5,`+user+`}`))
+	page := httptest.NewRecorder()
+	telemetry.Page(registry).ServeHTTP(page, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`evalfleet_model_tokens_total{account="default",kind="input",model="gpt-4o",provider="openai"} 27`,
+		`evalfleet_model_tokens_total{account="default",kind="output",model="gpt-4o",provider="openai"} 9`,
+		`evalfleet_model_call_duration_seconds_count{account="default",model="gpt-4o",outcome="ok",provider="openai"} 3`,
+	} {
+		assert.Contains(t, page.Body.String(), line+"\n")
+	}
 }
 
 // A client that does not ask for usage is charged what it took by an estimate.

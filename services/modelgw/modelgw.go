@@ -1,6 +1,6 @@
 // Package modelgw is the model gateway: it generates with any configured model, so that others need to know neither vendors nor keys.
 //
-// Around each call is the pipeline of internal/generate: cache, budget, retries, admission to the account's connections, attempt. A call that has a key
+// Around each call is the pipeline of internal/generate: cache, metrics, budget, retries, admission to the account's connections, attempt. A call that has a key
 // happens once: its claim and its answer are kept in the ledger of effects, and whoever comes again with the key gets that answer.
 package modelgw
 
@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -110,6 +111,8 @@ type Deps struct {
 	Auth auth.Authenticator
 	// Metrics counts the calls of Handler; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
+	// Registerer takes the metrics of models; nil takes none.
+	Registerer prometheus.Registerer
 	// Logger logs. Prompts and outputs are never logged.
 	Logger *slog.Logger
 }
@@ -148,7 +151,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	limiter := &limit.Memory{}
 	budgets := budget.NewMemory(bounds(cfg.Budgets))
 	prices := pricesOf(cfg.Prices)
-	stages := []generate.Stage{generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting)}
+	stages := []generate.Stage{
+		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting),
+	}
 	s.server = server.New(server.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout), stages...), generate.Cache(store, deps.Logger)),

@@ -124,7 +124,7 @@ func (r *relay) attempt(call context.Context, c *generate.Call) (*provider.Respo
 	r.begun = true
 	r.out.WriteHeader(answer.StatusCode)
 	if err := r.copy(answer); err != nil {
-		r.broken = err
+		r.broken, c.Notes.BrokenOff = err, true
 	}
 	return &provider.Response{Output: &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage()}}, nil
 }

@@ -168,7 +168,7 @@ func (e *Endpoints) serve(route route) http.HandlerFunc {
 		count := e.deps.Metrics.Begin(route.path)
 		err := e.answer(r.Context(), route, x)
 		took := time.Since(x.start)
-		count(took.Seconds(), rpcerr.ToStatus(err).Code().String())
+		count(took.Seconds(), x.codeOf(err))
 		e.log(r.Context(), x, err, took)
 		if err == nil {
 			return
@@ -182,12 +182,12 @@ func (e *Endpoints) serve(route route) http.HandlerFunc {
 
 // log writes a line about a call: of a fault of ours always, since the client is told nothing but the request id.
 func (e *Endpoints) log(ctx context.Context, x *exchange, err error, took time.Duration) {
-	level, code := slog.LevelDebug, rpcerr.ToStatus(err).Code()
-	if code == codes.Internal {
+	level, code := slog.LevelDebug, x.codeOf(err)
+	if code == codes.Internal.String() {
 		level = slog.LevelError
 	}
 	if e.deps.Logger.Enabled(ctx, level) {
-		e.deps.Logger.Log(ctx, level, "endpoint", "path", x.request.URL.Path, "code", code.String(), "took", took, "request_id", x.id, "error", err)
+		e.deps.Logger.Log(ctx, level, "endpoint", "path", x.request.URL.Path, "code", code, "took", took, "request_id", x.id, "error", err)
 	}
 }
 

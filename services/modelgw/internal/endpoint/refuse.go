@@ -70,6 +70,14 @@ func (x *exchange) refusalOf(err error) *refusal {
 	return r
 }
 
+// codeOf is how an exchange ended, as metrics and logs say it: the code of an RPC, or else the status.
+func (x *exchange) codeOf(err error) string {
+	if _, isRPC := rpcerr.As(err); err == nil || isRPC {
+		return rpcerr.Code(err).String()
+	}
+	return strconv.Itoa(x.refusalOf(err).Status)
+}
+
 // statuses are those of the kinds of failures.
 var statuses = map[codes.Code]int{
 	codes.InvalidArgument: http.StatusBadRequest, codes.FailedPrecondition: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,

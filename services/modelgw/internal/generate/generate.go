@@ -1,8 +1,8 @@
 // Package generate is the pipeline around a provider. Each stage is a decorator of one function type, and knows none of the others:
 //
-//	cache → budget → retry → admission → attempt
+//	cache → measure → budget → retry → admission → attempt
 //
-// The order matters. An answer from the cache takes no slot and costs nothing. A call reserves its budget once, however often it is tried. Each
+// The order matters. An answer from the cache takes no slot and costs nothing, and is no call to measure. A call reserves its budget once, however often it is tried. Each
 // attempt takes a slot of its own, so that a call which sleeps between attempts holds none.
 package generate
 
@@ -76,6 +76,8 @@ type Notes struct {
 	Attempts int
 	Failed   []*modelv1.FailedAttempt
 	Cache    modelv1.CacheUse
+	// BrokenOff says that the answer ended before its end, which whoever it went to has seen.
+	BrokenOff bool
 	// streamed says that the attempt under way has given a piece of an answer.
 	streamed bool
 }

@@ -1,0 +1,84 @@
+package generate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// measured are counters, and counts of histograms, by their labels' values.
+func measured(t *testing.T, g prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	require.NoError(t, err)
+	all := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			values := []string{}
+			for _, key := range slices.Sorted(maps.Keys(labels)) {
+				values = append(values, labels[key])
+			}
+			all[strings.Join(values, " ")] = metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+func TestCallsAreMeasuredByHowTheyEndAndWhatTheyUse(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	g := newRig(says("a"), fails(429, time.Nanosecond), says("b"), fails(400, 0))
+	pipeline := generate.Measure(generate.NewMetrics(registry))(g.generate)
+	for range 3 {
+		_, _ = pipeline(t.Context(), g.call(nil))
+	}
+	assert.Equal(t, map[string]float64{"default m ok test": 2, "default m provider_rejected test": 1}, measured(t, registry, "evalfleet_model_call_duration_seconds"), "a retry is no call")
+	assert.Equal(t, map[string]float64{"default input m test": 6, "default output m test": 4}, measured(t, registry, "evalfleet_model_tokens_total"))
+}
+
+// Whoever calls may name what models he likes; metrics do not grow with them.
+func TestModelsThatNobodyKnowsShareTheirMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	answers := true
+	pipeline := generate.Measure(generate.NewMetrics(registry))(func(context.Context, *generate.Call) (*provider.Response, error) {
+		if !answers {
+			return nil, errors.New("no such model")
+		}
+		return &provider.Response{Output: &modelv1.ModelOutput{}}, nil
+	})
+	call := func(name string) {
+		_, _ = pipeline(t.Context(), &generate.Call{Model: &provider.Model{Kind: provider.Kind{Name: "test", Models: []string{"listed"}}, Name: name, Account: "default"}})
+	}
+	answers = false
+	for i := range 300 {
+		call(fmt.Sprint("unknown-", i))
+	}
+	call("listed")
+	assert.Equal(t, map[string]float64{"default other unknown test": 300, "default listed unknown test": 1}, measured(t, registry, "evalfleet_model_call_duration_seconds"))
+	answers = true
+	for i := range 300 {
+		call(fmt.Sprint("answering-", i))
+	}
+	assert.LessOrEqual(t, len(measured(t, registry, "evalfleet_model_call_duration_seconds")), 203)
+}
