@@ -1,0 +1,248 @@
+package front_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/front"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pipes is a listener whose connections a test makes.
+type pipes struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func listenPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, errBroken
+	}
+}
+
+func (p *pipes) Close() error { p.once.Do(func() { close(p.done) }); return nil }
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
+var errBroken = errors.New("the network is gone")
+
+// dial connects, and returns the client's end.
+func (p *pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client
+}
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// accepted is the first connection of one of two listeners, by its name.
+type accepted struct {
+	by   string
+	conn net.Conn
+}
+
+func acceptBoth(http2, http1 net.Listener) <-chan accepted {
+	all := make(chan accepted)
+	for by, l := range map[string]net.Listener{"http2": http2, "http1": http1} {
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				all <- accepted{by, conn}
+			}
+		}()
+	}
+	return all
+}
+
+// A connection is told by its first bytes, however they are cut, and whoever gets it reads all of them.
+func TestAConnectionGoesToWhoSpeaksItsProtocol(t *testing.T) {
+	t.Parallel()
+	for sent, want := range map[string]string{
+		preface: "http2", "GET / HTTP/1.1\r\n": "http1", "PRI * HTTP/1.1\r\nHost: x\r\n\r\n": "http1", "POST /v1/x HTTP/1.1\r\n": "http1", "P": "", "PRI * HTTP/2.0\r": "", "\x16\x03\x01": "http1",
+	} {
+		for name, step := range map[string]int{"at once": len(sent), "byte by byte": 1} {
+			synctest.Test(t, func(t *testing.T) {
+				l := listenPipes()
+				http2, http1 := front.Split(l)
+				defer l.Close()
+				all := acceptBoth(http2, http1)
+				client := l.dial()
+				go func() {
+					for at := 0; at < len(sent); at += step {
+						_, _ = io.WriteString(client, sent[at:min(at+step, len(sent))])
+					}
+				}()
+				select {
+				case got := <-all:
+					require.Equal(t, want, got.by, "%q %s", sent, name)
+					whole := make([]byte, len(sent))
+					_, err := io.ReadFull(got.conn, whole)
+					require.NoError(t, err)
+					assert.Equal(t, sent, string(whole))
+					assert.Equal(t, "pipes", http1.Addr().String())
+				case <-time.After(time.Minute):
+					assert.Empty(t, want, "%q %s: nobody got it", sent, name)
+					_, err := client.Read(make([]byte, 1))
+					require.ErrorIs(t, err, io.EOF, "who does not say what he speaks is cut off")
+				}
+				_ = client.Close()
+			})
+		}
+	}
+}
+
+// One who says nothing holds up nobody else.
+func TestASilentConnectionHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := listenPipes()
+		defer l.Close()
+		all := acceptBoth(front.Split(l))
+		silent, talks := l.dial(), l.dial()
+		go func() { _, _ = io.WriteString(talks, preface) }()
+		assert.Equal(t, "http2", (<-all).by)
+		_, err := silent.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		_ = talks.Close()
+	})
+}
+
+// When the address is gone, both listeners say why; a connection that nobody takes any more is closed.
+func TestBothListenersEndWithTheirAddress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := listenPipes()
+		http2, http1 := front.Split(l)
+		require.NoError(t, http1.Close())
+		_, err := http1.Accept()
+		require.ErrorIs(t, err, net.ErrClosed)
+		client := l.dial()
+		go func() { _, _ = io.WriteString(client, "GET / HTTP/1.1\r\n\r\n") }()
+		synctest.Wait()
+		_, err = client.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF, "nobody takes HTTP any more")
+		require.NoError(t, l.Close())
+		_, err = http2.Accept()
+		require.ErrorIs(t, err, errBroken)
+	})
+}
+
+// served is a server at an address of this machine, and what its Serve returns.
+type served struct {
+	*front.Server
+	address string
+	ended   chan error
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) *served {
+	t.Helper()
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "tester"}})
+	require.NoError(t, err)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &served{
+		Server:  &front.Server{GRPC: rpcs, HTTP: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}},
+		address: l.Addr().String(), ended: make(chan error, 1),
+	}
+	go func() { s.ended <- s.Serve(l) }()
+	return s
+}
+
+func (s *served) get(t *testing.T) (string, error) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address, nil)
+	require.NoError(t, err)
+	answer, err := client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return string(body), err
+}
+
+func TestCallsAndRequestsShareAnAddress(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	said, err := s.get(t)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", said)
+	conn, err := grpcclient.New(s.address, grpcclient.Options{})
+	require.NoError(t, err)
+	health, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, health.GetStatus(), "it says that it is ready")
+	require.NoError(t, conn.Close())
+	require.NoError(t, s.Stop(t.Context()))
+	require.NoError(t, <-s.ended)
+	_, err = s.get(t)
+	require.Error(t, err)
+}
+
+// Requests that are under way end by themselves within the time that there is, and are cut off after it.
+func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
+	t.Parallel()
+	for _, patient := range []bool{true, false} {
+		began, let := make(chan struct{}), make(chan struct{})
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			close(began)
+			select {
+			case <-let:
+				_, _ = io.WriteString(w, "done")
+			case <-r.Context().Done():
+			}
+		})
+		type answer struct {
+			said string
+			err  error
+		}
+		got := make(chan answer, 1)
+		go func() {
+			said, err := s.get(t)
+			got <- answer{said, err}
+		}()
+		<-began
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error, 1)
+		if patient {
+			go func() { stopped <- s.Stop(ctx) }()
+			close(let)
+			assert.Equal(t, answer{said: "done"}, <-got)
+		} else {
+			cancel()
+			go func() { stopped <- s.Stop(ctx) }()
+			require.Error(t, (<-got).err)
+		}
+		<-stopped
+		require.NoError(t, <-s.ended)
+		cancel()
+	}
+}
