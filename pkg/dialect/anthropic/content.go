@@ -8,48 +8,58 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
 // wireBlock is a block of content on the wire, of any type.
 type wireBlock struct {
-	Type       string          `json:"type"`
-	Text       string          `json:"text"`
-	Citations  json.RawMessage `json:"citations"` // a list in a text, an object in a document
-	Thinking   string          `json:"thinking"`
-	Signature  string          `json:"signature"`
-	Data       string          `json:"data"`
-	ID         string          `json:"id"`
-	Name       string          `json:"name"`
-	ServerName string          `json:"server_name"`
-	Input      json.RawMessage `json:"input"`
-	ToolUseID  string          `json:"tool_use_id"`
-	IsError    bool            `json:"is_error"`
-	Content    json.RawMessage `json:"content"`
-	Source     *wireSource     `json:"source"`
-	Title      string          `json:"title"`
-	Cache      json.RawMessage `json:"cache_control"`
+	Type       string             `json:"type"`
+	Text       string             `json:"text"`
+	Citations  json.RawMessage    `json:"citations"` // a list in a text, an object in a document
+	Thinking   string             `json:"thinking"`
+	Signature  string             `json:"signature"`
+	Data       string             `json:"data"`
+	ID         string             `json:"id"`
+	Name       string             `json:"name"`
+	ServerName string             `json:"server_name"`
+	Input      json.RawMessage    `json:"input"`
+	ToolUseID  string             `json:"tool_use_id"`
+	IsError    bool               `json:"is_error"`
+	Content    jsonread.TextOrRaw `json:"content"`
+	Source     *wireSource        `json:"source"`
+	Title      string             `json:"title"`
+	Cache      json.RawMessage    `json:"cache_control"`
 
-	raw json.RawMessage
+	raw []byte
+}
+
+// writtenContent is the content as it is written.
+func (b *wireBlock) writtenContent() []byte {
+	var block struct {
+		Content json.RawMessage `json:"content"`
+	}
+	_ = json.Unmarshal(b.raw, &block) // It has been read already.
+	return block.Content
 }
 
 // wireSource is where an image or a document is.
 type wireSource struct {
-	Type      string          `json:"type"`
-	MediaType string          `json:"media_type"`
-	Data      string          `json:"data"`
-	URL       string          `json:"url"`
-	Content   json.RawMessage `json:"content"`
+	Type      string             `json:"type"`
+	MediaType string             `json:"media_type"`
+	Data      string             `json:"data"`
+	URL       string             `json:"url"`
+	Content   jsonread.TextOrRaw `json:"content"`
 }
 
 var errNoContent = errors.New("content is neither a text nor a list of blocks")
 
 // readBlocks reads content that is a text or a list of blocks. isText says which; absent content is an empty text.
-func readBlocks(raw json.RawMessage) (text string, blocks []wireBlock, isText bool, err error) {
-	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &text) == nil {
-		return text, nil, true, nil
+func readBlocks(content jsonread.TextOrRaw) (text string, blocks []wireBlock, isText bool, err error) {
+	if content.IsText || content.Absent() {
+		return content.Text, nil, true, nil
 	}
-	var items []json.RawMessage
-	if json.Unmarshal(raw, &items) != nil {
+	var items []jsonread.Raw
+	if jsonread.Unmarshal(content.Raw, &items) != nil {
 		return "", nil, false, errNoContent
 	}
 	blocks, err = parseBlocks(items)
@@ -61,10 +71,10 @@ var strictTypes = map[string]bool{
 	"": true, "text": true, "thinking": true, "redacted_thinking": true, "tool_use": true, "tool_result": true, "image": true, "document": true,
 }
 
-func parseBlocks(items []json.RawMessage) ([]wireBlock, error) {
+func parseBlocks[R ~[]byte](items []R) ([]wireBlock, error) {
 	blocks := make([]wireBlock, len(items))
 	for i, item := range items {
-		err := json.Unmarshal(item, &blocks[i])
+		err := jsonread.Unmarshal(item, &blocks[i])
 		if _, mismatch := errors.AsType[*json.UnmarshalTypeError](err); err != nil && (!mismatch || strictTypes[blocks[i].Type]) {
 			return nil, err
 		}
@@ -163,8 +173,8 @@ func (b *wireBlock) call(tools []*toolv1.ToolInfo) *toolv1.ToolCall {
 }
 
 // contentText returns the texts of content on the wire, joined by line breaks.
-func contentText(raw json.RawMessage) string {
-	text, blocks, isText, err := readBlocks(raw)
+func contentText(content jsonread.TextOrRaw) string {
+	text, blocks, isText, err := readBlocks(content)
 	if isText || err != nil {
 		return text
 	}

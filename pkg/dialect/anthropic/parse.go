@@ -9,21 +9,22 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
 // wireRequest is a request on the wire.
 type wireRequest struct {
-	Model       string          `json:"model"`
-	MaxTokens   *int64          `json:"max_tokens"`
-	System      json.RawMessage `json:"system"`
-	Messages    []wireMessage   `json:"messages"`
-	Tools       []wireTool      `json:"tools"`
-	Choice      *wireChoice     `json:"tool_choice"`
-	Stream      bool            `json:"stream"`
-	Temperature *float64        `json:"temperature"`
-	TopP        *float64        `json:"top_p"`
-	TopK        *int32          `json:"top_k"`
-	Stop        []string        `json:"stop_sequences"`
+	Model       string             `json:"model"`
+	MaxTokens   *int64             `json:"max_tokens"`
+	System      jsonread.TextOrRaw `json:"system"`
+	Messages    []wireMessage      `json:"messages"`
+	Tools       []wireTool         `json:"tools"`
+	Choice      *wireChoice        `json:"tool_choice"`
+	Stream      bool               `json:"stream"`
+	Temperature *float64           `json:"temperature"`
+	TopP        *float64           `json:"top_p"`
+	TopK        *int32             `json:"top_k"`
+	Stop        []string           `json:"stop_sequences"`
 	Thinking    *struct {
 		Type   string `json:"type"`
 		Budget int64  `json:"budget_tokens"`
@@ -41,8 +42,8 @@ type wireRequest struct {
 }
 
 type wireMessage struct {
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
+	Role    string             `json:"role"`
+	Content jsonread.TextOrRaw `json:"content"`
 }
 
 type wireTool struct {
@@ -91,7 +92,7 @@ func ParseCount(body []byte) (*Request, error) {
 
 func parse(body []byte) (*wireRequest, *Request, error) {
 	wire := &wireRequest{}
-	if err := json.Unmarshal(body, wire); err != nil {
+	if err := jsonread.Unmarshal(body, wire); err != nil {
 		return nil, nil, dialect.Invalid("", "the body is no request: %s", reason(err))
 	}
 	if wire.Model == "" {
@@ -180,8 +181,8 @@ func (w *wireRequest) format() *wireFormat {
 }
 
 // parseSystem makes a system message of each block of the instructions.
-func (r *Request) parseSystem(raw json.RawMessage) error {
-	text, blocks, isText, err := readBlocks(raw)
+func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
+	text, blocks, isText, err := readBlocks(system)
 	if err != nil {
 		return dialect.Invalid("system", "%s", reason(err))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
@@ -55,7 +56,7 @@ const PauseTurn = "pause_turn"
 // Decode reads an answer. A body that holds an error fails with *Error.
 func Decode(body []byte) (*Message, error) {
 	var m Message
-	if err := json.Unmarshal(body, &m); err != nil {
+	if err := jsonread.Unmarshal(body, &m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotMessage, err)
 	}
 	if m.Error != nil {

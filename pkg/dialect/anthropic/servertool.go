@@ -28,15 +28,16 @@ func serverUse(call, result *wireBlock) *contentv1.Content {
 	use := &contentv1.ToolUse{ToolType: toolKind(call), Id: call.ID, Name: call.Name, Arguments: sorted(call.Input, true)}
 	switch result.Type {
 	case searchResult:
-		use.Result = sorted(result.Content, false)
+		content := result.writtenContent()
+		use.Result = sorted(content, false)
 		var failure struct {
 			Code string `json:"error_code"`
 		}
-		if json.Unmarshal(result.Content, &failure) == nil && failure.Code != "" {
+		if json.Unmarshal(content, &failure) == nil && failure.Code != "" {
 			use.Error = &failure.Code
 		}
 	case mcpResult:
-		use.Context, use.Result = &call.ServerName, sorted(result.Content, true)
+		use.Context, use.Result = &call.ServerName, sorted(result.writtenContent(), true)
 		if result.IsError {
 			use.Error = new(contentText(result.Content))
 		}
@@ -157,7 +158,7 @@ func begins(document string, bracket byte) bool {
 }
 
 // sorted returns a document with its members by name and without those that are null, which is how results of servers are kept.
-func sorted(document json.RawMessage, indented bool) string {
+func sorted(document []byte, indented bool) string {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
 	var value any

@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
 // asked is a client's request on the wire.
@@ -73,7 +74,7 @@ type askedTool struct {
 // answer and cannot be said fails with *dialect.RequestError, as does what is no request.
 func ParseRequest(body []byte) (*Request, error) {
 	var a asked
-	if err := json.Unmarshal(body, &a); err != nil {
+	if err := jsonread.Unmarshal(body, &a); err != nil {
 		return nil, unreadable(err)
 	}
 	switch {

@@ -1,7 +1,6 @@
 package openaichat
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -9,18 +8,19 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
 // askedMessage is a message of a client's request on the wire.
 type askedMessage struct {
-	Role             string            `json:"role"`
-	Content          json.RawMessage   `json:"content"`
-	Refusal          string            `json:"refusal"`
-	ReasoningContent string            `json:"reasoning_content"`
-	Reasoning        string            `json:"reasoning"`
-	ReasoningDetails []json.RawMessage `json:"reasoning_details"`
-	ToolCalls        []toolCall        `json:"tool_calls"`
-	ToolCallID       string            `json:"tool_call_id"`
+	Role             string             `json:"role"`
+	Content          jsonread.TextOrRaw `json:"content"`
+	Refusal          string             `json:"refusal"`
+	ReasoningContent string             `json:"reasoning_content"`
+	Reasoning        string             `json:"reasoning"`
+	ReasoningDetails []json.RawMessage  `json:"reasoning_details"`
+	ToolCalls        []toolCall         `json:"tool_calls"`
+	ToolCallID       string             `json:"tool_call_id"`
 }
 
 // askedPart is a part of a message's content.
@@ -87,22 +87,16 @@ func (m *askedMessage) read(param string) (*modelv1.ChatMessage, error) {
 
 // content reads a text or a list of parts. Only an assistant may say nothing.
 func (m *askedMessage) content(param string) (*contentv1.MessageContent, error) {
-	raw := bytes.TrimSpace(m.Content)
-	if len(raw) == 0 || string(raw) == "null" {
-		if m.Role == "assistant" {
-			return chat.TextContent(""), nil
-		}
+	switch {
+	case m.Content.IsText:
+		return chat.TextContent(m.Content.Text), nil
+	case m.Content.Absent() && m.Role == "assistant":
+		return chat.TextContent(""), nil
+	case m.Content.Absent():
 		return nil, dialect.Required(param)
 	}
-	if raw[0] == '"' {
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return nil, dialect.Invalid(param, "is no text")
-		}
-		return chat.TextContent(text), nil
-	}
 	var asked []askedPart
-	if err := json.Unmarshal(raw, &asked); err != nil {
+	if err := jsonread.Unmarshal(m.Content.Raw, &asked); err != nil {
 		return nil, dialect.Invalid(param, "is neither a text nor a list of parts")
 	}
 	parts := make([]*contentv1.Content, 0, len(asked))

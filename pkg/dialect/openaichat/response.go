@@ -12,6 +12,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
 // completion is an answer on the wire.
@@ -43,6 +44,9 @@ type message struct {
 
 // content is a text, null, or a list of parts that are texts.
 type content string
+
+// TakeText implements jsonread.TextTaker.
+func (c *content) TakeText(text string) { *c = content(text) }
 
 // UnmarshalJSON joins the texts of a list.
 func (c *content) UnmarshalJSON(raw []byte) error {
@@ -77,6 +81,9 @@ type toolCall struct {
 
 // arguments are the raw text of a call's arguments; some servers send the object itself.
 type arguments string
+
+// TakeText implements jsonread.TextTaker.
+func (a *arguments) TakeText(text string) { *a = arguments(text) }
 
 // UnmarshalJSON takes a text as it is, and anything else as its JSON.
 func (a *arguments) UnmarshalJSON(raw []byte) error {
@@ -125,7 +132,7 @@ var ErrNotCompletion = errors.New("the answer is no chat completion")
 // Decode reads an answer. tools are those that were on offer. A body that holds an error in place of choices fails with *Error.
 func Decode(body []byte, tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	var c completion
-	if err := json.Unmarshal(body, &c); err != nil {
+	if err := jsonread.Unmarshal(body, &c); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotCompletion, err)
 	}
 	if c.Error != nil && c.Choices == nil {

@@ -1,12 +1,12 @@
 package openaichat
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
 // done is the data of the last event of a stream.
@@ -44,7 +44,7 @@ func (s *Stream) Add(data []byte) ([]*modelv1.GenerateDelta, error) {
 		return nil, nil
 	}
 	var chunk completion
-	if err := json.Unmarshal(data, &chunk); err != nil {
+	if err := jsonread.Unmarshal(data, &chunk); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotCompletion, err)
 	}
 	if chunk.Error != nil {
