@@ -87,11 +87,14 @@ func unsupported(r *modelv1.GenerateRequest) error {
 
 // do makes a call, or attaches to the one that its key names. sink follows a call without a key; one with a key has a stream of its own.
 func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.GenerateResponse, error) {
-	hash, err := contentHash(w.request)
-	if err != nil {
-		return nil, err
+	asked := effect.Request{Key: w.key, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
+	if !w.key.IsZero() {
+		var err error
+		if asked.Hash, err = contentHash(w.request); err != nil {
+			return nil, err
+		}
 	}
-	asked := effect.Request{Key: w.key, Hash: hash, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
+	var own *modelv1.GenerateResponse // the answer of a call without a key, which is kept nowhere and so need not be encoded
 	result, err := s.Runner.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("modelgw/after-claim")
 		call := w.call
@@ -108,12 +111,19 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		}
 		answer.Timing.Reissued = call.Origin.Reissued
 		failpoint.Hit("modelgw/after-answer")
+		if w.key.IsZero() {
+			own = answer
+			return nil, nil
+		}
 		return proto.Marshal(answer)
 	})
 	if err != nil {
 		return nil, effectError(err, w.key)
 	}
 	failpoint.Hit("modelgw/after-result")
+	if own != nil {
+		return own, nil
+	}
 	return decode(result)
 }
 
