@@ -62,7 +62,7 @@ func answerBlocks(m *modelv1.ChatMessage) []block {
 	blocks := []block{}
 	for _, part := range chat.Parts(m.GetContent()) {
 		if answerable(part) {
-			blocks = append(blocks, block{part: asAnswer(part)})
+			blocks = append(blocks, partBlock(asAnswer(part))...)
 		}
 	}
 	for _, call := range m.GetToolCalls() {

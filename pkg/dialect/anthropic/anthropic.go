@@ -101,7 +101,7 @@ func (r *Request) write(options func(*encoder)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{Request: r, w: encode.NewWriter(1024 + r.size()), replaced: map[string]bool{}}
+	e := &encoder{Request: r, w: encode.NewWriter(1024 + r.size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
 	for _, m := range r.Members {
 		e.replaced[m.Name] = true
 	}
@@ -132,6 +132,8 @@ type encoder struct {
 	w *encode.Writer
 	// replaced are the names of Members.
 	replaced map[string]bool
+	// cites says that a document is to be cited. The server then wants it of all documents.
+	cites bool
 }
 
 // member writes a member, unless Members gives it.

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -13,23 +12,20 @@ import (
 // within the conversation (inline), those stay that follow a user's turn and precede the model's or the end, neighbours as one. Older models get them
 // as marked parts of the user's turns. Any other goes to the instructions, and a warning says so: it stands elsewhere than its author put it.
 //
-// Results of calls that are no longer in the conversation become texts of the user.
+// Results of calls that are no longer in the conversation become texts of the user. Where one mark of the prompt cache has no place in the format, all are
+// taken out: their author meant them together.
 func Arrange(messages []*modelv1.ChatMessage, inline bool) (arranged []*modelv1.ChatMessage, warnings []string) {
+	if losesMark(messages) {
+		messages = withoutMarks(messages)
+	}
+	messages = withoutOrphans(messages)
 	start := slices.IndexFunc(messages, func(m *modelv1.ChatMessage) bool { return m.GetRole() != modelv1.Role_ROLE_SYSTEM })
 	if start < 0 {
 		start = len(messages)
 	}
 	var hoisted, rest []*modelv1.ChatMessage
-	called := map[string]bool{}
 	for at := start; at < len(messages); {
-		m := messages[at]
-		if m.GetRole() != modelv1.Role_ROLE_SYSTEM {
-			for _, call := range m.GetToolCalls() {
-				called[call.GetId()] = true
-			}
-			if m.GetRole() == modelv1.Role_ROLE_TOOL && !called[firstID(m)] {
-				m = orphan(m)
-			}
+		if m := messages[at]; m.GetRole() != modelv1.Role_ROLE_SYSTEM {
 			rest = append(rest, m)
 			at++
 			continue
@@ -42,7 +38,9 @@ func Arrange(messages []*modelv1.ChatMessage, inline bool) (arranged []*modelv1.
 		if stay {
 			rest = append(rest, placed...)
 		} else {
-			hoisted = append(hoisted, placed...)
+			for _, m := range placed {
+				hoisted = append(hoisted, chat.System(chat.Text(m)))
+			}
 		}
 		at = end
 	}
@@ -62,6 +60,11 @@ func roleAt(messages []*modelv1.ChatMessage, at int) modelv1.Role {
 // place says what becomes of neighbouring system messages between messages of these roles, and whether it stays there.
 func place(run []*modelv1.ChatMessage, before, after modelv1.Role, inline bool) (placed []*modelv1.ChatMessage, stay bool) {
 	if inline {
+		follows := before == modelv1.Role_ROLE_USER || before == modelv1.Role_ROLE_TOOL
+		precedes := after == modelv1.Role_ROLE_ASSISTANT || after == modelv1.Role_ROLE_UNSPECIFIED
+		if len(run) == 1 {
+			return run, follows && precedes
+		}
 		text := ""
 		for i, m := range run {
 			if i > 0 {
@@ -69,8 +72,6 @@ func place(run []*modelv1.ChatMessage, before, after modelv1.Role, inline bool) 
 			}
 			text += chat.Text(m)
 		}
-		follows := before == modelv1.Role_ROLE_USER || before == modelv1.Role_ROLE_TOOL
-		precedes := after == modelv1.Role_ROLE_ASSISTANT || after == modelv1.Role_ROLE_UNSPECIFIED
 		return []*modelv1.ChatMessage{chat.System(text)}, follows && precedes
 	}
 	// Beside a tool's result a text would end the model's turn, and with it the thinking that belongs to the call.
@@ -78,9 +79,25 @@ func place(run []*modelv1.ChatMessage, before, after modelv1.Role, inline bool) 
 		return run, false
 	}
 	for _, m := range run {
-		placed = append(placed, chat.User("<system-reminder>\n"+cmp.Or(chat.Text(m), noContent)+"\n</system-reminder>"))
+		placed = append(placed, chat.User("<system-reminder>\n"+chat.Text(m)+"\n</system-reminder>"))
 	}
 	return placed, true
+}
+
+// withoutOrphans makes texts of the user of results whose calls are not in the conversation.
+func withoutOrphans(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	called := map[string]bool{}
+	kept := make([]*modelv1.ChatMessage, 0, len(messages))
+	for _, m := range messages {
+		for _, call := range m.GetToolCalls() {
+			called[call.GetId()] = true
+		}
+		if m.GetRole() == modelv1.Role_ROLE_TOOL && !called[firstID(m)] {
+			m = orphan(m)
+		}
+		kept = append(kept, m)
+	}
+	return kept
 }
 
 // orphan is a tool's result as a text of the user.

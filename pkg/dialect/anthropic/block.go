@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -44,21 +46,25 @@ func (e *encoder) blocks(blocks []block) {
 
 func (e *encoder) block(b *block) {
 	switch {
-	case b.part.GetToolUse() != nil:
-		e.serverTool(b.part.GetToolUse()) // two blocks, which are not marked
-		return
 	case b.part.GetData() != nil:
-		e.w.Raw(dataBlock(b.part.GetData()))
+		e.rawBlock(dataBlock(b.part.GetData()), b.marked)
+		return
+	case b.answered != nil && isOwnResult(b.answered.GetResult()):
+		e.rawBlock(b.answered.GetResult(), b.marked)
 		return
 	}
 	e.w.BeginObject()
 	switch {
+	case b.called != nil:
+		e.serverCall(b.called)
+	case b.answered != nil:
+		e.serverResult(b.answered)
 	case b.call != nil:
 		e.call(b.call)
 	case b.result != nil:
 		e.result(b.result)
 	case b.part != nil:
-		e.part(b.part)
+		e.part(b)
 	default:
 		e.textBlock(b.text)
 	}
@@ -67,6 +73,18 @@ func (e *encoder) block(b *block) {
 		e.cacheControl()
 	}
 	e.w.EndObject()
+}
+
+// rawBlock writes a block of this format that was kept as it came.
+func (e *encoder) rawBlock(document string, marked bool) {
+	if !marked {
+		e.w.Raw(document)
+		return
+	}
+	open := strings.TrimSuffix(strings.TrimSpace(document), "}")
+	mark := encode.NewWriter(64)
+	(&encoder{Request: e.Request, w: mark}).cacheControl()
+	e.w.Raw(open + `,"cache_control":` + mark.String() + "}")
 }
 
 func (e *encoder) textBlock(text string) {
@@ -86,7 +104,7 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 	e.w.TextMember("type", "tool_result")
 	e.w.TextMember("tool_use_id", firstID(m))
 	if failure := m.GetError(); failure != nil {
-		e.w.TextMember("content", failure.GetMessage())
+		e.w.TextMember("content", failureText(m))
 		e.w.BoolMember("is_error", true)
 		return
 	}
@@ -99,23 +117,35 @@ func (e *encoder) result(m *modelv1.ChatMessage) {
 			parts = append(parts, block{text: noContent})
 		}
 		for i := range parts {
-			parts[i].marked = false // the result is marked as a whole
+			parts[i].marked, parts[i].inResult = false, true // the result is marked as a whole
 		}
 		e.blocks(parts)
 	}
 	e.w.BoolMember("is_error", false)
 }
 
+// failureText says what went wrong in a call; where the failure says nothing, what the tool gave does.
+func failureText(m *modelv1.ChatMessage) string {
+	given := chat.Text(m)
+	if list := m.GetContent().GetList(); list != nil && len(list.GetParts()) == 0 {
+		given = noContent
+	}
+	return cmp.Or(m.GetError().GetMessage(), given, "error")
+}
+
 // part writes the members of a part that is one block.
-func (e *encoder) part(part *contentv1.Content) {
+func (e *encoder) part(b *block) {
+	part := b.part
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
-		text := p.Text.GetText()
+		text := cmp.Or(p.Text.GetText(), noContent)
 		if internal := part.GetInternalJson(); internal != "" {
 			text += "\n" + dialect.WrapInternal(internal)
 		}
-		e.textBlock(cmp.Or(text, noContent))
-		e.citations(p.Text.GetCitations())
+		e.textBlock(text)
+		if !b.inResult {
+			e.citations(p.Text.GetCitations())
+		}
 	case *contentv1.Content_Reasoning:
 		e.reasoning(p.Reasoning)
 	case *contentv1.Content_Image:
@@ -133,12 +163,19 @@ func (e *encoder) reasoning(r *contentv1.Reasoning) {
 	case r.GetRedacted() && r.Summary != nil:
 		e.thinkingBlock(r.GetSummary(), r.GetReasoning())
 	case r.GetRedacted():
+		data := r.GetReasoning()
+		if r.Signature != nil {
+			data = r.GetSignature()
+		}
 		e.w.TextMember("type", "redacted_thinking")
-		e.w.TextMember("data", cmp.Or(r.GetSignature(), r.GetReasoning()))
+		e.w.TextMember("data", data)
 	default:
 		e.textBlock("<think>" + r.GetReasoning() + "</think>")
 	}
 }
+
+// isThinking says whether reasoning goes back as thinking, and not as a text.
+func isThinking(r *contentv1.Reasoning) bool { return r.GetRedacted() }
 
 func (e *encoder) thinkingBlock(thinking, signature string) {
 	e.w.TextMember("type", "thinking")
@@ -176,7 +213,7 @@ func (e *encoder) document(d *contentv1.Document) {
 		e.w.EndObject()
 	}
 	e.w.TextUnlessEmpty("title", cmp.Or(d.GetFilename(), documentName(mediaType)))
-	if d.GetCitations() {
+	if e.cites {
 		e.w.RawMember("citations", `{"enabled":true}`)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
 // location is where a citation points to, on the wire. Blocks and characters count from 0, pages from 1.
@@ -54,6 +55,18 @@ func (l *location) message() *contentv1.Citation {
 func stateJSON(s citationState) string {
 	document, _ := json.Marshal(s)
 	return string(document)
+}
+
+// cites says whether any document of a conversation is to be cited.
+func cites(messages []*modelv1.ChatMessage) bool {
+	for _, m := range messages {
+		for _, part := range m.GetContent().GetList().GetParts() {
+			if part.GetDocument().GetCitations() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // citations writes what a text cites. Citations of other providers have no place in the format and are left out.

@@ -125,6 +125,131 @@ func TestMarksOfTheMessagesComeBeforeOurs(t *testing.T) {
 	assert.NotContains(t, string(body), "cache_control")
 }
 
+func marked(text string) *contentv1.Content {
+	part := chat.TextPart(text)
+	part.GetText().CacheBreakpoint = new(true)
+	return part
+}
+
+func withParts(m *modelv1.ChatMessage, parts ...*contentv1.Content) *modelv1.ChatMessage {
+	m.Content = chat.ListContent(parts...)
+	return m
+}
+
+func TestMarksThatHaveNoPlaceTakeAllOthersWithThem(t *testing.T) {
+	t.Parallel()
+	asks := chat.Assistant("", call("t", "f", "{}"))
+	result := withParts(chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f"}), marked("r"))
+	question := withParts(chat.User(""), marked("q"), chat.TextPart("end"))
+	for name, test := range map[string]struct {
+		messages []*modelv1.ChatMessage
+		kept     bool
+	}{
+		"all have one":      {[]*modelv1.ChatMessage{withParts(chat.System(""), marked("s")), question}, true},
+		"an empty text":     {[]*modelv1.ChatMessage{question, withParts(chat.User(""), marked(""))}, false},
+		"a tool's result":   {[]*modelv1.ChatMessage{question, asks, result}, false},
+		"a system message":  {[]*modelv1.ChatMessage{question, withParts(chat.System(""), marked("s"))}, false},
+		"of a former model": {[]*modelv1.ChatMessage{question, withParts(chat.Assistant(""), marked("a"))}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arranged, _ := anthropic.Arrange(test.messages, true)
+			body, err := (&anthropic.Request{Messages: arranged}).Encode()
+			require.NoError(t, err)
+			assert.Equal(t, test.kept, strings.Contains(string(body), `"text":"q","cache_control"`), "%s", body)
+			assert.True(t, test.messages[0].GetContent().GetList().GetParts()[0].GetText().GetCacheBreakpoint(), "the caller's messages stay as they are")
+		})
+	}
+}
+
+func TestInstructionsArePartedAtTheirMarks(t *testing.T) {
+	t.Parallel()
+	r := &anthropic.Request{Cache: anthropic.Cache{Automatic: true}, Messages: []*modelv1.ChatMessage{
+		chat.System(""), withParts(chat.System(""), chat.TextPart("a"), marked("b"), chat.TextPart("c"), chat.TextPart("d")), chat.Assistant("x"), chat.User("q"),
+	}}
+	body, err := r.Encode()
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `"system":[{"type":"text","text":"a\nb","cache_control":{"type":"ephemeral"}},{"type":"text","text":"c\nd"}]`)
+	assert.Equal(t, 1, strings.Count(string(body), "cache_control"), "marks of the author stand alone")
+}
+
+func TestWhatTakesTheMarkBeforeTheLastBlock(t *testing.T) {
+	t.Parallel()
+	use := &contentv1.ToolUse{ToolType: "mcp_call", Id: "m", Name: "look", Context: new("srv"), Arguments: "{}", Result: "found"}
+	data := func(document string) *contentv1.Content {
+		return &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: document}}}
+	}
+	for name, test := range map[string]struct {
+		part *contentv1.Content
+		want string
+	}{
+		"a server's tool": {&contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: use}}, `"content":"found","cache_control":{"type":"ephemeral"}}`},
+		"a summary":       {data(`{"compaction_metadata":{"type":"anthropic_compact","content":"s"}}`), `"content":"s","cache_control":{"type":"ephemeral"}}`},
+		"a hand-over":     {data(`{"fallback_metadata":{"type":"anthropic_fallback"}}`), `"text":"said","cache_control":{"type":"ephemeral"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &anthropic.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), assistantSays(chat.TextPart("said"), test.part), chat.User("q")}}
+			body, err := r.Encode()
+			require.NoError(t, err)
+			assert.Contains(t, string(body), test.want)
+		})
+	}
+}
+
+func TestDocumentsAreCitedAllOrNone(t *testing.T) {
+	t.Parallel()
+	document := func(cited bool) *contentv1.Content {
+		media := &contentv1.Media{Source: &contentv1.Media_Uri{Uri: "data:application/pdf;base64,AA=="}}
+		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media, Filename: "a.pdf", Citations: cited}}}
+	}
+	for _, test := range []struct{ first, second bool }{{false, false}, {true, false}, {false, true}} {
+		r := &anthropic.Request{Messages: []*modelv1.ChatMessage{withParts(chat.User(""), document(test.first)), chat.Assistant("x"), withParts(chat.User(""), document(test.second))}}
+		body, err := r.Encode()
+		require.NoError(t, err)
+		want := 0
+		if test.first || test.second {
+			want = 2
+		}
+		assert.Equal(t, want, strings.Count(string(body), `"citations":{"enabled":true}`))
+	}
+}
+
+func TestAFailureThatSaysNothingIsSaidByWhatTheToolGave(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		content *contentv1.MessageContent
+		message string
+		want    string
+	}{
+		"a message":   {chat.TextContent("gave"), "late", "late"},
+		"a content":   {chat.TextContent("gave"), "", "gave"},
+		"nothing":     {chat.TextContent(""), "", "error"},
+		"an image":    {chat.ListContent(chat.ImagePart("data:image/png;base64,AA==")), "", "error"},
+		"no contents": {chat.ListContent(), "", "(no content)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Content: test.content, Error: &toolv1.ToolCallError{Message: test.message}})
+			m.Content = test.content
+			body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Encode()
+			require.NoError(t, err)
+			assert.Contains(t, string(body), `"content":"`+test.want+`","is_error":true`)
+		})
+	}
+}
+
+func TestASchemaOfAnswersIsClosedAndHasNoBounds(t *testing.T) {
+	t.Parallel()
+	r := &anthropic.Request{Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{
+		Name: "a", JsonSchema: `{"type":"object","properties":{"n":{"type":"integer","minimum":1,"maximum":2},"s":{"type":"array","items":{"type":"string","pattern":"a","minLength":1}}}}`,
+	}}}
+	body, err := r.Encode()
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `"schema":{"type":"object","properties":{"n":{"type":"integer","additionalProperties":false},`+
+		`"s":{"type":"array","items":{"type":"string","additionalProperties":false},"additionalProperties":false}},"additionalProperties":false}`)
+}
+
 func TestWhereSystemMessagesGo(t *testing.T) {
 	t.Parallel()
 	asks := chat.Assistant("", call("t", "f", "{}"))
@@ -148,6 +273,8 @@ func TestWhereSystemMessagesGo(t *testing.T) {
 		"before the user":        {[]*modelv1.ChatMessage{u("q"), a("x"), s("1"), u("q")}, "s(1)u(q)a(x)u(q)", "u(q)a(x)u(<1>)u(q)"},
 		"behind a tool's result": {[]*modelv1.ChatMessage{u("q"), asks, result, s("1")}, "u(q)a()t(r)s(1)", "s(1)u(q)a()t(r)"},
 		"before a tool's result": {[]*modelv1.ChatMessage{u("q"), asks, s("1"), result}, "s(1)u(q)a()t(r)", "s(1)u(q)a()t(r)"},
+		"behind a lost result":   {[]*modelv1.ChatMessage{u("q"), result, s("1")}, "u(q)u([Tool result for f]/r)s(1)", "u(q)u([Tool result for f]/r)u(<1>)"},
+		"nothing to say":         {[]*modelv1.ChatMessage{u("q"), s("")}, "u(q)s()", "u(q)u(<>)"},
 		"a result without call":  {[]*modelv1.ChatMessage{u("q"), result}, "u(q)u([Tool result for f]/r)", "u(q)u([Tool result for f]/r)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,25 +458,4 @@ func BenchmarkEncode400KB(b *testing.B) {
 			copy(dst, body)
 		}
 	})
-}
-
-func TestObjectsOfASchemaAreClosedAndNothingElse(t *testing.T) {
-	t.Parallel()
-	for schema, want := range map[string]string{
-		`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":["object","null"],"properties":{}},"c":{"type":"array","items":{"properties":{"d":{}}}}}}`: `{"type":"object",` +
-			`"properties":{"a":{"type":"string"},"b":{"type":["object","null"],"properties":{},"additionalProperties":false},` +
-			`"c":{"type":"array","items":{"properties":{"d":{}},"additionalProperties":false}}},"additionalProperties":false}`,
-		`{"type":"object","additionalProperties":{"type":"string"}}`: `{"type":"object","additionalProperties":false}`,
-		`{"anyOf":[{"type":"string","enum":["x"]},{"$ref":"#/$defs/a"}],"$defs":{"a":{"type":"object"},"b":{"const":1}}}`: `{"anyOf":[{"type":"string","enum":["x"]},{"$ref":"#/$defs/a"}],` +
-			`"$defs":{"a":{"type":"object","additionalProperties":false},"b":{"const":1}}}`,
-	} {
-		r := &anthropic.Request{Model: "m", Messages: []*modelv1.ChatMessage{chat.User("x")}, Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{JsonSchema: schema}}}
-		body, err := r.Encode()
-		require.NoError(t, err)
-		var sent struct {
-			Format struct{ Schema json.RawMessage } `json:"output_format"`
-		}
-		require.NoError(t, json.Unmarshal(body, &sent))
-		assert.JSONEq(t, want, string(sent.Format.Schema))
-	}
 }

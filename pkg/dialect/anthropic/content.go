@@ -97,7 +97,7 @@ func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) spoken {
 		switch b := &blocks[i]; b.Type {
 		case "tool_use":
 			s.calls = append(s.calls, b.call(tools))
-		case "server_tool_use", "mcp_tool_use":
+		case serverToolUse, mcpUse:
 			if result := resultOf(blocks, b.ID); result != nil {
 				s.parts = append(s.parts, serverUse(b, result))
 			}

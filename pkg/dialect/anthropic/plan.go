@@ -3,6 +3,7 @@ package anthropic
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -13,9 +14,6 @@ import (
 
 // noContent stands where a message says nothing: the server refuses empty texts.
 const noContent = "(no content)"
-
-// maxMarks is how many marks of the prompt cache a request may hold.
-const maxMarks = 4
 
 // plan is a request as it goes over the wire: instructions, turns, and what is marked for the cache.
 type plan struct {
@@ -38,7 +36,11 @@ type block struct {
 	part   *contentv1.Content
 	call   *toolv1.ToolCall
 	result *modelv1.ChatMessage
-	marked bool
+	// called and answered are a tool of the server: its call and its result are two blocks.
+	called, answered *contentv1.ToolUse
+	marked           bool
+	// inResult says that a part stands in a tool's result, where nothing is cited.
+	inResult bool
 }
 
 // Roles on the wire.
@@ -62,7 +64,7 @@ func (r *Request) plan() (*plan, error) {
 	p := &plan{turns: make([]turn, 0, len(r.Messages))}
 	for _, m := range r.Messages {
 		if m.GetRole() == modelv1.Role_ROLE_SYSTEM && len(p.turns) == 0 {
-			p.system = append(p.system, block{text: cmp.Or(chat.Text(m), noContent)})
+			p.system = append(p.system, instructions(m)...)
 			continue
 		}
 		t, err := newTurn(m)
@@ -89,7 +91,7 @@ func newTurn(m *modelv1.ChatMessage) (turn, error) {
 	case modelv1.Role_ROLE_TOOL:
 		return turn{role: roleUser, blocks: []block{{result: m}}}, check(m.GetContent(), resultTakes)
 	case modelv1.Role_ROLE_SYSTEM:
-		return turn{role: roleSystem, text: cmp.Or(chat.Text(m), noContent)}, nil
+		return systemTurn(m), nil
 	default:
 		if m.GetContent().GetList() == nil {
 			return turn{role: roleUser, text: cmp.Or(m.GetContent().GetText(), noContent)}, nil
@@ -100,6 +102,48 @@ func newTurn(m *modelv1.ChatMessage) (turn, error) {
 		}
 		return turn{role: roleUser, blocks: blocks}, check(m.GetContent(), userTakes)
 	}
+}
+
+// instructions are the blocks of a system message at the beginning: one up to each mark of its own, and one of the rest. What says nothing has none.
+func instructions(m *modelv1.ChatMessage) []block {
+	parts := m.GetContent().GetList().GetParts()
+	if !slices.ContainsFunc(parts, isMarked) {
+		return appendText(nil, chat.Text(m), false)
+	}
+	var blocks []block
+	var texts []string
+	for _, part := range parts {
+		texts = append(texts, part.GetText().GetText())
+		if isMarked(part) {
+			blocks = appendText(blocks, strings.Join(texts, "\n"), true)
+			texts = nil
+		}
+	}
+	return appendText(blocks, strings.Join(texts, "\n"), false)
+}
+
+func appendText(blocks []block, text string, marked bool) []block {
+	if text == "" {
+		return blocks
+	}
+	return append(blocks, block{text: text, marked: marked})
+}
+
+// systemTurn makes a turn of a system message within the conversation. It has texts only, which are not empty.
+func systemTurn(m *modelv1.ChatMessage) turn {
+	if m.GetContent().GetList() == nil {
+		return turn{role: roleSystem, text: cmp.Or(m.GetContent().GetText(), noContent)}
+	}
+	t := turn{role: roleSystem}
+	for _, part := range m.GetContent().GetList().GetParts() {
+		if text := part.GetText().GetText(); text != "" {
+			t.blocks = append(t.blocks, block{text: text})
+		}
+	}
+	if len(t.blocks) == 0 {
+		t.blocks = append(t.blocks, block{text: noContent})
+	}
+	return t
 }
 
 // assistantTurn makes a turn of what the model said. Its text is never without a block, also where it only calls tools.
@@ -117,7 +161,7 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 		t.blocks = append(t.blocks, block{call: call})
 	}
 	// A turn must say something, and thinking is not the last of it.
-	if last := len(t.blocks) - 1; last < 0 || t.blocks[last].part.GetReasoning().GetRedacted() {
+	if last := len(t.blocks) - 1; last < 0 || isThinking(t.blocks[last].part.GetReasoning()) {
 		t.blocks = append(t.blocks, block{text: noContent})
 	}
 	return t, check(m.GetContent(), assistantTakes)
@@ -127,9 +171,18 @@ func partBlocks(c *contentv1.MessageContent) []block {
 	parts := c.GetList().GetParts()
 	blocks := make([]block, 0, len(parts))
 	for _, part := range parts {
-		blocks = append(blocks, block{part: part, marked: part.GetText().GetCacheBreakpoint()})
+		blocks = append(blocks, partBlock(part)...)
+		blocks[len(blocks)-1].marked = isMarked(part)
 	}
 	return blocks
+}
+
+// partBlock returns the blocks that say a part: a tool that the server ran is a call and what it gave.
+func partBlock(part *contentv1.Content) []block {
+	if use := part.GetToolUse(); use != nil {
+		return []block{{called: use}, {answered: use}}
+	}
+	return []block{{part: part}}
 }
 
 // join makes one turn of two: of two texts a text, else blocks.
@@ -145,68 +198,6 @@ func (t turn) asBlocks() []block {
 		return []block{{text: t.text}}
 	}
 	return t.blocks
-}
-
-// mark says what the server should cache: the instructions, the tools, and the conversation up to the block before its last, which the next request
-// shares. Marks of the messages themselves stand in the place of the last, and come first where there are not enough for all.
-func (p *plan) mark(tools, automatic bool) error {
-	explicit := 0
-	for i := range p.turns {
-		for j := range p.turns[i].blocks {
-			if p.turns[i].blocks[j].marked {
-				explicit++
-			}
-		}
-	}
-	if explicit > maxMarks {
-		return &UnsupportedError{What: "more than 4 cache breakpoints"}
-	}
-	left := maxMarks - explicit
-	if len(p.system) > 0 && left > 0 {
-		p.system[len(p.system)-1].marked = true
-		left--
-	}
-	p.toolsMarked = tools && left > 0
-	if explicit > 0 {
-		return nil
-	}
-	p.automatic = automatic
-	if b := p.beforeLast(); b != nil {
-		b.marked = true
-	}
-	return nil
-}
-
-// unmark takes the marks of the messages out.
-func (p *plan) unmark() {
-	for i := range p.turns {
-		for j := range p.turns[i].blocks {
-			p.turns[i].blocks[j].marked = false
-		}
-	}
-}
-
-// beforeLast returns the block before the last one that can be marked; nil where it is a plain text, or there is none.
-func (p *plan) beforeLast() *block {
-	seen := 0
-	for i := range slices.Backward(p.turns) {
-		t := &p.turns[i]
-		if t.blocks == nil {
-			if seen++; seen == 2 {
-				return nil
-			}
-			continue
-		}
-		for j := range slices.Backward(t.blocks) {
-			if part := t.blocks[j].part; part.GetReasoning().GetRedacted() || part.GetToolUse() != nil || part.GetData() != nil {
-				continue // these cannot be marked
-			}
-			if seen++; seen == 2 {
-				return &t.blocks[j]
-			}
-		}
-	}
-	return nil
 }
 
 // size guesses how many bytes a request takes, so that its buffer need not grow.

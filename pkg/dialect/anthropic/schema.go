@@ -1,13 +1,9 @@
 package anthropic
 
-import (
-	"slices"
+import "github.com/evalfleet/evalfleet/pkg/orderedjson"
 
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
-)
-
-// closed returns a schema whose objects have no members but those that are named, here and in all schemas within, as the format asks of a schema of answers.
-// What is no schema is returned as it is.
+// closed returns a schema that allows no members but those that are named, here and in all schemas within, as the format asks of a schema of answers, and
+// without the bounds of numbers and texts, which the server refuses. What is no object is returned as it is.
 func closed(schema string) string {
 	object, err := orderedjson.DecodeObject([]byte(schema))
 	if err != nil {
@@ -17,14 +13,18 @@ func closed(schema string) string {
 	return string(orderedjson.Append(nil, object))
 }
 
+// bounds are the keywords that the server does not take in a schema of answers: https://platform.claude.com/docs/en/build-with-claude/structured-outputs.
+var bounds = []string{"minimum", "maximum", "minLength", "maxLength", "pattern", "examples"}
+
 func closeSchema(schema any) {
 	object, ok := schema.(*orderedjson.Object)
 	if !ok {
 		return
 	}
-	if ofObjects(object) {
-		object.Set("additionalProperties", false)
+	for _, keyword := range bounds {
+		object.Delete(keyword)
 	}
+	object.Set("additionalProperties", false)
 	if items, there := object.Get("items"); there {
 		closeSchema(items)
 	}
@@ -43,19 +43,5 @@ func closeSchema(schema any) {
 				closeSchema(inner)
 			}
 		}
-	}
-}
-
-// ofObjects says whether a schema describes objects: by its type, or by naming their members.
-func ofObjects(schema *orderedjson.Object) bool {
-	const object = "object"
-	switch kind, _ := schema.Get("type"); kind := kind.(type) {
-	case string:
-		return kind == object
-	case []any:
-		return slices.Contains(kind, any(object))
-	default:
-		_, named := schema.Get("properties")
-		return named
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
@@ -17,6 +18,9 @@ const (
 )
 
 const (
+	serverToolUse = "server_tool_use"
+	mcpUse        = "mcp_tool_use"
+
 	searchResult = "web_search_tool_result"
 	mcpResult    = "mcp_tool_result"
 	codeResult   = "bash_code_execution_tool_result"
@@ -49,7 +53,7 @@ func serverUse(call, result *wireBlock) *contentv1.Content {
 
 func toolKind(call *wireBlock) string {
 	switch {
-	case call.Type == "mcp_tool_use":
+	case call.Type == mcpUse:
 		return toolMCP
 	case strings.HasSuffix(call.Name, toolCode):
 		return toolCode
@@ -58,53 +62,29 @@ func toolKind(call *wireBlock) string {
 	}
 }
 
-// serverTool writes a call that a server made and its result. The result of another provider's code is said as the output of a shell.
-func (e *encoder) serverTool(use *contentv1.ToolUse) {
-	if block, ok := ownResult(use.GetResult()); ok {
-		e.serverCall("server_tool_use", use.GetName(), use)
-		e.w.Raw(block)
-		return
-	}
-	switch use.GetToolType() {
-	case toolMCP:
-		e.serverCall("mcp_tool_use", use.GetName(), use)
-		e.w.BeginObject()
-		e.w.TextMember("type", mcpResult)
-		e.w.TextMember("tool_use_id", use.GetId())
-		e.w.BoolMember("is_error", use.Error != nil)
-		e.w.Key("content")
-		if isList(use.GetResult()) {
-			e.w.Raw(use.GetResult())
-		} else {
-			e.blocks([]block{{text: use.GetResult()}})
+// serverCall writes the members of a call that a server made. Code of another provider is said as a command of a shell.
+func (e *encoder) serverCall(use *contentv1.ToolUse) {
+	kind, name, arguments := serverToolUse, use.GetName(), use.GetArguments()
+	asObject := isObject(arguments)
+	if !isOwnResult(use.GetResult()) {
+		switch use.GetToolType() {
+		case toolMCP:
+			kind = mcpUse
+		case toolCode:
+			name, asObject = "bash_code_execution", false
+		default:
+			name = toolSearch
 		}
-		e.w.EndObject()
-	case toolCode:
-		e.serverCall("server_tool_use", "bash_code_execution", use)
-		e.codeOutput(use)
-	default:
-		e.serverCall("server_tool_use", toolSearch, use)
-		e.w.BeginObject()
-		e.w.TextMember("type", searchResult)
-		e.w.TextMember("tool_use_id", use.GetId())
-		if result := use.GetResult(); isList(result) || isObject(result) {
-			e.w.RawMember("content", result)
-		} else {
-			e.w.RawMember("content", "[]")
-		}
-		e.w.EndObject()
 	}
-}
-
-func (e *encoder) serverCall(kind, name string, use *contentv1.ToolUse) {
-	e.w.BeginObject()
 	e.w.TextMember("type", kind)
 	e.w.TextMember("id", use.GetId())
 	e.w.TextMember("name", name)
-	e.w.TextUnlessEmpty("server_name", use.GetContext())
+	if kind == mcpUse {
+		e.w.TextMember("server_name", use.GetContext())
+	}
 	e.w.Key("input")
-	switch arguments := use.GetArguments(); {
-	case isObject(arguments):
+	switch {
+	case asObject:
 		e.w.Raw(arguments)
 	case arguments == "":
 		e.w.Raw("{}")
@@ -113,38 +93,57 @@ func (e *encoder) serverCall(kind, name string, use *contentv1.ToolUse) {
 		e.w.TextMember("input", arguments)
 		e.w.EndObject()
 	}
-	e.w.EndObject()
 }
 
+// serverResult writes the members of what a server's tool gave, where it was kept as its parts.
+func (e *encoder) serverResult(use *contentv1.ToolUse) {
+	kind := searchResult
+	switch use.GetToolType() {
+	case toolMCP:
+		kind = mcpResult
+	case toolCode:
+		kind = codeResult
+	}
+	e.w.TextMember("type", kind)
+	e.w.TextMember("tool_use_id", use.GetId())
+	result := use.GetResult()
+	switch kind {
+	case mcpResult:
+		e.w.BoolMember("is_error", use.Error != nil)
+		if isList(result) {
+			e.w.RawMember("content", result)
+		} else {
+			e.w.TextMember("content", result)
+		}
+	case codeResult:
+		e.w.Key("content")
+		e.codeOutput(use)
+	default:
+		if !isList(result) && !isObject(result) {
+			result = "[]"
+		}
+		e.w.RawMember("content", result)
+	}
+}
+
+// codeOutput writes what code printed, as the output of a shell.
 func (e *encoder) codeOutput(use *contentv1.ToolUse) {
 	e.w.BeginObject()
-	e.w.TextMember("type", codeResult)
-	e.w.TextMember("tool_use_id", use.GetId())
-	e.w.Key("content")
-	e.w.BeginObject()
 	e.w.TextMember("type", "bash_code_execution_result")
-	code := int64(0)
-	if use.Error != nil {
-		code = 1
-	}
-	e.w.IntMember("return_code", code)
+	e.w.IntMember("return_code", 0) // of another provider's shell it is not known
 	e.w.TextMember("stdout", use.GetResult())
 	e.w.TextMember("stderr", use.GetError())
 	e.w.RawMember("content", "[]")
 	e.w.EndObject()
-	e.w.EndObject()
 }
 
-// ownResult returns a result that is a block of this format already.
-func ownResult(result string) (block string, ok bool) {
+// isOwnResult says whether a result is a block of this format already.
+func isOwnResult(result string) bool {
 	var head struct {
 		Type string `json:"type"`
 		ID   string `json:"tool_use_id"`
 	}
-	if !isObject(result) || json.Unmarshal([]byte(result), &head) != nil || head.ID == "" || !strings.HasSuffix(head.Type, resultSuffix) {
-		return "", false
-	}
-	return result, true
+	return isObject(result) && json.Unmarshal([]byte(result), &head) == nil && head.ID != "" && strings.HasSuffix(head.Type, resultSuffix)
 }
 
 func isObject(document string) bool { return begins(document, '{') }
@@ -203,8 +202,8 @@ const (
 
 // keptData are the blocks that become data: by type, the member and the type that the data has.
 var keptData = map[string][2]string{
-	"compaction": {compactionData, "anthropic_compact"},
-	"fallback":   {fallbackData, "anthropic_fallback"},
+	compactionBlock: {compactionData, "anthropic_compact"},
+	fallbackBlock:   {fallbackData, "anthropic_fallback"},
 }
 
 // blockData makes data of a block; ok is false for blocks that are not kept.
@@ -226,6 +225,40 @@ func blockData(b *wireBlock) (part *contentv1.Content, ok bool) {
 	data := &orderedjson.Object{}
 	data.Set(names[0], block)
 	return &contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: string(orderedjson.Append(nil, data))}}}, true
+}
+
+// fallbackBlock and compactionBlock are types of blocks that are kept as data.
+const (
+	fallbackBlock   = "fallback"
+	compactionBlock = "compaction"
+)
+
+// Kept says which blocks of the server's own stand in a conversation. It takes them back from those who ask for the features that made them.
+func Kept(messages []*modelv1.ChatMessage) (compaction, fallback bool) {
+	for _, m := range messages {
+		for _, part := range m.GetContent().GetList().GetParts() {
+			if data := part.GetData(); data != nil {
+				kind := dataKind(data)
+				compaction = compaction || kind == compactionBlock
+				fallback = fallback || kind == fallbackBlock
+			}
+		}
+	}
+	return compaction, fallback
+}
+
+// dataKind returns the type of the block that data was made of; empty for data of others.
+func dataKind(data *contentv1.Data) string {
+	object, err := orderedjson.DecodeObject([]byte(data.GetJson()))
+	if err != nil {
+		return ""
+	}
+	for kind, names := range keptData {
+		if _, there := object.Get(names[0]); there {
+			return kind
+		}
+	}
+	return ""
 }
 
 // dataBlock returns the block that data was made of; empty for data of others.

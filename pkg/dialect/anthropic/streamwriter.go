@@ -215,7 +215,7 @@ func (s *StreamWriter) writeThinkingBlock(text string) {
 // writeBlocks writes the blocks of a part, which come whole.
 func (s *StreamWriter) writeBlocks(part *contentv1.Content) {
 	whole := newEncoder()
-	whole.blocks([]block{{part: part}})
+	whole.blocks(partBlock(part))
 	var blocks []json.RawMessage
 	_ = json.Unmarshal(whole.w.Bytes(), &blocks)
 	for _, raw := range blocks {

@@ -1,7 +1,9 @@
 package anthropic_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -208,6 +211,43 @@ func TestWhatIsLeftOutOrChangedIsSaid(t *testing.T) {
 	assert.JSONEq(t, `{"tool_choice_degraded":{"requested":{"type":"tool","name":"f"},"used":{"type":"auto"}}}`, response.Output.GetMetadataJson())
 	for _, name := range []string{"temperature", "top_p", "top_k"} {
 		assert.NotContains(t, v.asked[0].body, name)
+	}
+}
+
+func TestAServersOwnBlocksGoBackWithTheFeatureThatMadeThem(t *testing.T) {
+	t.Parallel()
+	kept := func(document string) []*modelv1.ChatMessage {
+		m := chat.Assistant("")
+		m.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Data{Data: &contentv1.Data{Json: document}}})
+		return []*modelv1.ChatMessage{chat.User("q"), m, chat.User("q")}
+	}
+	compaction := kept(`{"compaction_metadata":{"type":"anthropic_compact","content":"short"}}`)
+	fallback := kept(`{"fallback_metadata":{"type":"anthropic_fallback","from":{"model":"a"},"to":{"model":"b"}}}`)
+	const trigger = `{"edits":[{"type":"compact_20260112","trigger":{"type":"input_tokens","value":%d}}]}`
+	for name, test := range map[string]struct {
+		model      string
+		messages   []*modelv1.ChatMessage
+		config     *modelv1.GenerateConfig
+		betas      string
+		management string
+	}{
+		"compaction, new":          {"claude-opus-4-8", compaction, nil, "compact-2026-01-12", fmt.Sprintf(trigger, 990000)},
+		"compaction, old":          {"claude-sonnet-4-5", compaction, nil, "compact-2026-01-12", fmt.Sprintf(trigger, 190000)},
+		"compaction, told how":     {"claude-opus-4-8", compaction, &modelv1.GenerateConfig{ExtraBodyJson: new(`{"context_management":{"edits":[{"type":"compact_20260112"}]}}`)}, "compact-2026-01-12", `{"edits":[{"type":"compact_20260112"}]}`},
+		"fallback":                 {"claude-opus-4-8", fallback, nil, "server-side-fallback-2026-06-01", ""},
+		"no fallback to ask for":   {"claude-haiku-5-5", compaction[:1], &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"x"}}}, "thinking-binding-controls-2026-08-01", ""},
+		"a conversation of no one": {"claude-opus-4-8", compaction[:1], nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, url := newVendor(t, map[string][]string{"/v1/messages": {plain}})
+			generate(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: url}, provider.Spec{Model: test.model}, &provider.Request{Messages: test.messages, Config: test.config})
+			assert.Equal(t, test.betas, v.asked[0].header.Get("anthropic-beta"))
+			management, err := json.Marshal(v.asked[0].body["context_management"])
+			require.NoError(t, err)
+			assert.JSONEq(t, cmp.Or(test.management, "null"), string(management))
+			assert.NotContains(t, v.asked[0].body, "fallbacks")
+		})
 	}
 }
 

@@ -43,6 +43,9 @@ func (n name) generation() generation {
 	if m := newNames.FindStringSubmatch(string(n)); m != nil {
 		return generation{family: m[1], version: version(m[2], m[3])}
 	}
+	if strings.Contains(string(n), "claude-mythos-preview") {
+		return generation{family: mythos, version: frontier}
+	}
 	return generation{version: frontier}
 }
 
@@ -106,6 +109,17 @@ func (g generation) off() string {
 	}
 }
 
+// refusesFallback says whether the model cannot have others answer in its place.
+func (g generation) refusesFallback() bool { return g.is(haiku, 55, 60) }
+
+// window is how many tokens of input the model takes.
+func (g generation) window() int64 {
+	if g.version < 46 {
+		return 200_000
+	}
+	return 1_000_000
+}
+
 // calmWhenOff says whether the model takes no more than high effort while it does not think.
 func (g generation) calmWhenOff() bool {
 	return g.is(opus, 50, 55) || g.is(sonnet, 55, 60) || g.is(haiku, 55, 60)
@@ -124,7 +138,9 @@ func (g generation) effort(asked string) string {
 }
 
 // takesSystemTurns says whether system messages may stand within the conversation.
-func (g generation) takesSystemTurns() bool { return g.version >= 48 }
+func (g generation) takesSystemTurns() bool {
+	return g.version >= 48 && g != generation{family: mythos, version: frontier}
+}
 
 // caches says whether the model's prompts are cached.
 func (n name) caches() bool {
@@ -175,7 +191,7 @@ func (g generation) room() *provider.Room {
 // most is the greatest bound that is chosen for the model.
 func (g generation) most() int64 {
 	switch {
-	case g.family == opus && g.version >= 46, g.version >= 50 && g.version < frontier, g.version == 37:
+	case g.family == opus && g.version >= 46, g.version >= 50, g.version == 37:
 		return 128000
 	case g.is(opus, 40, 45):
 		return 32000

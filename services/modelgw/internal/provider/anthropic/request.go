@@ -1,9 +1,11 @@
 package anthropic
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -25,12 +27,21 @@ const (
 	betaFallback     = "server-side-fallback-2026-06-01"
 	betaBinding      = "thinking-binding-controls-2026-08-01"
 	betaFullThinking = "full-thinking"
+	betaCompaction   = "compact-2026-01-12"
 
 	betaHeader = "anthropic-beta"
 )
 
 // degradedMember is the member of an output's metadata that tells of a choice which the model does not take.
 const degradedMember = "tool_choice_degraded"
+
+const (
+	// contextMember is the member of a request that says how the server shortens conversations, and compactEdit the way of a summary.
+	contextMember = "context_management"
+	compactEdit   = "compact_20260112"
+	// compactMargin is how much of the window is left when a conversation is compacted again.
+	compactMargin = 10_000
+)
 
 const (
 	// longOutput is the bound from which output with thinking counts as long.
@@ -69,7 +80,12 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	if c.ResponseSchema != nil {
 		p.betas = append(p.betas, betaSchema)
 	}
-	if c.FallbackModels != nil {
+	compacted, fellBack := dialect.Kept(r.Messages)
+	if c.FallbackModels != nil && m.generation.refusesFallback() {
+		p.warnings = append(p.warnings, fmt.Sprintf("%s takes no fallback_models and they were left out", m.name))
+		c.FallbackModels = nil
+	}
+	if c.FallbackModels != nil || fellBack {
 		p.betas = append(p.betas, betaFallback)
 	}
 	given, err := members(c.GetExtraBodyJson(), passedOn)
@@ -77,11 +93,49 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 		return nil, rpcerr.InvalidField("config.extra_body_json", "%v", err)
 	}
 	p.Members = slices.Concat(withoutReplaced(given, m.members), m.members)
+	p.compact(compacted, m.generation.window())
 	p.Stream = p.thinks || c.GetMaxTokens() >= streamFrom || r.Stream != nil || r.Progress != nil
 	if m.args.Streaming.always != nil {
 		p.Stream = *m.args.Streaming.always
 	}
 	return p, nil
+}
+
+// compact asks for compaction where the conversation was compacted before, since the server takes its summary back only then. It is to happen when the
+// window is nearly full, unless the request says more.
+func (p *plan) compact(before bool, window int64) {
+	at := slices.IndexFunc(p.Members, func(m dialect.Member) bool { return m.Name == contextMember })
+	management := &orderedjson.Object{}
+	if at >= 0 {
+		if given, err := orderedjson.DecodeObject([]byte(p.Members[at].JSON)); err == nil {
+			management = given
+		}
+	}
+	edits, _ := management.Get("edits")
+	list, _ := edits.([]any)
+	asked := slices.ContainsFunc(list, func(edit any) bool {
+		object, ok := edit.(*orderedjson.Object)
+		if !ok {
+			return false
+		}
+		kind, _ := object.Get("type")
+		return kind == compactEdit
+	})
+	if !asked && !before {
+		return
+	}
+	p.betas = append(p.betas, betaCompaction)
+	if asked {
+		return
+	}
+	trigger, edit := &orderedjson.Object{}, &orderedjson.Object{}
+	trigger.Set("type", "input_tokens")
+	trigger.Set("value", json.Number(strconv.FormatInt(window-compactMargin, 10)))
+	edit.Set("type", compactEdit)
+	edit.Set("trigger", trigger)
+	management.Set("edits", append(list, edit))
+	p.Members = slices.DeleteFunc(p.Members, func(m dialect.Member) bool { return m.Name == contextMember })
+	p.Members = append(p.Members, dialect.Member{Name: contextMember, JSON: string(orderedjson.Append(nil, management))})
 }
 
 // leaveOut takes out the options that the API does not know any more: https://platform.claude.com/docs/en/api/migration-2026-10-21.

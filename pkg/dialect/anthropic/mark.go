@@ -1,0 +1,133 @@
+package anthropic
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// maxMarks is how many marks of the prompt cache a request may hold.
+const maxMarks = 4
+
+// isMarked says whether a part is a text that its author marked for the cache.
+func isMarked(part *contentv1.Content) bool { return part.GetText().GetCacheBreakpoint() }
+
+func hasMarks(m *modelv1.ChatMessage) bool {
+	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
+}
+
+// losesMark says whether a mark cannot stand in a request: on an empty text, in a system message within the conversation, or in a tool's result.
+func losesMark(messages []*modelv1.ChatMessage) bool {
+	begun := false
+	for _, m := range messages {
+		begun = begun || m.GetRole() != modelv1.Role_ROLE_SYSTEM
+		if !hasMarks(m) {
+			continue
+		}
+		if begun && (m.GetRole() == modelv1.Role_ROLE_SYSTEM || m.GetRole() == modelv1.Role_ROLE_TOOL) {
+			return true
+		}
+		for _, part := range m.GetContent().GetList().GetParts() {
+			if isMarked(part) && part.GetText().GetText() == "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// withoutMarks returns the messages without their marks; those that have some are copied.
+func withoutMarks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
+	plain := slices.Clone(messages)
+	for i, m := range plain {
+		if !hasMarks(m) {
+			continue
+		}
+		plain[i] = proto.CloneOf(m)
+		for _, part := range plain[i].GetContent().GetList().GetParts() {
+			if isMarked(part) {
+				part.GetText().CacheBreakpoint = nil
+			}
+		}
+	}
+	return plain
+}
+
+// mark says what the server should cache: the instructions, the tools, and the conversation up to the block before its last, which the next request
+// shares. Marks of the messages themselves stand in the place of the last, and come first where there are not enough for all.
+func (p *plan) mark(tools, automatic bool) error {
+	inSystem, inTurns := countMarks(p.system), 0
+	for i := range p.turns {
+		inTurns += countMarks(p.turns[i].blocks)
+	}
+	left := maxMarks - inSystem - inTurns
+	if left < 0 {
+		return &UnsupportedError{What: "more than 4 cache breakpoints"}
+	}
+	if len(p.system) > 0 && inSystem == 0 && left > 0 {
+		p.system[len(p.system)-1].marked = true
+		left--
+	}
+	p.toolsMarked = tools && left > 0
+	if inSystem+inTurns > 0 {
+		return nil
+	}
+	p.automatic = automatic
+	if b := p.beforeLast(); b != nil {
+		b.marked = true
+	}
+	return nil
+}
+
+func countMarks(blocks []block) int {
+	n := 0
+	for i := range blocks {
+		if blocks[i].marked {
+			n++
+		}
+	}
+	return n
+}
+
+// unmark takes the marks of the messages out.
+func (p *plan) unmark() {
+	for i := range p.system {
+		p.system[i].marked = false
+	}
+	for i := range p.turns {
+		for j := range p.turns[i].blocks {
+			p.turns[i].blocks[j].marked = false
+		}
+	}
+}
+
+// beforeLast returns the block before the last one that can be marked; nil where it is a plain text, or there is none.
+func (p *plan) beforeLast() *block {
+	seen := 0
+	for i := range slices.Backward(p.turns) {
+		t := &p.turns[i]
+		if t.blocks == nil {
+			if seen++; seen == 2 {
+				return nil
+			}
+			continue
+		}
+		for j := range slices.Backward(t.blocks) {
+			if !t.blocks[j].markable() {
+				continue
+			}
+			if seen++; seen == 2 {
+				return &t.blocks[j]
+			}
+		}
+	}
+	return nil
+}
+
+// markable says whether the server lets the block be marked.
+func (b *block) markable() bool {
+	return !isThinking(b.part.GetReasoning()) && (b.part.GetData() == nil || dataKind(b.part.GetData()) != fallbackBlock)
+}
