@@ -34,7 +34,11 @@ func Arrange(messages []*modelv1.ChatMessage, inline bool) (arranged []*modelv1.
 		for end < len(messages) && messages[end].GetRole() == modelv1.Role_ROLE_SYSTEM {
 			end++
 		}
-		placed, stay := place(messages[at:end], roleAt(messages, at-1), roleAt(messages, end), inline)
+		before := roleAt(messages, at-1)
+		if at > start && endsInServersTool(messages[at-1]) {
+			before = modelv1.Role_ROLE_USER // the server answered itself
+		}
+		placed, stay := place(messages[at:end], before, roleAt(messages, end), inline)
 		if stay {
 			rest = append(rest, placed...)
 		} else {
@@ -55,6 +59,12 @@ func roleAt(messages []*modelv1.ChatMessage, at int) modelv1.Role {
 		return modelv1.Role_ROLE_UNSPECIFIED
 	}
 	return messages[at].GetRole()
+}
+
+// endsInServersTool says whether the last that a message holds is what a tool of the server gave.
+func endsInServersTool(m *modelv1.ChatMessage) bool {
+	parts := m.GetContent().GetList().GetParts()
+	return len(m.GetToolCalls()) == 0 && len(parts) > 0 && parts[len(parts)-1].GetToolUse() != nil
 }
 
 // place says what becomes of neighbouring system messages between messages of these roles, and whether it stays there.

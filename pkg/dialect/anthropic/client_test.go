@@ -254,6 +254,7 @@ func TestWhereSystemMessagesGo(t *testing.T) {
 	t.Parallel()
 	asks := chat.Assistant("", call("t", "f", "{}"))
 	result := chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Content: chat.TextContent("r")})
+	used := assistantSays(&contentv1.Content{Part: &contentv1.Content_ToolUse{ToolUse: &contentv1.ToolUse{ToolType: "mcp_call", Id: "m", Name: "n"}}})
 	s, u, a := chat.System, chat.User, chat.Assistant
 	roles := func(messages []*modelv1.ChatMessage) string {
 		said := ""
@@ -274,6 +275,7 @@ func TestWhereSystemMessagesGo(t *testing.T) {
 		"behind a tool's result": {[]*modelv1.ChatMessage{u("q"), asks, result, s("1")}, "u(q)a()t(r)s(1)", "s(1)u(q)a()t(r)"},
 		"before a tool's result": {[]*modelv1.ChatMessage{u("q"), asks, s("1"), result}, "s(1)u(q)a()t(r)", "s(1)u(q)a()t(r)"},
 		"behind a lost result":   {[]*modelv1.ChatMessage{u("q"), result, s("1")}, "u(q)u([Tool result for f]/r)s(1)", "u(q)u([Tool result for f]/r)u(<1>)"},
+		"behind a server's tool": {[]*modelv1.ChatMessage{u("q"), used, s("1")}, "u(q)a()s(1)", "u(q)a()u(<1>)"},
 		"nothing to say":         {[]*modelv1.ChatMessage{u("q"), s("")}, "u(q)s()", "u(q)u(<>)"},
 		"a result without call":  {[]*modelv1.ChatMessage{u("q"), result}, "u(q)u([Tool result for f]/r)", "u(q)u([Tool result for f]/r)"},
 	} {

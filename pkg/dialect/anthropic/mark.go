@@ -19,7 +19,8 @@ func hasMarks(m *modelv1.ChatMessage) bool {
 	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
 }
 
-// losesMark says whether a mark cannot stand in a request: on an empty text, in a system message within the conversation, or in a tool's result.
+// losesMark says whether a mark cannot stand in a request: on an empty text, in a system message within the conversation, or in a tool's result. One that
+// only an empty text follows would lose the break between the two.
 func losesMark(messages []*modelv1.ChatMessage) bool {
 	begun := false
 	for _, m := range messages {
@@ -30,8 +31,10 @@ func losesMark(messages []*modelv1.ChatMessage) bool {
 		if begun && (m.GetRole() == modelv1.Role_ROLE_SYSTEM || m.GetRole() == modelv1.Role_ROLE_TOOL) {
 			return true
 		}
-		for _, part := range m.GetContent().GetList().GetParts() {
-			if isMarked(part) && part.GetText().GetText() == "" {
+		parts := m.GetContent().GetList().GetParts()
+		for i, part := range parts {
+			lone := m.GetRole() == modelv1.Role_ROLE_SYSTEM && i == len(parts)-1 && i > 0 && isMarked(parts[i-1])
+			if (isMarked(part) || lone) && part.GetText().GetText() == "" {
 				return true
 			}
 		}
@@ -90,18 +93,6 @@ func countMarks(blocks []block) int {
 		}
 	}
 	return n
-}
-
-// unmark takes the marks of the messages out.
-func (p *plan) unmark() {
-	for i := range p.system {
-		p.system[i].marked = false
-	}
-	for i := range p.turns {
-		for j := range p.turns[i].blocks {
-			p.turns[i].blocks[j].marked = false
-		}
-	}
 }
 
 // beforeLast returns the block before the last one that can be marked; nil where it is a plain text, or there is none.

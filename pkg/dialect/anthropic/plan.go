@@ -62,7 +62,11 @@ func (r *Request) plan() (*plan, error) {
 		return nil, &UnsupportedError{What: "a schema of answers that is no JSON object"}
 	}
 	p := &plan{turns: make([]turn, 0, len(r.Messages))}
-	for _, m := range r.Messages {
+	messages := r.Messages
+	if r.Cache.Off {
+		messages = withoutMarks(messages)
+	}
+	for _, m := range messages {
 		if m.GetRole() == modelv1.Role_ROLE_SYSTEM && len(p.turns) == 0 {
 			p.system = append(p.system, instructions(m)...)
 			continue
@@ -80,7 +84,6 @@ func (r *Request) plan() (*plan, error) {
 	if !r.Cache.Off {
 		return p, p.mark(len(r.Tools) > 0, r.Cache.Automatic)
 	}
-	p.unmark()
 	return p, nil
 }
 
