@@ -24,7 +24,7 @@ func Think(part *contentv1.Content) string {
 	attribute := func(name, value string) {
 		b.WriteString(" " + name + `="` + strings.ReplaceAll(html.EscapeString(value), "&#34;", "&quot;") + `"`)
 	}
-	if r.GetSignature() != "" {
+	if r.Signature != nil {
 		attribute("signature", r.GetSignature())
 	}
 	if r.GetRedacted() {
@@ -34,7 +34,7 @@ func Think(part *contentv1.Content) string {
 		attribute("internal", base64.StdEncoding.EncodeToString([]byte(internal)))
 	}
 	b.WriteString(">\n")
-	if r.GetSummary() != "" {
+	if r.Summary != nil {
 		b.WriteString("<summary>" + r.GetSummary() + "</summary>\n")
 	}
 	b.WriteString(r.GetReasoning() + "\n" + thinkClose)
