@@ -59,15 +59,23 @@ func (d *containers) stop() error {
 	return d.engine.Stop()
 }
 
-// of counts the containers of a sandbox, running or not.
-func (d *containers) of(t *testing.T, sandbox string) int {
+// ask asks the engine, beside evalfleet.
+func (d *containers) ask(t *testing.T, method, path string) *http.Response {
 	t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", strings.TrimPrefix(d.engine.Host, "unix://"))
 	}}
-	filter := url.QueryEscape(fmt.Sprintf(`{"label":["evalfleet.sandbox=%s"]}`, filepath.Base(sandbox)))
-	resp, err := (&http.Client{Transport: transport}).Get("http://engine/containers/json?all=1&filters=" + filter)
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://engine"+path, nil)
 	require.NoError(t, err)
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	require.NoError(t, err)
+	return resp
+}
+
+// of counts the containers of a sandbox, running or not.
+func (d *containers) of(t *testing.T, sandbox string) int {
+	t.Helper()
+	resp := d.ask(t, http.MethodGet, "/containers/json?all=1&filters="+url.QueryEscape(fmt.Sprintf(`{"label":["evalfleet.sandbox=%s"]}`, filepath.Base(sandbox))))
 	defer resp.Body.Close()
 	var list []any
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&list))

@@ -131,6 +131,9 @@ func (s *State) change(i int, edit func(*Slot)) {
 // count adds n to the counts that a slot belongs to.
 func (s *State) count(slot *Slot, n int32) {
 	p := s.Eval.Progress
+	if slot.Finished.GetSandboxFault() != "" {
+		p.SandboxFaults += n
+	}
 	switch {
 	case slot.Run == "":
 		p.Pending += n
@@ -254,7 +257,7 @@ func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample
 		Id:   sample.GetId(), IntegerId: sample.GetIntegerId(), Epoch: int32(slot.Epoch),
 		Model: s.Eval.GetSpec().GetModels()[slot.Model].GetModel(), Run: slot.Run, State: agentv1.RunState_RUN_STATE_PENDING,
 		Scores: f.GetContent().GetScores(), Limit: f.GetLimit(), Error: f.GetError(), Attempts: int32(slot.Attempts),
-		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(),
+		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(), SandboxFault: f.GetSandboxFault(),
 	}
 	switch {
 	case f != nil:

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -175,6 +176,9 @@ func (s *State) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) error {
 		}
 	}
 	s.change(o.GetContent().GetResult().GetStoreChanges())
+	if o.GetErrorType() == toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE && s.SandboxFault == "" {
+		s.SandboxFault = cmp.Or(o.GetContent().GetResult().GetError().GetMessage(), "the tool "+o.GetFunction()+" could not use it")
+	}
 	if failure := o.GetFailure(); failure != nil {
 		s.Calls.Failed = true
 		s.fail(&agentv1.RunError{Reason: failure.GetReason(), Message: failure.GetMessage()})

@@ -76,6 +76,8 @@ type State struct {
 	Scoring *Scoring
 	// Sandboxes are those of the run by environment.
 	Sandboxes map[string]*Sandbox
+	// SandboxFault is why one of them could not be used, where a tool's answer first said so. The run goes on without it.
+	SandboxFault string
 
 	// Posted are an operator's messages that wait for the next turn. Held says that an operator holds the run.
 	Posted []*modelv1.ChatMessage

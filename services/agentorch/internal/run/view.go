@@ -22,6 +22,7 @@ func (s *State) View(full bool) *agentv1.Run {
 		CreateTime: timestamp(s.Created), StartTime: timestamp(s.Started), EndTime: timestamp(s.Ended),
 		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
 		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working),
+		SandboxFault: s.SandboxFault,
 	}
 	for environment, box := range s.Sandboxes {
 		if r.Sandboxes == nil {

@@ -2,6 +2,7 @@ package turn_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -223,4 +224,23 @@ func TestAReviewThatCannotBeHadNow(t *testing.T) {
 			assert.Equal(t, 1, n, "%v", said)
 		})
 	}
+}
+
+// A sandbox that is lost is told to the model, which goes on, and is noted for people.
+func TestALostSandboxIsNoted(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	f.Models.Answer = ownertest.ByTurn(
+		ownertest.Says("go", call("a", "shell", `{}`)),
+		ownertest.Says("again", call("b", "shell", `{}`)),
+		ownertest.Says("end"),
+	)
+	calls := 0
+	f.Tools.Tools["shell"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		calls++
+		return &toolv1.ToolResult{Error: &toolv1.ToolCallError{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_SANDBOX_UNAVAILABLE, Message: fmt.Sprint("lost at call ", calls)}}, nil
+	}}
+	got := f.Finish(f.Create(spec(step("generate", "", "shell"))).Name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
+	assert.Equal(t, "lost at call 1", got.View(false).GetSandboxFault(), "where it began")
 }

@@ -63,7 +63,7 @@ Without a name it takes the newest evaluation.`,
 	flags := c.Flags()
 	flags.StringVar(&f.sample, "sample", "", "transcript of the sample with this id")
 	flags.Int32Var(&f.epoch, "epoch", 0, "of this epoch (default: the first)")
-	flags.BoolVar(&f.failed, "failed", false, "only samples that failed, met a limit, or did not score")
+	flags.BoolVar(&f.failed, "failed", false, "only samples that failed, met a limit, lost their sandbox, or did not score")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it goes on")
 	flags.BoolVar(&f.full, "full", false, "do not cut long texts")
 	flags.BoolVar(&f.events, "events", false, "also name events that are no part of the conversation")
@@ -161,9 +161,9 @@ func (s *session) logOfSample(ctx context.Context, eval string, samples []*agent
 	return fmt.Errorf("%s has no sample %s; there are %s", short(eval), f.sample, strings.Join(known, ", "))
 }
 
-// fine reports whether a sample ended without an error or a limit and with full scores.
+// fine reports whether a sample ended without an error or a limit, with its sandbox and with full scores.
 func fine(sample *agentv1.EvalSample) bool {
-	if sample.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED || sample.GetLimit() != nil || sample.GetError() != nil {
+	if sample.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED || sample.GetLimit() != nil || sample.GetError() != nil || sample.GetSandboxFault() != "" {
 		return false
 	}
 	for _, score := range sample.GetScores() {
@@ -197,6 +197,9 @@ func (a *app) showSamples(samples []*agentv1.EvalSample) {
 		note := sample.GetError().GetMessage()
 		if l := sample.GetLimit(); l != nil {
 			note = l.GetType() + " limit"
+		}
+		if note == "" && sample.GetSandboxFault() != "" {
+			note = "no sandbox: " + sample.GetSandboxFault()
 		}
 		row := []string{
 			sample.GetId(), fmt.Sprint(sample.GetEpoch()), transcript.RunStateText(sample.GetState()), strings.Join(scores, ", "),

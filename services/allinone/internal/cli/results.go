@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,14 +78,14 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
 		}
 		a.table([]string{"model", "tokens in", "out", "all"}, rows)
 	}
-	if e.GetProgress().GetFailed() > 0 {
-		if err := s.showFailures(ctx, e.GetName()); err != nil {
+	if e.GetProgress().GetFailed() > 0 || e.GetProgress().GetSandboxFaults() > 0 {
+		if err := s.showFailures(ctx, e); err != nil {
 			return err
 		}
 	}
 	a.print("")
 	a.print("log       %s", a.next("logs %s", id))
-	if p := e.GetProgress(); p.GetFailed() > 0 {
+	if p := e.GetProgress(); p.GetFailed() > 0 || p.GetSandboxFaults() > 0 {
 		a.print("          %s", a.next("logs %s --failed", id))
 	}
 	switch e.GetState() {
@@ -99,37 +100,55 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
 	return nil
 }
 
-// showFailures tells why samples failed: the commonest reasons with an example of each.
-func (s *session) showFailures(ctx context.Context, eval string) error {
-	r, err := s.evals.ListSamples(ctx, &agentv1.ListSamplesRequest{Parent: eval, States: []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}, PageSize: 1000})
+// showFailures tells why samples failed, or went on without their sandbox: the commonest reasons with an example of each.
+func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
+	req := &agentv1.ListSamplesRequest{Parent: e.GetName(), PageSize: 1000}
+	if e.GetProgress().GetSandboxFaults() == 0 {
+		req.States = []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}
+	}
+	samples, err := page(0, func(token string) ([]*agentv1.EvalSample, string, error) {
+		req.PageToken = token
+		r, err := s.evals.ListSamples(ctx, req)
+		return r.GetSamples(), r.GetNextPageToken(), err
+	})
 	if err != nil {
 		return err
 	}
 	type failure struct {
-		text, example string
-		count         int
+		text, what, example string
+		count               int
 	}
 	var all []*failure
-	for _, sample := range r.GetSamples() {
-		text := sample.GetError().GetReason() + ": " + sample.GetError().GetMessage()
-		i := slices.IndexFunc(all, func(f *failure) bool { return f.text == text })
+	add := func(sample *agentv1.EvalSample, what, text string) {
+		i := slices.IndexFunc(all, func(f *failure) bool { return f.what == what && f.text == text })
 		if i < 0 {
 			i = len(all)
-			all = append(all, &failure{text: text, example: sample.GetId()})
+			all = append(all, &failure{text: text, what: what, example: sample.GetId()})
 		}
 		all[i].count++
+	}
+	for _, sample := range samples {
+		switch err, fault := sample.GetError(), sample.GetSandboxFault(); {
+		case sample.GetState() == agentv1.RunState_RUN_STATE_FAILED:
+			add(sample, "failed", err.GetReason()+": "+err.GetMessage())
+		case fault != "":
+			add(sample, "went on without a sandbox", sandboxName.ReplaceAllString(fault, "…"))
+		}
 	}
 	slices.SortStableFunc(all, func(a, b *failure) int { return b.count - a.count })
 	s.app.print("")
 	const few = 3
 	for _, f := range all[:min(few, len(all))] {
-		s.app.print("%d failed, such as %s: %s", f.count, f.example, transcript.Printable(f.text))
+		s.app.print("%d %s, such as %s: %s", f.count, f.what, f.example, transcript.Printable(f.text))
 	}
 	if more := len(all) - few; more > 0 {
 		s.app.print("and for %d other reasons", more)
 	}
 	return nil
 }
+
+// sandboxName is what differs from sample to sample in one and the same fault.
+var sandboxName = regexp.MustCompile(`projects/[^/ ]+/sandboxes/\S+|\bsb-\w+`)
 
 // facts tells samples, time, tokens and money in a line.
 func facts(e *agentv1.Eval) string {
@@ -141,7 +160,7 @@ func facts(e *agentv1.Eval) string {
 	for _, c := range []struct {
 		n    int32
 		what string
-	}{{p.GetPending(), "not begun"}, {p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}} {
+	}{{p.GetPending(), "not begun"}, {p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}, {p.GetSandboxFaults(), "without a sandbox"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}

@@ -1173,7 +1173,11 @@ type EvalProgress struct {
 	// Tokens so far.
 	TotalTokens int64 `protobuf:"varint,9,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
 	// Dollars so far, where prices are known.
-	TotalCost     *float64 `protobuf:"fixed64,10,opt,name=total_cost,json=totalCost,proto3,oneof" json:"total_cost,omitempty"`
+	TotalCost *float64 `protobuf:"fixed64,10,opt,name=total_cost,json=totalCost,proto3,oneof" json:"total_cost,omitempty"`
+	// What those wait for that wait now: runs that wait durably, and those whose effects' owner does not answer.
+	Waits []*EvalWait `protobuf:"bytes,11,rep,name=waits,proto3" json:"waits,omitempty"`
+	// Of those that ended, how many went on although a sandbox of theirs could not be used; their samples say why.
+	SandboxFaults int32 `protobuf:"varint,12,opt,name=sandbox_faults,json=sandboxFaults,proto3" json:"sandbox_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1278,6 +1282,93 @@ func (x *EvalProgress) GetTotalCost() float64 {
 	return 0
 }
 
+func (x *EvalProgress) GetWaits() []*EvalWait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *EvalProgress) GetSandboxFaults() int32 {
+	if x != nil {
+		return x.SandboxFaults
+	}
+	return 0
+}
+
+// EvalWait is what some samples of an evaluation wait for.
+type EvalWait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As of a run's wait, or `service`: a service of the platform does not answer. The samples go on by themselves when it does.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For people.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Since when the first of them waits.
+	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// How many wait for it.
+	Samples       int32 `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvalWait) Reset() {
+	*x = EvalWait{}
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvalWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvalWait) ProtoMessage() {}
+
+func (x *EvalWait) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvalWait.ProtoReflect.Descriptor instead.
+func (*EvalWait) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *EvalWait) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EvalWait) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *EvalWait) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *EvalWait) GetSamples() int32 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
 // EvalSample is a sample within an eval: one epoch with one model.
 type EvalSample struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1308,14 +1399,16 @@ type EvalSample struct {
 	// Wall time.
 	TotalTime *durationpb.Duration `protobuf:"bytes,13,opt,name=total_time,json=totalTime,proto3" json:"total_time,omitempty"`
 	// Wall time less waiting.
-	WorkingTime   *durationpb.Duration `protobuf:"bytes,14,opt,name=working_time,json=workingTime,proto3" json:"working_time,omitempty"`
+	WorkingTime *durationpb.Duration `protobuf:"bytes,14,opt,name=working_time,json=workingTime,proto3" json:"working_time,omitempty"`
+	// Why a sandbox could not be used, where a tool's answer said so and the run went on.
+	SandboxFault  string `protobuf:"bytes,15,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EvalSample) Reset() {
 	*x = EvalSample{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1420,7 @@ func (x *EvalSample) String() string {
 func (*EvalSample) ProtoMessage() {}
 
 func (x *EvalSample) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1433,7 @@ func (x *EvalSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalSample.ProtoReflect.Descriptor instead.
 func (*EvalSample) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EvalSample) GetName() string {
@@ -1441,6 +1534,13 @@ func (x *EvalSample) GetWorkingTime() *durationpb.Duration {
 	return nil
 }
 
+func (x *EvalSample) GetSandboxFault() string {
+	if x != nil {
+		return x.SandboxFault
+	}
+	return ""
+}
+
 // EvalResults are the results of an eval.
 type EvalResults struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1456,7 +1556,7 @@ type EvalResults struct {
 
 func (x *EvalResults) Reset() {
 	*x = EvalResults{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1568,7 @@ func (x *EvalResults) String() string {
 func (*EvalResults) ProtoMessage() {}
 
 func (x *EvalResults) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1581,7 @@ func (x *EvalResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalResults.ProtoReflect.Descriptor instead.
 func (*EvalResults) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EvalResults) GetTotalSamples() int32 {
@@ -1530,7 +1630,7 @@ type ScoreResult struct {
 
 func (x *ScoreResult) Reset() {
 	*x = ScoreResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1642,7 @@ func (x *ScoreResult) String() string {
 func (*ScoreResult) ProtoMessage() {}
 
 func (x *ScoreResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1655,7 @@ func (x *ScoreResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreResult.ProtoReflect.Descriptor instead.
 func (*ScoreResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ScoreResult) GetName() string {
@@ -1633,7 +1733,7 @@ type MetricResult struct {
 
 func (x *MetricResult) Reset() {
 	*x = MetricResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1745,7 @@ func (x *MetricResult) String() string {
 func (*MetricResult) ProtoMessage() {}
 
 func (x *MetricResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1758,7 @@ func (x *MetricResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetricResult.ProtoReflect.Descriptor instead.
 func (*MetricResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MetricResult) GetKey() string {
@@ -1818,7 +1918,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x0eRoleUsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
 	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05value:\x028\x01:8\xeaA5\n" +
-	"\x12evalfleet.dev/Eval\x12\x1fprojects/{project}/evals/{eval}\"\xb6\x02\n" +
+	"\x12evalfleet.dev/Eval\x12\x1fprojects/{project}/evals/{eval}\"\x91\x03\n" +
 	"\fEvalProgress\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -1831,8 +1931,15 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\ftotal_tokens\x18\t \x01(\x03R\vtotalTokens\x12\"\n" +
 	"\n" +
 	"total_cost\x18\n" +
-	" \x01(\x01H\x00R\ttotalCost\x88\x01\x01B\r\n" +
-	"\v_total_cost\"\xfc\x04\n" +
+	" \x01(\x01H\x00R\ttotalCost\x88\x01\x01\x122\n" +
+	"\x05waits\x18\v \x03(\v2\x1c.evalfleet.agent.v1.EvalWaitR\x05waits\x12%\n" +
+	"\x0esandbox_faults\x18\f \x01(\x05R\rsandboxFaultsB\r\n" +
+	"\v_total_cost\"\x88\x01\n" +
+	"\bEvalWait\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
+	"\asamples\x18\x04 \x01(\x05R\asamples\"\xa1\x05\n" +
 	"\n" +
 	"EvalSample\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
@@ -1851,7 +1958,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x05usage\x18\f \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x128\n" +
 	"\n" +
 	"total_time\x18\r \x01(\v2\x19.google.protobuf.DurationR\ttotalTime\x12<\n" +
-	"\fworking_time\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vworkingTime:K\xeaAH\n" +
+	"\fworking_time\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12#\n" +
+	"\rsandbox_fault\x18\x0f \x01(\tR\fsandboxFault:K\xeaAH\n" +
 	"\x14evalfleet.dev/Sample\x120projects/{project}/evals/{eval}/samples/{sample}\"\x98\x01\n" +
 	"\vEvalResults\x12#\n" +
 	"\rtotal_samples\x18\x01 \x01(\x05R\ftotalSamples\x12+\n" +
@@ -1900,7 +2008,7 @@ func file_evalfleet_agent_v1_eval_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_eval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(EvalState)(0),                // 0: evalfleet.agent.v1.EvalState
 	(*EvalSpec)(nil),              // 1: evalfleet.agent.v1.EvalSpec
@@ -1913,86 +2021,89 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(*Sample)(nil),                // 8: evalfleet.agent.v1.Sample
 	(*Eval)(nil),                  // 9: evalfleet.agent.v1.Eval
 	(*EvalProgress)(nil),          // 10: evalfleet.agent.v1.EvalProgress
-	(*EvalSample)(nil),            // 11: evalfleet.agent.v1.EvalSample
-	(*EvalResults)(nil),           // 12: evalfleet.agent.v1.EvalResults
-	(*ScoreResult)(nil),           // 13: evalfleet.agent.v1.ScoreResult
-	(*MetricResult)(nil),          // 14: evalfleet.agent.v1.MetricResult
-	nil,                           // 15: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	nil,                           // 16: evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	nil,                           // 17: evalfleet.agent.v1.Sample.FilesEntry
-	nil,                           // 18: evalfleet.agent.v1.Eval.UsageEntry
-	nil,                           // 19: evalfleet.agent.v1.Eval.RoleUsageEntry
-	(*AgentRef)(nil),              // 20: evalfleet.agent.v1.AgentRef
-	(*ModelRef)(nil),              // 21: evalfleet.agent.v1.ModelRef
-	(*v1.GenerateConfig)(nil),     // 22: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolRef)(nil),           // 23: evalfleet.tool.v1.ToolRef
-	(*ScorerRef)(nil),             // 24: evalfleet.agent.v1.ScorerRef
-	(*MetricRef)(nil),             // 25: evalfleet.agent.v1.MetricRef
-	(*RunLimits)(nil),             // 26: evalfleet.agent.v1.RunLimits
-	(*v11.ApprovalPolicy)(nil),    // 27: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.BlobRef)(nil),           // 28: evalfleet.content.v1.BlobRef
-	(*v1.ChatMessage)(nil),        // 29: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                // 30: evalfleet.agent.v1.Target
-	(*v12.SandboxSpec)(nil),       // 31: evalfleet.sandbox.v1.SandboxSpec
-	(*RunError)(nil),              // 32: evalfleet.agent.v1.RunError
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(RunState)(0),                 // 34: evalfleet.agent.v1.RunState
-	(*NamedScore)(nil),            // 35: evalfleet.agent.v1.NamedScore
-	(*LimitReached)(nil),          // 36: evalfleet.agent.v1.LimitReached
-	(*v1.ModelUsage)(nil),         // 37: evalfleet.model.v1.ModelUsage
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*EvalWait)(nil),              // 11: evalfleet.agent.v1.EvalWait
+	(*EvalSample)(nil),            // 12: evalfleet.agent.v1.EvalSample
+	(*EvalResults)(nil),           // 13: evalfleet.agent.v1.EvalResults
+	(*ScoreResult)(nil),           // 14: evalfleet.agent.v1.ScoreResult
+	(*MetricResult)(nil),          // 15: evalfleet.agent.v1.MetricResult
+	nil,                           // 16: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	nil,                           // 17: evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	nil,                           // 18: evalfleet.agent.v1.Sample.FilesEntry
+	nil,                           // 19: evalfleet.agent.v1.Eval.UsageEntry
+	nil,                           // 20: evalfleet.agent.v1.Eval.RoleUsageEntry
+	(*AgentRef)(nil),              // 21: evalfleet.agent.v1.AgentRef
+	(*ModelRef)(nil),              // 22: evalfleet.agent.v1.ModelRef
+	(*v1.GenerateConfig)(nil),     // 23: evalfleet.model.v1.GenerateConfig
+	(*v11.ToolRef)(nil),           // 24: evalfleet.tool.v1.ToolRef
+	(*ScorerRef)(nil),             // 25: evalfleet.agent.v1.ScorerRef
+	(*MetricRef)(nil),             // 26: evalfleet.agent.v1.MetricRef
+	(*RunLimits)(nil),             // 27: evalfleet.agent.v1.RunLimits
+	(*v11.ApprovalPolicy)(nil),    // 28: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.BlobRef)(nil),           // 29: evalfleet.content.v1.BlobRef
+	(*v1.ChatMessage)(nil),        // 30: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                // 31: evalfleet.agent.v1.Target
+	(*v12.SandboxSpec)(nil),       // 32: evalfleet.sandbox.v1.SandboxSpec
+	(*RunError)(nil),              // 33: evalfleet.agent.v1.RunError
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(RunState)(0),                 // 35: evalfleet.agent.v1.RunState
+	(*NamedScore)(nil),            // 36: evalfleet.agent.v1.NamedScore
+	(*LimitReached)(nil),          // 37: evalfleet.agent.v1.LimitReached
+	(*v1.ModelUsage)(nil),         // 38: evalfleet.model.v1.ModelUsage
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	5,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
-	20, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	21, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
-	15, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	22, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	23, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	16, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	24, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	25, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
+	21, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	22, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
+	16, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	23, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	24, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	17, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	25, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	26, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
 	3,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
-	26, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	27, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
 	2,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
 	4,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
-	27, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	28, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	6,  // 14: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
 	7,  // 15: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
 	8,  // 16: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
-	28, // 17: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
-	29, // 18: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
-	30, // 19: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
-	17, // 20: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
-	31, // 21: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	29, // 17: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	30, // 18: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 19: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
+	18, // 20: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
+	32, // 21: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
 	1,  // 22: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
 	0,  // 23: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
 	10, // 24: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
-	12, // 25: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
-	18, // 26: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
-	19, // 27: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
-	32, // 28: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
-	33, // 29: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
-	33, // 30: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
-	33, // 31: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
-	34, // 32: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
-	35, // 33: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
-	36, // 34: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
-	32, // 35: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
-	37, // 36: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
-	38, // 37: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
-	38, // 38: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
-	13, // 39: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	14, // 40: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	21, // 41: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	31, // 42: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	37, // 43: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	37, // 44: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	13, // 25: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
+	19, // 26: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
+	20, // 27: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
+	33, // 28: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
+	34, // 29: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
+	34, // 30: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
+	34, // 31: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
+	11, // 32: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
+	34, // 33: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
+	35, // 34: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
+	36, // 35: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
+	37, // 36: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
+	33, // 37: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
+	38, // 38: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
+	39, // 39: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
+	39, // 40: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
+	14, // 41: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	15, // 42: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	22, // 43: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	32, // 44: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	38, // 45: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	38, // 46: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }
@@ -2014,15 +2125,15 @@ func file_evalfleet_agent_v1_eval_proto_init() {
 	}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[6].OneofWrappers = []any{}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[9].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[12].OneofWrappers = []any{}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[13].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_proto_rawDesc), len(file_evalfleet_agent_v1_eval_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

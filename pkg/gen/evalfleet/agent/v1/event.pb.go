@@ -5382,7 +5382,9 @@ type SampleFinished struct {
 	// Wall time less waiting.
 	WorkingTime *durationpb.Duration `protobuf:"bytes,10,opt,name=working_time,json=workingTime,proto3" json:"working_time,omitempty"`
 	// The scores.
-	Content       *SampleFinishedContent `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`
+	Content *SampleFinishedContent `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`
+	// Why a sandbox could not be used, where a tool's answer said so and the run went on.
+	SandboxFault  string `protobuf:"bytes,12,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5492,6 +5494,13 @@ func (x *SampleFinished) GetContent() *SampleFinishedContent {
 		return x.Content
 	}
 	return nil
+}
+
+func (x *SampleFinished) GetSandboxFault() string {
+	if x != nil {
+		return x.SandboxFault
+	}
+	return ""
 }
 
 // SampleFinishedContent holds scores.
@@ -6089,7 +6098,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\a \x01(\x05R\n" +
-	"modelIndex\"\xfc\x05\n" +
+	"modelIndex\"\xa1\x06\n" +
 	"\x0eSampleFinished\x12\x16\n" +
 	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +
@@ -6104,7 +6113,8 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"total_time\x18\t \x01(\v2\x19.google.protobuf.DurationR\ttotalTime\x12<\n" +
 	"\fworking_time\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12C\n" +
-	"\acontent\x18\v \x01(\v2).evalfleet.agent.v1.SampleFinishedContentR\acontent\x1aX\n" +
+	"\acontent\x18\v \x01(\v2).evalfleet.agent.v1.SampleFinishedContentR\acontent\x12#\n" +
+	"\rsandbox_fault\x18\f \x01(\tR\fsandboxFault\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +

@@ -787,7 +787,9 @@ type Run struct {
 	// Changes with every event.
 	Etag string `protobuf:"bytes,22,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The replica that owns it.
-	Owner         string `protobuf:"bytes,23,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner string `protobuf:"bytes,23,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Why a sandbox could not be used, where a tool's answer said so and the run went on: the first time.
+	SandboxFault  string `protobuf:"bytes,24,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -979,6 +981,13 @@ func (x *Run) GetEtag() string {
 func (x *Run) GetOwner() string {
 	if x != nil {
 		return x.Owner
+	}
+	return ""
+}
+
+func (x *Run) GetSandboxFault() string {
+	if x != nil {
+		return x.SandboxFault
 	}
 	return ""
 }
@@ -1262,7 +1271,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\xad\v\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\xd2\v\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
@@ -1290,7 +1299,8 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05store\x18\x14 \x03(\v2\".evalfleet.agent.v1.Run.StoreEntryR\x05store\x12D\n" +
 	"\tsandboxes\x18\x15 \x03(\v2&.evalfleet.agent.v1.Run.SandboxesEntryR\tsandboxes\x12\x12\n" +
 	"\x04etag\x18\x16 \x01(\tR\x04etag\x12\x14\n" +
-	"\x05owner\x18\x17 \x01(\tR\x05owner\x1aX\n" +
+	"\x05owner\x18\x17 \x01(\tR\x05owner\x12#\n" +
+	"\rsandbox_fault\x18\x18 \x01(\tR\fsandboxFault\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
