@@ -6,6 +6,7 @@ package encode
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -18,6 +19,9 @@ type Writer struct {
 
 // NewWriter returns a writer with room for size bytes.
 func NewWriter(size int) *Writer { return &Writer{buf: make([]byte, 0, size)} }
+
+// Append returns a writer that appends to dst, with room for size bytes.
+func Append(dst []byte, size int) *Writer { return &Writer{buf: slices.Grow(dst, size)} }
 
 // Bytes returns what was written. It is valid until the next call.
 func (w *Writer) Bytes() []byte { return w.buf }

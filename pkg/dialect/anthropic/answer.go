@@ -25,14 +25,15 @@ func newID(prefix string) string { return prefix + chat.NewID() }
 // ErrNoChoices says that an output holds no answer.
 var ErrNoChoices = errors.New("the model gave no answer")
 
-// EncodeResponse writes an answer for a client. An output without choices fails with ErrNoChoices. Of several choices the first counts: the format knows but one.
-func EncodeResponse(output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
+// AppendResponse appends an answer for a client to dst. An output without choices fails with ErrNoChoices. Of several choices the first counts: the format knows but one.
+func AppendResponse(dst []byte, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
 	message := chat.FirstMessage(output)
 	if message == nil {
 		return nil, ErrNoChoices
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder()
+	e.w = encode.Append(dst, 512+messageSize(message))
 	e.head(cmp.Or(meta.ID, output.GetResponseId()), cmp.Or(meta.Model, output.GetModel()), func() { e.blocks(blocks) })
 	e.stop(output.GetChoices()[0])
 	e.usage(output.GetUsage())

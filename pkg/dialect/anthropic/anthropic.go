@@ -1,5 +1,5 @@
-// Package anthropic is the format of Anthropic's Messages API in both directions. As a client: requests are written (Request.Encode), answers and streams
-// are read (Decode, Stream). As a server: requests are read (ParseRequest), answers, streams and errors are written (EncodeResponse, StreamWriter,
+// Package anthropic is the format of Anthropic's Messages API in both directions. As a client: requests are written (Request.Append), answers and streams
+// are read (Decode, Stream). As a server: requests are read (ParseRequest), answers, streams and errors are written (AppendResponse, StreamWriter,
 // EncodeError).
 //
 // Reference: https://platform.claude.com/docs/en/api/messages. Requests are written in one order of members, the conversation last, and schemas and inputs
@@ -81,9 +81,9 @@ type UnsupportedError struct {
 // Error implements error.
 func (e *UnsupportedError) Error() string { return "the Messages API cannot take " + e.What }
 
-// Encode writes a request. It fails where content cannot be said in the format.
-func (r *Request) Encode() ([]byte, error) {
-	return r.write(func(e *encoder) {
+// Append appends a request to dst. It fails where content cannot be said in the format.
+func (r *Request) Append(dst []byte) ([]byte, error) {
+	return r.write(dst, func(e *encoder) {
 		if c := e.Config; c.GetMaxTokens() != 0 {
 			e.member("max_tokens", func() { e.w.Int(c.GetMaxTokens()) })
 		}
@@ -92,16 +92,16 @@ func (r *Request) Encode() ([]byte, error) {
 	})
 }
 
-// EncodeCount writes the request that asks how many input tokens a request has.
-func (r *Request) EncodeCount() ([]byte, error) { return r.write(func(*encoder) {}) }
+// AppendCount appends the request that asks how many input tokens a request has.
+func (r *Request) AppendCount(dst []byte) ([]byte, error) { return r.write(dst, func(*encoder) {}) }
 
-// write writes a request with these options between the model's name and the conversation.
-func (r *Request) write(options func(*encoder)) ([]byte, error) {
+// write appends a request with these options between the model's name and the conversation.
+func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
 	p, err := r.plan()
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{Request: r, w: encode.NewWriter(1024 + r.size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
+	e := &encoder{Request: r, w: encode.Append(dst, 1024+r.size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
 	for _, m := range r.Members {
 		e.replaced[m.Name] = true
 	}

@@ -59,11 +59,11 @@ const conversationBody = `{"model":"claude","max_tokens":9,"stop_sequences":["EN
 func TestRequestsAreWrittenInOneOrderAndKeepTheJSONOfOthers(t *testing.T) {
 	t.Parallel()
 	for range 3 {
-		body, err := conversation().Encode()
+		body, err := conversation().Append(nil)
 		require.NoError(t, err)
 		require.Equal(t, conversationBody, string(body))
 	}
-	body, err := conversation().EncodeCount()
+	body, err := conversation().AppendCount(nil)
 	require.NoError(t, err)
 	assert.NotContains(t, string(body), "max_tokens", "a count takes no options")
 	assert.NotContains(t, string(body), `"stream"`)
@@ -74,17 +74,17 @@ func TestALongerConversationBeginsWithTheBytesOfAShorterOne(t *testing.T) {
 	t.Parallel()
 	r := conversation()
 	r.Cache.Off = true
-	shorter, err := r.Encode()
+	shorter, err := r.Append(nil)
 	require.NoError(t, err)
 	r.Messages = append(r.Messages, chat.Assistant("Wet."), chat.User("Thanks."))
-	longer, err := r.Encode()
+	longer, err := r.Append(nil)
 	require.NoError(t, err)
 	assert.True(t, strings.HasPrefix(string(longer), strings.TrimSuffix(string(shorter), "]}")))
 }
 
 func TestWhatARequestSaysAClientCanRead(t *testing.T) {
 	t.Parallel()
-	body, err := conversation().Encode()
+	body, err := conversation().Append(nil)
 	require.NoError(t, err)
 	read, err := anthropic.ParseRequest(body)
 	require.NoError(t, err)
@@ -112,15 +112,15 @@ func TestMarksOfTheMessagesComeBeforeOurs(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]int{1: 3, 2: 4, 3: 4, 4: 4} {
-		body, err := marked(n).Encode()
+		body, err := marked(n).Append(nil)
 		require.NoError(t, err)
 		assert.Equal(t, want, strings.Count(string(body), "cache_control"), "%d marks", n)
 	}
-	_, err := marked(5).Encode()
+	_, err := marked(5).Append(nil)
 	require.ErrorContains(t, err, "cache breakpoints")
 	off := marked(5)
 	off.Cache.Off = true
-	body, err := off.Encode()
+	body, err := off.Append(nil)
 	require.NoError(t, err)
 	assert.NotContains(t, string(body), "cache_control")
 }
@@ -154,7 +154,7 @@ func TestMarksThatHaveNoPlaceTakeAllOthersWithThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arranged, _ := anthropic.Arrange(test.messages, true)
-			body, err := (&anthropic.Request{Messages: arranged}).Encode()
+			body, err := (&anthropic.Request{Messages: arranged}).Append(nil)
 			require.NoError(t, err)
 			assert.Equal(t, test.kept, strings.Contains(string(body), `"text":"q","cache_control"`), "%s", body)
 			assert.True(t, test.messages[0].GetContent().GetList().GetParts()[0].GetText().GetCacheBreakpoint(), "the caller's messages stay as they are")
@@ -167,7 +167,7 @@ func TestInstructionsArePartedAtTheirMarks(t *testing.T) {
 	r := &anthropic.Request{Cache: anthropic.Cache{Automatic: true}, Messages: []*modelv1.ChatMessage{
 		chat.System(""), withParts(chat.System(""), chat.TextPart("a"), marked("b"), chat.TextPart("c"), chat.TextPart("d")), chat.Assistant("x"), chat.User("q"),
 	}}
-	body, err := r.Encode()
+	body, err := r.Append(nil)
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `"system":[{"type":"text","text":"a\nb","cache_control":{"type":"ephemeral"}},{"type":"text","text":"c\nd"}]`)
 	assert.Equal(t, 1, strings.Count(string(body), "cache_control"), "marks of the author stand alone")
@@ -190,7 +190,7 @@ func TestWhatTakesTheMarkBeforeTheLastBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := &anthropic.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), assistantSays(chat.TextPart("said"), test.part), chat.User("q")}}
-			body, err := r.Encode()
+			body, err := r.Append(nil)
 			require.NoError(t, err)
 			assert.Contains(t, string(body), test.want)
 		})
@@ -205,7 +205,7 @@ func TestDocumentsAreCitedAllOrNone(t *testing.T) {
 	}
 	for _, test := range []struct{ first, second bool }{{false, false}, {true, false}, {false, true}} {
 		r := &anthropic.Request{Messages: []*modelv1.ChatMessage{withParts(chat.User(""), document(test.first)), chat.Assistant("x"), withParts(chat.User(""), document(test.second))}}
-		body, err := r.Encode()
+		body, err := r.Append(nil)
 		require.NoError(t, err)
 		want := 0
 		if test.first || test.second {
@@ -232,7 +232,7 @@ func TestAFailureThatSaysNothingIsSaidByWhatTheToolGave(t *testing.T) {
 			t.Parallel()
 			m := chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Content: test.content, Error: &toolv1.ToolCallError{Message: test.message}})
 			m.Content = test.content
-			body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Encode()
+			body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Append(nil)
 			require.NoError(t, err)
 			assert.Contains(t, string(body), `"content":"`+test.want+`","is_error":true`)
 		})
@@ -244,7 +244,7 @@ func TestASchemaOfAnswersIsClosedAndHasNoBounds(t *testing.T) {
 	r := &anthropic.Request{Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{
 		Name: "a", JsonSchema: `{"type":"object","properties":{"n":{"type":"integer","minimum":1,"maximum":2},"s":{"type":"array","items":{"type":"string","pattern":"a","minLength":1}}}}`,
 	}}}
-	body, err := r.Encode()
+	body, err := r.Append(nil)
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `"schema":{"type":"object","properties":{"n":{"type":"integer","additionalProperties":false},`+
 		`"s":{"type":"array","items":{"type":"string","additionalProperties":false},"additionalProperties":false}},"additionalProperties":false}`)
@@ -302,7 +302,7 @@ func TestWhatTheFormatCannotSay(t *testing.T) {
 	} {
 		m := chat.User("")
 		m.Content = chat.ListContent(part)
-		_, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Encode()
+		_, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Append(nil)
 		failure, ok := errors.AsType[*anthropic.UnsupportedError](err)
 		require.True(t, ok, "%s: %v", says, err)
 		assert.Contains(t, failure.Error(), says)
@@ -316,7 +316,7 @@ func TestJSONOfOthersCannotBreakOutOfItsPlace(t *testing.T) {
 		"a tool's schema":    {Tools: []*toolv1.ToolInfo{{Name: "f", ParametersJson: `{}, "x": {}`}}},
 		"an answer's schema": {Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{JsonSchema: `true`}}},
 	} {
-		_, err := r.Encode()
+		_, err := r.Append(nil)
 		_, ok := errors.AsType[*anthropic.UnsupportedError](err)
 		assert.True(t, ok, "%s: %v", name, err)
 	}
@@ -328,7 +328,7 @@ func TestMediaByAddress(t *testing.T) {
 	m.Content = chat.ListContent(chat.ImagePart("https://x.example/a.png"), &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{
 		Media: &contentv1.Media{Source: &contentv1.Media_Uri{Uri: "https://x.example/a.pdf"}}, Filename: "a.pdf", Citations: true,
 	}}})
-	body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}, Cache: anthropic.Cache{Off: true}}).Encode()
+	body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}, Cache: anthropic.Cache{Off: true}}).Append(nil)
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `[{"type":"image","source":{"type":"url","url":"https://x.example/a.png"}},`+
 		`{"type":"document","source":{"type":"url","url":"https://x.example/a.pdf"},"title":"a.pdf","citations":{"enabled":true}}]`)
@@ -342,7 +342,7 @@ func again(t *testing.T, content string) string {
 	output, err := m.Output(nil)
 	require.NoError(t, err)
 	r := &anthropic.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.FirstMessage(output)}, Cache: anthropic.Cache{Off: true}}
-	body, err := r.Encode()
+	body, err := r.Append(nil)
 	require.NoError(t, err)
 	var sent struct {
 		Messages []struct{ Content json.RawMessage }
@@ -440,7 +440,7 @@ func context400KB() *anthropic.Request {
 
 func BenchmarkEncode400KB(b *testing.B) {
 	r := context400KB()
-	body, err := r.Encode()
+	body, err := r.Append(nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -448,7 +448,7 @@ func BenchmarkEncode400KB(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := r.Encode(); err != nil {
+			if _, err := r.Append(nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -32,7 +32,7 @@ func FuzzParseRequest(f *testing.F) {
 			return
 		}
 		r.Messages, _ = anthropic.Arrange(r.Messages, len(body)%2 == 0)
-		written, err := r.Encode()
+		written, err := r.Append(nil)
 		if err != nil {
 			return
 		}
@@ -59,7 +59,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		written, err := anthropic.EncodeResponse(output, anthropic.ResponseMeta{Model: "m"})
+		written, err := anthropic.AppendResponse(nil, output, anthropic.ResponseMeta{Model: "m"})
 		if err != nil || !json.Valid(written) {
 			t.Fatalf("%q became %q: %v", body, written, err)
 		}

@@ -207,13 +207,19 @@ func (t turn) asBlocks() []block {
 func (r *Request) size() int {
 	n := 0
 	for _, m := range r.Messages {
-		n += 128 + dialect.ContentSize(m.GetContent())
-		for _, call := range m.GetToolCalls() {
-			n += 128 + len(call.GetArgumentsJson())
-		}
+		n += messageSize(m)
 	}
 	for _, tool := range r.Tools {
 		n += 128 + len(tool.GetDescription()) + len(tool.GetParametersJson())
 	}
 	return n + n/8
+}
+
+// messageSize guesses how many bytes a message takes.
+func messageSize(m *modelv1.ChatMessage) int {
+	n := 128 + dialect.ContentSize(m.GetContent())
+	for _, call := range m.GetToolCalls() {
+		n += 128 + len(call.GetArgumentsJson())
+	}
+	return n
 }

@@ -183,19 +183,19 @@ const answerBody = `{"id":"msg_1","type":"message","role":"assistant","model":"s
 
 func TestAnswersForClients(t *testing.T) {
 	t.Parallel()
-	body, err := anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{})
+	body, err := anthropic.AppendResponse(nil, answer(), anthropic.ResponseMeta{})
 	require.NoError(t, err)
 	assert.Equal(t, answerBody, string(body))
-	body, err = anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{Model: "alias"})
+	body, err = anthropic.AppendResponse(nil, answer(), anthropic.ResponseMeta{Model: "alias"})
 	require.NoError(t, err)
 	assert.Equal(t, strings.Replace(answerBody, `"model":"served"`, `"model":"alias"`, 1), string(body))
-	_, err = anthropic.EncodeResponse(&modelv1.ModelOutput{}, anthropic.ResponseMeta{})
+	_, err = anthropic.AppendResponse(nil, &modelv1.ModelOutput{}, anthropic.ResponseMeta{})
 	require.ErrorIs(t, err, anthropic.ErrNoChoices)
 	for reason, word := range map[modelv1.StopReason]string{
 		modelv1.StopReason_STOP_REASON_STOP: "end_turn", modelv1.StopReason_STOP_REASON_UNKNOWN: "end_turn", modelv1.StopReason_STOP_REASON_MAX_TOKENS: "max_tokens",
 		modelv1.StopReason_STOP_REASON_MODEL_LENGTH: "max_tokens", modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",
 	} {
-		body, err := anthropic.EncodeResponse(chat.MessageOutput("m", chat.Assistant("x"), reason), anthropic.ResponseMeta{})
+		body, err := anthropic.AppendResponse(nil, chat.MessageOutput("m", chat.Assistant("x"), reason), anthropic.ResponseMeta{})
 		require.NoError(t, err)
 		assert.Contains(t, string(body), `"stop_reason":"`+word+`"`)
 		assert.Contains(t, string(body), `"id":"msg_`)
@@ -225,7 +225,7 @@ func TestAStreamSaysWhatItsPiecesSay(t *testing.T) {
 	for name, whole := range map[string]bool{"piece by piece": false, "without pieces": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			body, err := anthropic.EncodeResponse(answer(), anthropic.ResponseMeta{})
+			body, err := anthropic.AppendResponse(nil, answer(), anthropic.ResponseMeta{})
 			require.NoError(t, err)
 			first, err := anthropic.Decode(body)
 			require.NoError(t, err)
@@ -266,7 +266,7 @@ func TestOpenReasoningOfOthersIsThinkingWithoutASeal(t *testing.T) {
 	t.Parallel()
 	m := chat.Assistant("")
 	m.Content = chat.ListContent(chat.ReasoningPart("why"), chat.TextPart("so"))
-	body, err := anthropic.EncodeResponse(chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP), anthropic.ResponseMeta{ID: "i"})
+	body, err := anthropic.AppendResponse(nil, chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP), anthropic.ResponseMeta{ID: "i"})
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `[{"type":"thinking","thinking":"why","signature":""},{"type":"text","text":"so"}]`)
 	var reply struct{ Content json.RawMessage }

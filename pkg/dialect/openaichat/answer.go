@@ -28,12 +28,12 @@ type ResponseMeta struct {
 // ErrNoChoices says that an output holds no answer.
 var ErrNoChoices = errors.New("the model gave no answer")
 
-// EncodeResponse writes an output as the answer to a request. An output without choices fails with ErrNoChoices.
-func EncodeResponse(output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
+// AppendResponse appends an output to dst, as the answer to a request. An output without choices fails with ErrNoChoices.
+func AppendResponse(dst []byte, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
 	if len(output.GetChoices()) == 0 {
 		return nil, ErrNoChoices
 	}
-	w := encode.NewWriter(512 + answerSize(output))
+	w := encode.Append(dst, 512+answerSize(output))
 	meta.begin(w, output, "chat.completion")
 	w.Key("choices")
 	w.BeginList()

@@ -11,7 +11,7 @@ import (
 // The format has no place for reasoning. `reasoning_content`, which many servers and clients know, holds it for those who read it; `reasoning_details`, which clients
 // that send messages back as they came return, holds what a provider needs to take it again.
 
-// ownFormat marks details that EncodeResponse wrote.
+// ownFormat marks details that AppendResponse wrote.
 const ownFormat = "evalfleet"
 
 // Types of details.
@@ -20,7 +20,7 @@ const (
 	detailSealed = "reasoning.encrypted"
 )
 
-// detail is one of the details that EncodeResponse writes.
+// detail is one of the details that AppendResponse writes.
 type detail struct {
 	Type      string  `json:"type"`
 	Text      string  `json:"text"`
@@ -32,7 +32,7 @@ type detail struct {
 	Format   string `json:"format"`
 }
 
-// ownDetails reads details that EncodeResponse wrote; none when there are others among them.
+// ownDetails reads details that AppendResponse wrote; none when there are others among them.
 func ownDetails(list []json.RawMessage) []*contentv1.Content {
 	var parts []*contentv1.Content
 	for _, raw := range list {

@@ -1,6 +1,6 @@
-// Package openaichat is the format of OpenAI's chat completions, in both directions. As a client it writes requests and reads answers and streams (Request.Encode,
+// Package openaichat is the format of OpenAI's chat completions, in both directions. As a client it writes requests and reads answers and streams (Request.Append,
 // Decode, Stream); many servers speak the format, and what differs between them is in Request. As a server it reads requests and writes answers, streams and
-// errors (ParseRequest, EncodeResponse, StreamWriter, EncodeError). Between the two, Glance picks what accounts need from an answer that is passed on unread.
+// errors (ParseRequest, AppendResponse, StreamWriter, EncodeError). Between the two, Glance picks what accounts need from an answer that is passed on unread.
 //
 // Reference: https://platform.openai.com/docs/api-reference/chat. Requests are written in one order of members, model and messages first, and schemas and
 // arguments of tools go through byte for byte, so that equal prefixes of conversations are equal prefixes of bytes.
@@ -30,7 +30,7 @@ type Request struct {
 	Config *modelv1.GenerateConfig
 	// Stream asks for the answer in pieces.
 	Stream bool
-	// IncludeUsage says that a client asked for usage at the end of a stream. Requests that Encode writes always do.
+	// IncludeUsage says that a client asked for usage at the end of a stream. Requests that Append writes always do.
 	IncludeUsage bool
 	// SystemRole is the role of system messages; empty is `system`.
 	SystemRole string
@@ -49,9 +49,9 @@ type Member struct {
 	JSON string
 }
 
-// Encode writes a request. It fails where content cannot be said in the format.
-func (r *Request) Encode() ([]byte, error) {
-	e := &encoder{Request: r, w: encode.NewWriter(1024 + r.size())}
+// Append appends a request to dst. It fails where content cannot be said in the format.
+func (r *Request) Append(dst []byte) ([]byte, error) {
+	e := &encoder{Request: r, w: encode.Append(dst, 1024+r.size())}
 	extra, err := extraMembers(r.Config)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func encodeRequest(t testing.TB, r *openaichat.Request) string {
 	if r.Config == nil {
 		r.Config = &modelv1.GenerateConfig{}
 	}
-	body, err := r.Encode()
+	body, err := r.Append(nil)
 	require.NoError(t, err)
 	return string(body)
 }
@@ -54,11 +54,11 @@ func TestWhatTheFormatCannotSayIsAnError(t *testing.T) {
 	} {
 		messages, err := chat.ParseMessages([]byte(document))
 		require.NoError(t, err)
-		_, err = (&openaichat.Request{Messages: messages, Config: &modelv1.GenerateConfig{}}).Encode()
+		_, err = (&openaichat.Request{Messages: messages, Config: &modelv1.GenerateConfig{}}).Append(nil)
 		var unsupported *openaichat.UnsupportedError
 		require.ErrorAs(t, err, &unsupported, name)
 	}
-	_, err := (&openaichat.Request{Config: &modelv1.GenerateConfig{ExtraBodyJson: new("[]")}}).Encode()
+	_, err := (&openaichat.Request{Config: &modelv1.GenerateConfig{ExtraBodyJson: new("[]")}}).Append(nil)
 	require.Error(t, err)
 }
 
@@ -209,7 +209,7 @@ func FuzzDecode(f *testing.F) {
 		for _, choice := range output.GetChoices() {
 			request.Messages = append(request.Messages, choice.GetMessage())
 		}
-		encoded, err := request.Encode()
+		encoded, err := request.Append(nil)
 		if err != nil || !json.Valid(encoded) {
 			t.Fatalf("the answer cannot be sent back: %v %s", err, encoded)
 		}
@@ -230,7 +230,7 @@ func context400KB() *openaichat.Request {
 
 func BenchmarkEncode400KB(b *testing.B) {
 	r := context400KB()
-	body, err := r.Encode()
+	body, err := r.Append(nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func BenchmarkEncode400KB(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := r.Encode(); err != nil {
+			if _, err := r.Append(nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -163,7 +163,7 @@ func again(t *testing.T, answer []byte) *modelv1.ChatMessage {
 func TestAnAnswerIsReadBackAndCanBeSentAgain(t *testing.T) {
 	t.Parallel()
 	for name, output := range outputs() {
-		answer, err := openaichat.EncodeResponse(output, meta)
+		answer, err := openaichat.AppendResponse(nil, output, meta)
 		require.NoError(t, err, name)
 		got, err := openaichat.Decode(answer, nil)
 		require.NoError(t, err, name)
@@ -183,7 +183,7 @@ func TestAnAnswerIsReadBackAndCanBeSentAgain(t *testing.T) {
 			assert.True(t, proto.Equal(want, sent.GetContent().GetList()), "%s: what a provider needs to take reasoning again survives a client: %v", name, sent)
 		}
 	}
-	_, err := openaichat.EncodeResponse(&modelv1.ModelOutput{}, meta)
+	_, err := openaichat.AppendResponse(nil, &modelv1.ModelOutput{}, meta)
 	require.ErrorIs(t, err, openaichat.ErrNoChoices)
 }
 
@@ -291,7 +291,7 @@ func TestErrorsReadBack(t *testing.T) {
 func TestGlanceSeesWhatReadingSees(t *testing.T) {
 	t.Parallel()
 	for name, output := range outputs() {
-		answer, err := openaichat.EncodeResponse(output, meta)
+		answer, err := openaichat.AppendResponse(nil, output, meta)
 		require.NoError(t, err)
 		var facts dialect.Facts
 		openaichat.Glance(answer, &facts)
@@ -344,7 +344,7 @@ func FuzzParseRequest(f *testing.F) {
 			return
 		}
 		// Whatever was read can be sent on, or is refused as what the format cannot say.
-		if _, err := r.Encode(); err != nil {
+		if _, err := r.Append(nil); err != nil {
 			var unsupported *openaichat.UnsupportedError
 			if !assert.ErrorAs(t, err, &unsupported) {
 				t.FailNow()

@@ -11,6 +11,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -50,11 +51,12 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if said, tooLong := chat.Overflow(answer.GetOutput()); tooLong {
 		return &refusal{Failure: x.tooLong(said)}
 	}
-	encoded, err := x.encode(answer.GetOutput(), about)
+	encoded, err := buffer.Of(func(dst []byte) ([]byte, error) { return x.encode(dst, answer.GetOutput(), about) })
 	if err != nil {
 		return refuse(http.StatusBadGateway, err.Error())
 	}
-	return x.send(http.StatusOK, encoded)
+	defer encoded.Release()
+	return x.send(http.StatusOK, encoded.Bytes)
 }
 
 // maxKeyBytes bounds a key, as the protocol does.

@@ -28,8 +28,8 @@ type format struct {
 	glance func([]byte, *dialect.Facts)
 	// parse reads a request into the canonical form; parseCount a question for a number of tokens, where the format has one.
 	parse, parseCount func([]byte) (*asked, error)
-	// encode writes an output as an answer, stream as events.
-	encode func(*modelv1.ModelOutput, meta) ([]byte, error)
+	// encode appends an output as an answer; stream writes one as events.
+	encode func([]byte, *modelv1.ModelOutput, meta) ([]byte, error)
 	stream func(io.Writer, meta) streamWriter
 	// fail writes the body of an error. tooLong is that of a conversation which the model has no room for, by what its vendor said of it.
 	fail    func(dialect.Failure) []byte
@@ -96,8 +96,8 @@ var chatCompletions = &format{
 			model: r.Model, messages: r.Messages, tools: r.Tools, choice: r.Choice, config: r.Config, stream: r.Stream, includeUsage: r.IncludeUsage,
 		}, nil
 	},
-	encode: func(output *modelv1.ModelOutput, m meta) ([]byte, error) {
-		return openaichat.EncodeResponse(output, openaichat.ResponseMeta{ID: m.id, Model: m.model, Created: m.created})
+	encode: func(dst []byte, output *modelv1.ModelOutput, m meta) ([]byte, error) {
+		return openaichat.AppendResponse(dst, output, openaichat.ResponseMeta{ID: m.id, Model: m.model, Created: m.created})
 	},
 	stream: func(w io.Writer, m meta) streamWriter {
 		return openaichat.NewStreamWriter(w, openaichat.ResponseMeta{ID: m.id, Model: m.model, Created: m.created, IncludeUsage: m.includeUsage})
@@ -118,8 +118,8 @@ var messages = &format{
 	glance:     anthropic.Glance,
 	parse:      func(body []byte) (*asked, error) { return askedOf(anthropic.ParseRequest(body)) },
 	parseCount: func(body []byte) (*asked, error) { return askedOf(anthropic.ParseCount(body)) },
-	encode: func(output *modelv1.ModelOutput, m meta) ([]byte, error) {
-		return anthropic.EncodeResponse(output, anthropic.ResponseMeta{ID: m.id, Model: m.model})
+	encode: func(dst []byte, output *modelv1.ModelOutput, m meta) ([]byte, error) {
+		return anthropic.AppendResponse(dst, output, anthropic.ResponseMeta{ID: m.id, Model: m.model})
 	},
 	stream: func(w io.Writer, m meta) streamWriter {
 		return anthropic.NewStreamWriter(w, anthropic.ResponseMeta{ID: m.id, Model: m.model})

@@ -18,7 +18,7 @@ const modelMember = "model"
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	return e.choose(ctx, x, "", func(r *relay, found []jsonscan.Span) error {
 		call := &generate.Call{Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens()}
-		call.Config = &modelv1.GenerateConfig{MaxTokens: bound(r.body.bytes(), found[1:]), MaxRetries: new(int32(e.cfg.MaxRetries))}
+		call.Config = &modelv1.GenerateConfig{MaxTokens: bound(r.body.Bytes, found[1:]), MaxRetries: new(int32(e.cfg.MaxRetries))}
 		return r.run(ctx, call, e.deps.Stages)
 	}, e.convert)
 }
@@ -39,12 +39,12 @@ func (e *Endpoints) choose(
 	if err != nil {
 		return err
 	}
-	defer b.release()
-	found, err := x.scan(b.bytes())
+	defer b.Release()
+	found, err := x.scan(b.Bytes)
 	if err != nil {
 		return err
 	}
-	name, isText := jsonscan.Text(found[0].Of(b.bytes()))
+	name, isText := jsonscan.Text(found[0].Of(b.Bytes))
 	if !isText || name == "" {
 		return dialect.Required(modelMember)
 	}
@@ -54,7 +54,7 @@ func (e *Endpoints) choose(
 	}
 	upstream := m.Capabilities().Upstream
 	if upstream == nil || upstream.Dialect != x.dialect || x.request.Header.Get(cacheHeader) != "" {
-		return converted(ctx, x, m, b.bytes())
+		return converted(ctx, x, m, b.Bytes)
 	}
 	url := upstream.URL + below
 	if query := x.request.URL.RawQuery; query != "" {

@@ -142,7 +142,7 @@ func compareAnswer(t *goldentest.T, format *format, c goldentest.Case) {
 	output, err := chat.ParseOutput(encoded(t, c.At("input", "output")))
 	require.NoError(t, err)
 	want, _ := c.At("expect", "response").(map[string]any)
-	answer, err := format.encode(output, meta{id: fmt.Sprint(want["id"]), model: fmt.Sprint(want["model"]), created: 1})
+	answer, err := format.encode(nil, output, meta{id: fmt.Sprint(want["id"]), model: fmt.Sprint(want["model"]), created: 1})
 	if refused, _ := c.At("expect", "error").(map[string]any); refused != nil {
 		require.Error(t, err)
 		return

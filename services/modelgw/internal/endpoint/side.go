@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 )
 
 // maxSideBytes bounds what the side reader keeps of an answer: of a longer one the usage is estimated.
@@ -20,15 +21,15 @@ type sideReader struct {
 	// kept is the line that has begun, or all of an answer that is no stream.
 	kept []byte
 	// buffer is where kept began.
-	buffer *[]byte
+	buffer *buffer.Buffer
 	// full says that there was more than is kept: of a line the rest is passed over, and of an answer all.
 	full bool
 }
 
 // newSideReader returns a reader of one answer. The caller must end it.
 func newSideReader(events bool, glance func([]byte, *dialect.Facts), facts *dialect.Facts) *sideReader {
-	s := &sideReader{events: events, glance: glance, facts: facts, buffer: buffers.Get().(*[]byte)}
-	s.kept = (*s.buffer)[:0]
+	s := &sideReader{events: events, glance: glance, facts: facts, buffer: buffer.New()}
+	s.kept = s.buffer.Bytes
 	return s
 }
 
@@ -94,9 +95,8 @@ func (s *sideReader) line(line []byte) {
 // end takes the end of the answer.
 func (s *sideReader) end() {
 	defer func() {
-		if *s.buffer = s.kept; cap(s.kept) <= mostKept {
-			buffers.Put(s.buffer)
-		}
+		s.buffer.Bytes = s.kept
+		s.buffer.Release()
 	}()
 	switch {
 	case s.events:

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
@@ -34,22 +34,23 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
-	body, err := p.Encode()
+	body, err := buffer.Of(p.Append)
 	if err != nil {
 		return nil, unsupported(err)
 	}
-	a := &attempt{model: m, plan: p, request: r, body: body, start: time.Now()}
-	output, err := a.run(ctx)
+	defer body.Release()
+	a := &attempt{model: m, plan: p, request: r, start: time.Now()}
+	output, err := a.run(ctx, body)
 	if err != nil {
 		if failure, ok := provider.As(err); ok && r.Record {
-			failure.Call = transport.Record(body, a.raw, true, a.start)
+			failure.Call = transport.Record(body.Bytes, a.raw, true, a.start)
 		}
 		return nil, err
 	}
 	output.Time = provider.Clock(a.start)
 	response := &provider.Response{Output: output, Warnings: p.warnings}
 	if r.Record {
-		response.Call = transport.Record(body, a.raw, false, a.start)
+		response.Call = transport.Record(body.Bytes, a.raw, false, a.start)
 	}
 	return response, nil
 }
@@ -67,19 +68,18 @@ type attempt struct {
 	*model
 	plan    *plan
 	request *provider.Request
-	body    []byte
 	start   time.Time
-	// raw is the first answer, for the record.
+	// raw is the first answer, where it is to be recorded.
 	raw []byte
 }
 
 // run asks for the answer, and gives a turn that the server paused back to it until it has ended. What a paused turn took is counted each time.
-func (a *attempt) run(ctx context.Context) (*modelv1.ModelOutput, error) {
+func (a *attempt) run(ctx context.Context, body *buffer.Buffer) (*modelv1.ModelOutput, error) {
 	var content []json.RawMessage
 	var usage *modelv1.ModelUsage
 	var contextTokens *int64
 	for pauses := 0; ; pauses++ {
-		message, stopped, err := a.exchange(ctx)
+		message, stopped, err := a.exchange(ctx, body)
 		if err != nil || stopped != nil {
 			return stopped, err
 		}
@@ -91,9 +91,10 @@ func (a *attempt) run(ctx context.Context) (*modelv1.ModelOutput, error) {
 		content = append(content, message.Content...)
 		if message.StopReason == format.PauseTurn && pauses < maxPauses {
 			a.plan.Paused = content
-			if a.body, err = a.plan.Encode(); err != nil {
+			if body, err = buffer.Of(a.plan.Append); err != nil {
 				return nil, unsupported(err)
 			}
+			defer body.Release()
 			continue
 		}
 		message.Content = content
@@ -111,8 +112,8 @@ func (a *attempt) run(ctx context.Context) (*modelv1.ModelOutput, error) {
 }
 
 // exchange sends the request and reads the answer. stopped is the output that a refusal of the request stands for.
-func (a *attempt) exchange(ctx context.Context) (message *format.Message, stopped *modelv1.ModelOutput, err error) {
-	answer, err := a.post(ctx, "/v1/messages", a.body)
+func (a *attempt) exchange(ctx context.Context, body *buffer.Buffer) (message *format.Message, stopped *modelv1.ModelOutput, err error) {
+	answer, err := a.post(ctx, "/v1/messages", body)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,12 +125,13 @@ func (a *attempt) exchange(ctx context.Context) (message *format.Message, stoppe
 	if answer.StatusCode != http.StatusOK {
 		bound = transport.MaxErrorBytes
 	}
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, bound))
-	if a.raw == nil {
-		a.raw = raw
+	read, err := transport.Read(answer, bound)
+	defer read.Release()
+	if a.raw == nil && a.request.Record {
+		a.raw = bytes.Clone(read.Bytes)
 	}
 	if answer.StatusCode != http.StatusOK {
-		stopped, err = a.refused(answer, answer.StatusCode, format.DecodeError(raw))
+		stopped, err = a.refused(answer, answer.StatusCode, format.DecodeError(read.Bytes))
 		return nil, stopped, err
 	}
 	if err != nil {
@@ -138,7 +140,7 @@ func (a *attempt) exchange(ctx context.Context) (message *format.Message, stoppe
 	if a.request.Progress != nil {
 		a.request.Progress()
 	}
-	message, err = format.Decode(raw)
+	message, err = format.Decode(read.Bytes)
 	if said, ok := errors.AsType[*format.Error](err); ok {
 		stopped, err = a.refused(answer, said.Status(), said)
 		return nil, stopped, err
@@ -150,8 +152,8 @@ func (a *attempt) exchange(ctx context.Context) (message *format.Message, stoppe
 }
 
 // post sends a request to a path below the account's address.
-func (a *attempt) post(ctx context.Context, path string, body []byte) (*http.Response, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, a.endpoint+path, bytes.NewReader(body))
+func (a *attempt) post(ctx context.Context, path string, body *buffer.Buffer) (*http.Response, error) {
+	post, err := transport.NewPost(ctx, a.endpoint+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
@@ -250,20 +252,22 @@ func (a *attempt) count(ctx context.Context, text string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	question := &format.Request{Model: string(a.name), Messages: []*modelv1.ChatMessage{chat.User(text)}, Cache: format.Cache{Off: true}}
-	body, err := question.EncodeCount()
+	body, err := buffer.Of(question.AppendCount)
 	if err != nil {
 		return 0, err
 	}
+	defer body.Release()
 	answer, err := a.post(ctx, "/v1/messages/count_tokens", body)
 	if err != nil {
 		return 0, err
 	}
 	defer answer.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, transport.MaxErrorBytes))
+	read, err := transport.Read(answer, transport.MaxErrorBytes)
+	defer read.Release()
 	if err != nil {
 		return 0, err
 	}
-	return format.DecodeCount(raw)
+	return format.DecodeCount(read.Bytes)
 }
 
 // withMember adds a member to a JSON object as text, where empty is none.

@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
@@ -82,29 +83,32 @@ func (c *Client) class(status int, said *openaichat.Error) provider.Class {
 
 // Do makes one request. The output of a stream is collected, and its pieces are given to the request's Stream as they come.
 func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaichat.Request) (*provider.Response, error) {
-	body, err := request.Encode()
+	body, err := buffer.Of(request.Append)
 	if err != nil {
 		return nil, unsupported(c.Provider, err)
 	}
+	defer body.Release()
 	start := time.Now()
 	output, raw, err := c.exchange(ctx, r, request, body)
 	if err != nil {
 		if failure, ok := provider.As(err); ok && r.Record {
-			failure.Call = transport.Record(body, raw, true, start)
+			failure.Call = transport.Record(body.Bytes, raw, true, start)
 		}
 		return nil, err
 	}
 	output.Time = provider.Clock(start)
 	response := &provider.Response{Output: output}
 	if r.Record {
-		response.Call = transport.Record(body, raw, false, start)
+		response.Call = transport.Record(body.Bytes, raw, false, start)
 	}
 	return response, nil
 }
 
-// exchange sends a request and reads the answer. raw is the answer as it came; of a stream it is nil.
-func (c *Client) exchange(ctx context.Context, r *provider.Request, request *openaichat.Request, body []byte) (output *modelv1.ModelOutput, raw []byte, err error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.BaseURL+path, bytes.NewReader(body))
+// exchange sends a request and reads the answer. raw is the answer as it came, where that is to be recorded; of a stream it is nil.
+func (c *Client) exchange(
+	ctx context.Context, r *provider.Request, request *openaichat.Request, body *buffer.Buffer,
+) (output *modelv1.ModelOutput, raw []byte, err error) {
+	post, err := transport.NewPost(ctx, c.BaseURL+path, body)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", c.Provider, err)
 	}
@@ -114,21 +118,30 @@ func (c *Client) exchange(ctx context.Context, r *provider.Request, request *ope
 		return nil, nil, c.broken(ctx, err)
 	}
 	defer answer.Body.Close()
-	switch {
-	case answer.StatusCode != http.StatusOK:
-		raw, _ = io.ReadAll(io.LimitReader(answer.Body, transport.MaxErrorBytes))
-		output, err = c.refused(answer, openaichat.DecodeError(raw), request.Model)
-	case request.Stream && !transport.IsJSON(answer.Header):
+	refused := answer.StatusCode != http.StatusOK
+	if !refused && request.Stream && !transport.IsJSON(answer.Header) {
 		output, err = c.stream(ctx, answer.Body, r, request)
+		return output, nil, err
+	}
+	bound := int64(transport.MaxAnswerBytes)
+	if refused {
+		bound = transport.MaxErrorBytes
+	}
+	read, err := transport.Read(answer, bound)
+	defer read.Release()
+	switch {
+	case refused: // Of what breaks off as much counts as came.
+		output, err = c.refused(answer, openaichat.DecodeError(read.Bytes), request.Model)
+	case err != nil:
+		return nil, nil, c.broken(ctx, err)
 	default:
-		raw, err = io.ReadAll(io.LimitReader(answer.Body, transport.MaxAnswerBytes))
+		output, err = openaichat.Decode(read.Bytes, r.Tools)
 		if err != nil {
-			return nil, nil, c.broken(ctx, err)
+			output, err = c.unreadable(answer, read.Bytes, err, request.Model)
 		}
-		output, err = openaichat.Decode(raw, r.Tools)
-		if err != nil {
-			output, err = c.unreadable(answer, raw, err, request.Model)
-		}
+	}
+	if r.Record {
+		raw = bytes.Clone(read.Bytes)
 	}
 	return output, raw, err
 }

@@ -4,12 +4,14 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"mime"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -41,6 +43,24 @@ func NewClient() *http.Client {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// NewPost returns a request that posts a body. The caller may release it when the request was made; the transport uses it for as long as it must.
+func NewPost(ctx context.Context, url string, body *buffer.Buffer) (*http.Request, error) {
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	post.ContentLength = int64(len(body.Bytes))
+	post.GetBody = func() (io.ReadCloser, error) { return body.Reader(body.Bytes), nil }
+	post.Body = body.Reader(body.Bytes)
+	return post, nil
+}
+
+// Read reads the body of an answer, and no more of it than a bound. The caller must release it, also where it breaks off: then it holds what came.
+func Read(answer *http.Response, bound int64) (*buffer.Buffer, error) {
+	b := buffer.New()
+	return b, b.Fill(io.LimitReader(answer.Body, bound), min(answer.ContentLength, bound), bound)
 }
 
 // IsJSON says that an answer is a JSON document, where a stream may have been asked for.
