@@ -2,7 +2,6 @@ package jsonread_test
 
 import (
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/jsonread"
+	"github.com/evalfleet/evalfleet/pkg/jsonread/jsonreadtest"
 )
 
 // wire has a field of each type that requests and answers on the wire have.
@@ -60,21 +60,6 @@ type failing float64
 
 func (f *failing) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, (*float64)(f)) }
 
-// alike reads a document with both and compares.
-func alike[T any](t *testing.T, doc []byte) (read T) {
-	t.Helper()
-	var want T
-	wantErr := json.Unmarshal(doc, &want)
-	err := jsonread.Unmarshal(doc, &read)
-	if !reflect.DeepEqual(wantErr, err) {
-		t.Fatalf("%q fails with %v, not with %v", doc, err, wantErr)
-	}
-	if err == nil && !reflect.DeepEqual(want, read) {
-		t.Fatalf("%q is %#v, not %#v", doc, read, want)
-	}
-	return read
-}
-
 var documents = []string{
 	`{"text":"a\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00\ud83d\u0041\udc00\u0000é😀","bool":true,"int":-12,"small":127,"float":1.5e-3,"optional":"x","number":7}`,
 	`{"text":null,"bool":null,"int":null,"float":null,"optional":null,"number":null,"list":null,"nested":null,"inner":null,"map":null,"raw":null,"part":null,"mixed":null,"joined":null,"failure":null}`,
@@ -93,11 +78,11 @@ var documents = []string{
 func TestDocumentsReadAsEncodingJSONReadsThem(t *testing.T) {
 	t.Parallel()
 	for _, doc := range documents {
-		alike[wire](t, []byte(doc))
-		alike[[]wire](t, []byte("["+doc+"]"))
-		alike[map[string]json.RawMessage](t, []byte(doc))
-		alike[*string](t, []byte(doc))
-		alike[any](t, []byte(doc))
+		jsonreadtest.Alike[wire](t, []byte(doc))
+		jsonreadtest.Alike[[]wire](t, []byte("["+doc+"]"))
+		jsonreadtest.Alike[map[string]json.RawMessage](t, []byte(doc))
+		jsonreadtest.Alike[*string](t, []byte(doc))
+		jsonreadtest.Alike[any](t, []byte(doc))
 	}
 	var nothing *wire
 	require.EqualError(t, jsonread.Unmarshal([]byte("{}"), nothing), json.Unmarshal([]byte("{}"), nothing).Error())
@@ -108,7 +93,7 @@ func TestTextsAreReadWhateverTheirLength(t *testing.T) {
 	t.Parallel()
 	for before := range 140 {
 		for _, what := range []string{`\n`, `\u00e9`, `\ud83d\ude00`, "é", "😀", "\xff", strings.Repeat(`\"`, 70), strings.Repeat("é", 70), strings.Repeat("\xff", 200), `\ud800` + strings.Repeat("\xff", 200)} {
-			alike[wire](t, []byte(`{"text":"`+strings.Repeat("a", before)+what+`","raw":"`+strings.Repeat("a", before)+what+`"}`))
+			jsonreadtest.Alike[wire](t, []byte(`{"text":"`+strings.Repeat("a", before)+what+`","raw":"`+strings.Repeat("a", before)+what+`"}`))
 		}
 	}
 }
@@ -120,8 +105,8 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		alike[wire](t, doc)
-		alike[[]json.RawMessage](t, doc)
+		jsonreadtest.Alike[wire](t, doc)
+		jsonreadtest.Alike[[]json.RawMessage](t, doc)
 	})
 }
 
