@@ -4,8 +4,10 @@ package grpcclient
 import (
 	"context"
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -21,6 +23,9 @@ const (
 	streamWindow     = 1 << 20
 	connectionWindow = 4 << 20
 )
+
+// redial is how a service that is away is dialled: what waits for it should go on soon after it has come back.
+var redial = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}
 
 // serviceConfig retries what is safe to retry: a call that no server has seen. Whatever else is tried again is the caller's to decide, by key.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`
@@ -47,6 +52,7 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: redial.MaxDelay}),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
 		grpc.WithChainUnaryInterceptor(unary...),

@@ -42,6 +42,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
@@ -162,6 +163,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	s.engine = turn.New(turn.Config{Replica: deps.Replica, MaxGenerates: cfg.MaxGenerates, TTL: cfg.TTL, RenewLeases: cfg.RenewLeases}, turn.Deps{
 		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger, AdoptEval: s.adoptEval,
+		Away: func(service string) bool {
+			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
+		},
 	})
 	launcher := launch.New(launch.Deps{
 		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger,
@@ -171,7 +175,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(),
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
-	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, bare)
+	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, bare, s.engine.Waits)
 	services := deps.Services
 	if len(services) == 0 {
 		services = []string{"agentorch"}

@@ -112,14 +112,20 @@ func (c *client) endsBefore(t *testing.T, name string, death <-chan string) erro
 // until watches an evaluation until an event fits.
 func (c *client) until(t *testing.T, name string, fits func(*agentv1.Event) bool) {
 	t.Helper()
+	c.untilWatched(t, name, func(r *agentv1.WatchEvalResponse) bool { return r.GetEvent() != nil && fits(r.GetEvent()) })
+}
+
+// untilWatched watches an evaluation, and its progress, until what the watch says fits.
+func (c *client) untilWatched(t *testing.T, name string, fits func(*agentv1.WatchEvalResponse) bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	stream, err := c.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name})
+	stream, err := c.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name, Progress: true})
 	require.NoError(t, err)
 	for {
 		r, err := stream.Recv()
 		require.NoError(t, err, "watching %s", name)
-		if r.GetEvent() != nil && fits(r.GetEvent()) {
+		if fits(r) {
 			return
 		}
 	}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
 // Each of five processes is killed in turn, amid an evaluation, and started again at its address. Nothing tells that anything happened.
@@ -44,6 +47,38 @@ func TestServeTargets(t *testing.T) {
 	assert.Equal(t, want, verdictsOf(t, c, eval))
 	checkCounted(t, c, eval, callLog)
 	h.stop()
+}
+
+// While sandboxd is away, an evaluation that needs it says so; when it is back, the evaluation goes on by itself.
+func TestAnEvaluationSaysWhoIsAway(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, &shipped, five)
+	c := h.serve()
+	name := c.create(t, &agentv1.EvalSpec{
+		Task:    "away",
+		Dataset: questions(1),
+		Steps:   react("bash"),
+		Models: []*agentv1.ModelRef{scripted(t, object{"min_turn": 1, "outputs": []object{
+			{"tool_calls": []object{{"function": "bash", "arguments": object{"command": "touch begun; until [ -e go ]; do sleep 0.05; done"}}}},
+			{"tool_calls": []object{{"function": "submit", "arguments": object{"answer": "done"}}}},
+		}})},
+		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
+		Scorers:   []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "program": "[ -e begun ]"})}},
+	})
+	box := c.onlySandbox(t)
+	eventually(t, func() bool { return c.has(t, box, "begun") }, "the command has begun")
+	h.kill("sandboxd")
+	c.untilWatched(t, name, func(r *agentv1.WatchEvalResponse) bool { return len(r.GetProgress().GetProgress().GetWaits()) > 0 })
+	shown := h.run("eval", "show", filepath.Base(name), "--server", h.address(), "--token-file", h.tokenFile)
+	assert.Regexp(t, `1 waiting since \d\d:\d\d:\d\d: sandboxd does not answer`, shown.out)
+
+	c = h.serve()
+	_, err := c.sandboxes.WriteFile(within(t), &sandboxv1.WriteFileRequest{Sandbox: box, Path: "go"})
+	require.NoError(t, err)
+	eval := c.await(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+	assert.InDelta(t, 1, metric(t, eval, "exec", "accuracy"), 0)
+	assert.Empty(t, eval.GetProgress().GetWaits())
 }
 
 // Whoever starts a server right after the last one was killed finds it still there: the kernel takes its time. The new one waits for that, and takes over.

@@ -17,9 +17,13 @@ type Server struct {
 	judges   eval.Judges
 	exporter *evalexport.Exporter
 	bare     func(*agentv1.Event) *agentv1.Event
+	waits    func(eval string) []*agentv1.EvalWait
 }
 
-// New makes the service. Bare returns an event without its content.
-func New(engine *eval.Engine, journals journal.Store, judges eval.Judges, exporter *evalexport.Exporter, bare func(*agentv1.Event) *agentv1.Event) *Server {
-	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, bare: bare}
+// New makes the service. Bare returns an event without its content; waits tells what runs of an evaluation wait for that is in no journal.
+func New(
+	engine *eval.Engine, journals journal.Store, judges eval.Judges, exporter *evalexport.Exporter,
+	bare func(*agentv1.Event) *agentv1.Event, waits func(eval string) []*agentv1.EvalWait,
+) *Server {
+	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, bare: bare, waits: waits}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -336,4 +337,29 @@ func TestScorersMetricsAndReducersAreListed(t *testing.T) {
 	assert.Contains(t, schemas["match"], `"location"`, "with the parameters that they take")
 	assert.Contains(t, list.GetMetrics(), "accuracy")
 	assert.Contains(t, list.GetReducers(), "mean")
+}
+
+// What an evaluation waits for is told although nothing happens in it.
+func TestWaitsAreTold(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.create(spec("a")) // Its run is at work until it is cancelled.
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, func(w *agentv1.WatchEvalResponse) bool { return w.GetProgress().GetProgress().GetRunning() == 1 })
+	require.NoError(t, err)
+	since := timestamppb.Now()
+	waits := func(w *agentv1.WatchEvalResponse) bool {
+		if w.GetProgress() != nil && len(w.GetProgress().GetProgress().GetWaits()) == 0 {
+			r.runs.wait(name, &agentv1.EvalWait{Reason: "service", Message: "sandboxd does not answer", Since: since, Samples: 1})
+		}
+		return len(w.GetProgress().GetProgress().GetWaits()) == 1
+	}
+	_, err = r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, waits)
+	require.NoError(t, err)
+	e, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, e.GetProgress().GetWaiting())
+	require.Len(t, e.GetProgress().GetWaits(), 1)
+	assert.Equal(t, since.AsTime(), e.GetProgress().GetWaits()[0].GetSince().AsTime())
+	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name, RequestId: "stop"})
+	require.NoError(t, err)
 }

@@ -76,6 +76,20 @@ type runs struct {
 	mu     sync.Mutex
 	states map[string]agentv1.RunState
 	made   map[string]*agentv1.Run
+	waits  map[string][]*agentv1.EvalWait // by evaluation
+}
+
+// wait sets what runs of an evaluation wait for that is in no journal.
+func (r *runs) wait(eval string, waits ...*agentv1.EvalWait) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits = map[string][]*agentv1.EvalWait{eval: waits}
+}
+
+func (r *runs) waiting(eval string) []*agentv1.EvalWait {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waits[eval]
 }
 
 func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
@@ -164,11 +178,12 @@ func serve(t *testing.T) *rig {
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: kept, Judges: judges, Samples: engine.Samples})
 	s, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "user:ada"}})
 	require.NoError(t, err)
-	agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, func(e *agentv1.Event) *agentv1.Event {
+	stripped := func(e *agentv1.Event) *agentv1.Event {
 		bare := proto.CloneOf(e)
 		content.Strip(bare)
 		return bare
-	}))
+	}
+	agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, stripped, made.waiting))
 	listener := grpcserver.ListenMemory()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()

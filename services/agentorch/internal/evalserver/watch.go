@@ -20,6 +20,8 @@ const (
 	progressPause = 250 * time.Millisecond
 	// heartbeatPause is how long a watch may be silent.
 	heartbeatPause = 15 * time.Second
+	// lookPause is how often a watch of the progress looks for what is in no event: runs that wait.
+	lookPause = 2 * time.Second
 )
 
 // WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed evaluation can be watched again from the last cursor.
@@ -67,6 +69,13 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 	}
 	heartbeat := time.NewTicker(heartbeatPause)
 	defer heartbeat.Stop()
+	var look <-chan time.Time
+	if req.GetProgress() {
+		ticker := time.NewTicker(lookPause)
+		defer ticker.Stop()
+		look = ticker.C
+	}
+	var sent *agentv1.Eval
 	for {
 		for event, err := range journal.All(ctx, s.journals, head.Ref, after) {
 			if err != nil {
@@ -83,8 +92,11 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			if err != nil {
 				return err
 			}
-			if err := stream.Send(&agentv1.WatchEvalResponse{Progress: progress}); err != nil {
-				return err
+			if !proto.Equal(progress, sent) {
+				if err := stream.Send(&agentv1.WatchEvalResponse{Progress: progress}); err != nil {
+					return err
+				}
+				sent = progress
 			}
 		}
 		if state.Ended() {
@@ -97,6 +109,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		}
 		select {
 		case <-sub.C:
+		case <-look:
 		case <-heartbeat.C:
 			if err := stream.Send(&agentv1.WatchEvalResponse{}); err != nil {
 				return err

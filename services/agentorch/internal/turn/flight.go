@@ -19,6 +19,8 @@ type effect interface {
 	stop(ctx context.Context) error
 	// failed makes the outcomes of a call that failed.
 	failed(err error) []*agentv1.Event
+	// owners are the services without which there is no answer.
+	owners() []string
 }
 
 // flight is the asking for one effect. It ends with mail that is over.
@@ -29,6 +31,8 @@ type flight struct {
 	ctx    context.Context //nolint:containedctx // the life of the asking
 	cancel context.CancelFunc
 	wanted time.Time
+	eval   string // of the run, if it is a sample's
+	owners []string
 
 	mu       sync.Mutex
 	ticket   *ticket
@@ -99,7 +103,7 @@ func (a *actor) effectOf(i *run.Intent) effect {
 
 // launch begins a flight. A model call waits for its place without a goroutine.
 func (a *actor) launch(key string, e effect, stopping bool) {
-	f := &flight{actor: a, key: key, effect: e, wanted: time.Now(), stopping: stopping}
+	f := &flight{actor: a, key: key, effect: e, wanted: time.Now(), stopping: stopping, eval: a.state.Spec().GetAttribution().GetEval(), owners: e.owners()}
 	f.ctx, f.cancel = context.WithCancel(a.engine.flights)
 	a.flights[key] = f
 	call, isModel := e.(*modelCall)
@@ -192,6 +196,8 @@ const (
 func (f *flight) run() {
 	defer f.cancel()
 	defer f.leave()
+	f.actor.engine.absences.begin(f)
+	defer f.actor.engine.absences.end(f)
 	if f.isStopping() {
 		f.tell()
 	}

@@ -90,6 +90,8 @@ func (c *modelCall) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 	})}, nil
 }
 
+func (c *modelCall) owners() []string { return []string{modelgw} }
+
 func (c *modelCall) stop(ctx context.Context) error {
 	_, err := c.client.CancelGenerate(ctx, &modelv1.CancelGenerateRequest{Parent: c.request.GetParent(), RequestId: c.request.GetRequestId()})
 	return err

@@ -46,6 +46,8 @@ func (c *creation) do(ctx context.Context, _ *flight) ([]*agentv1.Event, error) 
 	return []*agentv1.Event{event(&agentv1.SandboxOutcome{Intent: c.seq, Environment: c.environment, Sandbox: box})}, nil
 }
 
+func (c *creation) owners() []string { return []string{sandboxd} }
+
 func (c *creation) stop(context.Context) error { return nil }
 
 func (c *creation) failed(err error) []*agentv1.Event {
@@ -66,6 +68,8 @@ func (r *removal) do(ctx context.Context, _ *flight) ([]*agentv1.Event, error) {
 	}
 	return []*agentv1.Event{event(&agentv1.SandboxRemoved{Environment: r.environment, Sandbox: r.name})}, nil
 }
+
+func (r *removal) owners() []string { return []string{sandboxd} }
 
 func (r *removal) stop(context.Context) error { return nil }
 
@@ -129,6 +133,8 @@ func cut(output []byte, at *int64) ([]byte, *int64) {
 	}
 	return []byte(headtail.Cut(string(output), keptOutput)), new(int64(keptOutput / 2))
 }
+
+func (x *execution) owners() []string { return []string{sandboxd} }
 
 func (x *execution) stop(ctx context.Context) error {
 	if x.request == nil {

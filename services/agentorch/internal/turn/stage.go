@@ -46,6 +46,14 @@ func (a *actor) bound(stage *run.Stage) *int64 {
 	return chat.ResolveConfig(spec.GetModel().GetConfig(), spec.GetConfig(), nil, true).MaxToolOutput
 }
 
+// owners are toolexec, and sandboxd where the tools may use a sandbox.
+func (t *toolStage) owners() []string {
+	if len(t.request.GetSandboxes()) > 0 {
+		return []string{toolexec, sandboxd}
+	}
+	return []string{toolexec}
+}
+
 func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error) {
 	stream, err := t.client.ExecuteTools(ctx, t.request)
 	if err != nil {

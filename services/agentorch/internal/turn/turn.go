@@ -90,7 +90,9 @@ type Deps struct {
 	Scorers   *score.Registry
 	// Workers asks workers for what is no tool; nil where no run names one.
 	Workers Workers
-	Logger  *slog.Logger
+	// Away tells that nobody answers at a service now: modelgw, toolexec or sandboxd. Nil says that all are there.
+	Away   func(service string) bool
+	Logger *slog.Logger
 	// AdoptEval is told of every eval that this replica takes over; reason is `restart` or `takeover`. Nil ignores them.
 	AdoptEval func(l journal.Listed, reason string)
 }
@@ -101,6 +103,7 @@ type Engine struct {
 	deps Deps
 	gate gate
 
+	absences absences
 	released *releaser
 	loads    chan struct{}
 	ready    chan struct{}
@@ -152,6 +155,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-leases.C:
 			e.working.Go(func() { e.renewLeases(e.flights) })
 		case <-beats.C:
+			e.absences.look(e.deps.Away, time.Now())
 			err := errors.Join(e.beat(ctx), e.adopt(ctx, false))
 			if err != nil && ctx.Err() == nil {
 				e.deps.Logger.Error("cannot beat or adopt", "error", err)

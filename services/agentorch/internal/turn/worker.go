@@ -64,6 +64,9 @@ func (c *workerCall) do(ctx context.Context, _ *flight) ([]*agentv1.Event, error
 	return []*agentv1.Event{event(outcome)}, nil
 }
 
+// owners are none: workers come to this service, and a call waits for them durably.
+func (c *workerCall) owners() []string { return nil }
+
 func (c *workerCall) stop(ctx context.Context) error {
 	return c.workers.Cancel(ctx, c.request.Project, c.request.Key)
 }

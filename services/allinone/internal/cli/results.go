@@ -65,6 +65,9 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
 		a.print("  %s: %s", err.GetReason(), err.GetMessage())
 	}
 	a.print("model %s · %s", models(e.GetSpec()), facts(e))
+	for _, wait := range progress.Waits(e.GetProgress()) {
+		a.print("  %s", wait)
+	}
 	if scores := e.GetResults().GetScores(); len(scores) > 0 {
 		a.print("")
 		a.showScores(scores)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
 // View shows an evaluation as it goes on. It is not for concurrent use.
@@ -85,6 +86,15 @@ func numeric(v *agentv1.ScoreValue) (float64, bool) {
 // Done is the number of samples that came to their end, by an error too. Those that a limit ended are among the succeeded ones; cancelled ones are not done.
 func Done(p *agentv1.EvalProgress) int32 { return p.GetSucceeded() + p.GetFailed() }
 
+// Waits tells what samples wait for, and since when.
+func Waits(p *agentv1.EvalProgress) []string {
+	var all []string
+	for _, w := range p.GetWaits() {
+		all = append(all, fmt.Sprintf("%d waiting since %s: %s", w.GetSamples(), w.GetSince().AsTime().Local().Format(time.TimeOnly), transcript.Printable(w.GetMessage())))
+	}
+	return all
+}
+
 // counts tells the samples by what became of them; zeros are left out but for the first.
 func (s *State) counts() string {
 	p := s.eval.GetProgress()
@@ -92,12 +102,12 @@ func (s *State) counts() string {
 	for _, c := range []struct {
 		n    int32
 		what string
-	}{{p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}} {
+	}{{p.GetRunning(), "running"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}, {p.GetSandboxFaults(), "without a sandbox"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
 	}
-	return strings.Join(parts, " · ")
+	return strings.Join(append(parts, Waits(p)...), " · ")
 }
 
 // costs tells tokens, money where it is known, time, and the means so far.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
@@ -145,4 +146,17 @@ func TestNumbers(t *testing.T) {
 	for want, d := range map[string]float64{"$0.00": 0, "$0.0500": 0.05, "$1.50": 1.5} {
 		assert.Equal(t, want, progress.Dollars(d))
 	}
+}
+
+func TestWaitsAreToldWithTheirReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		r := at(0, 0)
+		p := r.GetProgress().GetProgress()
+		p.Waiting, p.Waits = 3, []*agentv1.EvalWait{{Reason: "service", Message: "sandboxd does not\x1b[2J answer", Since: timestamppb.New(time.Now()), Samples: 3}}
+		progress.NewLines(&out).Show(progress.NewState(r.GetProgress()))
+		assert.Contains(t, out.String(), "0/40 done · 3 running · 3 waiting since "+time.Now().Local().Format(time.TimeOnly)+": sandboxd does not")
+		assert.NotContains(t, out.String(), "\x1b", "what others wrote does not steer the terminal")
+	})
 }
