@@ -534,6 +534,29 @@ func TestFilesThroughTheService(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND), "%v", err)
 }
 
+func TestVariablesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	in := install(t, nil)
+	b := in.create(&sandboxv1.SandboxSpec{})
+	for name, tt := range map[string]struct {
+		env  map[string]string
+		says string
+	}{
+		"a value in the name": {map[string]string{"A=B": "c"}, `write the name "A" and the value "B"`},
+		"no name":             {map[string]string{"": "c"}, "a variable needs a name"},
+		"a NUL":               {map[string]string{"A": "\x00"}, "NUL"},
+	} {
+		_, execErr := in.client.Exec(t.Context(), &sandboxv1.ExecRequest{Sandbox: b.GetName(), Spec: &sandboxv1.ExecSpec{Argv: []string{"true"}, Env: tt.env}})
+		_, createErr := in.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: &sandboxv1.SandboxSpec{Env: tt.env}})
+		for _, err := range []error{execErr, createErr} {
+			e, ok := rpcerr.As(err)
+			require.True(t, ok && len(e.Fields) == 1, "%s: %v", name, err)
+			assert.Equal(t, "spec.env", e.Fields[0].Path, name)
+			assert.ErrorContains(t, err, tt.says, name)
+		}
+	}
+}
+
 func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)

@@ -72,7 +72,7 @@ func counted(t *testing.T) *agentv1.EvalSpec {
 			{Name: "exec", ParamsJson: text(t, object{"program": lookAgain, "language": "bash"})},
 			{Name: "includes"},
 		},
-		Epochs:     &agentv1.Epochs{Count: countedEpochs},
+		Epochs:     &agentv1.Epochs{Count: new(int32(countedEpochs))},
 		MaxSamples: new(int32(3)),
 	}
 }

@@ -150,7 +150,7 @@ func logged(t *testing.T) *agentv1.EvalSpec {
 			{Id: "long", InputText: true, Input: []*modelv1.ChatMessage{chat.User("Go on for ever.")}, Target: &agentv1.Target{Values: []string{"x"}}},
 			{Id: "broken", InputText: true, Input: []*modelv1.ChatMessage{chat.User("Break.")}, Target: &agentv1.Target{Values: []string{"x"}}},
 		}}}},
-		Steps: react("bash"), Scorers: []*agentv1.ScorerRef{{Name: "match"}, {Name: "includes"}}, Epochs: &agentv1.Epochs{Count: 2},
+		Steps: react("bash"), Scorers: []*agentv1.ScorerRef{{Name: "match"}, {Name: "includes"}}, Epochs: &agentv1.Epochs{Count: new(int32(2))},
 		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
 		Limits:    &agentv1.RunLimits{Turns: new(int32(3))}, RetryOnError: 1,
 		FailOnError: &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{Enabled: false}},

@@ -161,8 +161,14 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if len(spec.GetModels()) == 0 {
 		return nil, rpcerr.InvalidField("spec.models", "an evaluation needs a model, such as mockllm/model")
 	}
-	if spec.GetEpochs().GetCount() < 0 || spec.GetRetryOnError() < 0 || (spec.MaxSamples != nil && spec.GetMaxSamples() < 1) {
-		return nil, rpcerr.InvalidField("spec", "epochs and retry_on_error must not be negative, and max_samples must be at least 1")
+	if epochs := spec.GetEpochs(); epochs != nil && epochs.Count != nil && epochs.GetCount() < 1 {
+		return nil, rpcerr.InvalidField("spec.epochs.count", "every sample runs at least once, not %d times; leave epochs out for once", epochs.GetCount())
+	}
+	if spec.GetRetryOnError() < 0 {
+		return nil, rpcerr.InvalidField("spec.retry_on_error", "must not be negative")
+	}
+	if spec.MaxSamples != nil && spec.GetMaxSamples() < 1 {
+		return nil, rpcerr.InvalidField("spec.max_samples", "must be at least 1; leave it out for the server's bound")
 	}
 	if len(spec.GetSteps()) == 0 {
 		spec.Steps = []*agentv1.AgentRef{{Name: "generate"}}

@@ -252,7 +252,7 @@ func TestEverySampleOfEveryEpochIsARunAndCounts(t *testing.T) {
 		return scored("I")
 	})
 	s := spec(4)
-	s.Epochs = &agentv1.Epochs{Count: 2}
+	s.Epochs = &agentv1.Epochs{Count: new(int32(2))}
 	made, err := b.engine.Create(t.Context(), "default", s, "k", false)
 	require.NoError(t, err)
 	again, err := b.engine.Create(t.Context(), "default", s, "k", false)

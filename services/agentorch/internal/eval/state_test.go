@@ -54,7 +54,7 @@ func (r *randomJournal) next() *agentv1.Event {
 	e := &agentv1.Event{Seq: r.seq, Journal: "projects/p/evals/e"}
 	if r.seq == 1 {
 		e.Kind = &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{Samples: 5, Spec: &agentv1.EvalSpec{
-			Epochs: &agentv1.Epochs{Count: 2}, Models: []*agentv1.ModelRef{{Model: "a/a"}, {Model: "b/b"}},
+			Epochs: &agentv1.Epochs{Count: new(int32(2))}, Models: []*agentv1.ModelRef{{Model: "a/a"}, {Model: "b/b"}},
 		}}}
 		return e
 	}

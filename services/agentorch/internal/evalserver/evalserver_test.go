@@ -61,8 +61,9 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 		}, codes.InvalidArgument, invalid, "parent", "projects/"},
 		"create: no task":           {create(changed(func(s *agentv1.EvalSpec) { s.Task = "" })), codes.InvalidArgument, invalid, "spec.task", "name"},
 		"create: no model":          {create(changed(func(s *agentv1.EvalSpec) { s.Models = nil })), codes.InvalidArgument, invalid, "spec.models", "mockllm/model"},
-		"create: negative epochs":   {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: -1} })), codes.InvalidArgument, invalid, "", "epochs"},
-		"create: no sample at work": {create(changed(func(s *agentv1.EvalSpec) { s.MaxSamples = new(int32(0)) })), codes.InvalidArgument, invalid, "", "max_samples"},
+		"create: negative epochs":   {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(-1))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "at least once"},
+		"create: no epochs":         {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(0))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "not 0 times"},
+		"create: no sample at work": {create(changed(func(s *agentv1.EvalSpec) { s.MaxSamples = new(int32(0)) })), codes.InvalidArgument, invalid, "spec.max_samples", "at least 1"},
 		"create: unknown scorer":    {create(changed(func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" })), codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "", "match"},
 		"create: unknown model":     {create(changed(func(s *agentv1.EvalSpec) { s.Models[0].Model = "nosuch/model" })), codes.NotFound, notFound, "", "nosuch/model"},
 		"get: no such": {func(ctx context.Context) error {
@@ -212,7 +213,7 @@ func TestSamplesArePagedAndFiltered(t *testing.T) {
 		r.runs.will(id, agentv1.RunState_RUN_STATE_SUCCEEDED)
 	}
 	s := spec("a", "bad", "b")
-	s.Epochs = &agentv1.Epochs{Count: 2}
+	s.Epochs = &agentv1.Epochs{Count: new(int32(2))}
 	name := r.create(s)
 	r.watch(&agentv1.WatchEvalRequest{Name: name})
 	list := func(req *agentv1.ListSamplesRequest) (ids []string) {

@@ -47,6 +47,15 @@ evaluation failed.`,
   evalfleet eval run task.yaml --check                only check the file and all it names`,
 		Args: one("a task file, such as examples/demo/task.yaml"),
 		RunE: func(c *cobra.Command, args []string) error {
+			for _, flag := range []struct {
+				name  string
+				value int32
+				why   string
+			}{{"epochs", f.epochs, "every sample runs at least once"}, {"max-samples", f.maxSamples, "at least one sample is at work"}} {
+				if c.Flags().Changed(flag.name) && flag.value < 1 {
+					return usage("--%s %d: %s; leave the flag out for what the task file says", flag.name, flag.value, flag.why)
+				}
+			}
 			task, err := a.loadTask(args[0], f)
 			if err != nil {
 				return err
@@ -130,7 +139,7 @@ func (a *app) override(task *taskfile.Task, f evalFlags) error {
 		if s.Epochs == nil {
 			s.Epochs = &agentv1.Epochs{}
 		}
-		s.Epochs.Count = f.epochs
+		s.Epochs.Count = &f.epochs
 	}
 	if f.maxSamples > 0 {
 		s.MaxSamples = &f.maxSamples

@@ -156,7 +156,8 @@ func (r *reader) epochs(n *yaml.Node) error {
 	e := &agentv1.Epochs{}
 	r.task.Spec.Epochs = e
 	count := func(n *yaml.Node) error {
-		err := decode(r, &e.Count)(n)
+		e.Count = new(int32)
+		err := decode(r, e.Count)(n)
 		if err == nil && e.GetCount() < 1 {
 			err = r.fault(n, "epochs: every sample runs at least once, not %d times; leave epochs out for once", e.GetCount())
 		}

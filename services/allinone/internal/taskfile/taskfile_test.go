@@ -149,7 +149,7 @@ metadata: {z: 1, a: {c: "x"}}
 			{Name: "includes"},
 		},
 		Metrics: []*agentv1.MetricRef{{Name: "mean"}},
-		Epochs:  &agentv1.Epochs{Count: 3, Reducers: []string{"mean", "max"}},
+		Epochs:  &agentv1.Epochs{Count: new(int32(3)), Reducers: []string{"mean", "max"}},
 		Models: []*agentv1.ModelRef{
 			{Model: "mockllm/one", ModelArgsJson: args},
 			{Model: "openai/two", Account: "team", BaseUrl: "http://127.0.0.1:9", ModelArgsJson: `{"x":1}`, Config: &modelv1.GenerateConfig{Temperature: new(0.5)}},

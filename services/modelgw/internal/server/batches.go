@@ -9,10 +9,10 @@ import (
 
 // ListBatches belongs to a capability that is not built yet.
 func (s *Server) ListBatches(context.Context, *modelv1.ListBatchesRequest) (*modelv1.ListBatchesResponse, error) {
-	return nil, rpcerr.NotBuiltYet("batches")
+	return nil, rpcerr.NotBuiltYet("batch processing")
 }
 
 // CancelBatch belongs to a capability that is not built yet.
 func (s *Server) CancelBatch(context.Context, *modelv1.CancelBatchRequest) (*modelv1.Batch, error) {
-	return nil, rpcerr.NotBuiltYet("batches")
+	return nil, rpcerr.NotBuiltYet("batch processing")
 }

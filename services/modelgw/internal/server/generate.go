@@ -75,11 +75,11 @@ func (s *Server) plan(r *modelv1.GenerateRequest) (*work, error) {
 func unsupported(r *modelv1.GenerateRequest) error {
 	switch {
 	case r.GetRaw() != nil:
-		return rpcerr.NotBuiltYet("requests in a vendor's form")
+		return rpcerr.NotBuiltYet("generating from a request in a vendor's form")
 	case r.GetPrefix() != nil:
 		return rpcerr.PrefixUnknown(r.GetPrefix().GetHash(), "the prefix is not held here; send all messages")
 	case r.GetConfig().GetBatch().GetEnabled():
-		return rpcerr.NotBuiltYet("batches")
+		return rpcerr.NotBuiltYet("batch processing")
 	default:
 		return nil
 	}

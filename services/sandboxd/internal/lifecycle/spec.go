@@ -102,10 +102,8 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 	case spec.GetDriverConfigJson() != "":
 		return rpcerr.CapabilityUnsupported("driver_config_json", "spec.driver_config_json: the %s driver has no configuration of its own", spec.GetDriver())
 	}
-	for key, value := range spec.GetEnv() {
-		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
-			return rpcerr.InvalidField("spec.env", "%q is not the name of a variable, or its value holds a NUL", key)
-		}
+	if err := CheckEnv(spec.GetEnv()); err != nil {
+		return err
 	}
 	for key := range spec.GetLabels() {
 		if strings.HasPrefix(key, "evalfleet") {
@@ -118,6 +116,22 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 			return rpcerr.InvalidField("spec.files", "a file needs a path")
 		case file.GetBlobHash() != "":
 			return rpcerr.NotBuiltYet("placing files from blobs")
+		}
+	}
+	return nil
+}
+
+// CheckEnv refuses variables that no process can have. In a request they are `spec.env`.
+func CheckEnv(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		switch {
+		case name == "":
+			return rpcerr.InvalidField("spec.env", "a variable needs a name")
+		case strings.ContainsRune(name, '='):
+			before, after, _ := strings.Cut(name, "=")
+			return rpcerr.InvalidField("spec.env", "the name of a variable holds no =, as %q does; write the name %q and the value %q", name, before, after)
+		case strings.ContainsRune(name, 0) || strings.ContainsRune(env[name], 0):
+			return rpcerr.InvalidField("spec.env", "the variable %q holds a NUL, which none can", name)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
 
 const (
@@ -177,7 +178,7 @@ func checkExec(spec *sandboxv1.ExecSpec) error {
 	case len(spec.GetStdin()) > maxInput:
 		return tooLarge("spec.stdin", maxInput)
 	}
-	return nil
+	return lifecycle.CheckEnv(spec.GetEnv())
 }
 
 func tooLarge(field string, limit int) error {

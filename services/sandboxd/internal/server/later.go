@@ -11,10 +11,10 @@ import (
 
 // Capabilities that this version does not have, as errors name them.
 const (
-	sessions  = "terminal sessions"
+	sessions  = "a terminal session"
 	ports     = "port forwarding"
 	pausing   = "pausing sandboxes"
-	snapshots = "snapshots"
+	snapshots = "taking snapshots"
 )
 
 // OpenSession is not built yet.

@@ -444,8 +444,8 @@ func (x *SampleRange) GetEnd() int32 {
 // Epochs repeats every sample.
 type Epochs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How often; default 1.
-	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// How often, at least once; default 1.
+	Count *int32 `protobuf:"varint,1,opt,name=count,proto3,oneof" json:"count,omitempty"`
 	// Reducers over the epochs of a sample; default `mean`.
 	Reducers []string `protobuf:"bytes,2,rep,name=reducers,proto3" json:"reducers,omitempty"`
 	// True when `reducers` is meant to be empty: scores are not reduced.
@@ -485,8 +485,8 @@ func (*Epochs) Descriptor() ([]byte, []int) {
 }
 
 func (x *Epochs) GetCount() int32 {
-	if x != nil {
-		return x.Count
+	if x != nil && x.Count != nil {
+		return *x.Count
 	}
 	return 0
 }
@@ -1844,12 +1844,13 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\r_shuffle_seed\"5\n" +
 	"\vSampleRange\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x05R\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\x05R\x03end\"[\n" +
-	"\x06Epochs\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x1a\n" +
+	"\x03end\x18\x02 \x01(\x05R\x03end\"j\n" +
+	"\x06Epochs\x12\x19\n" +
+	"\x05count\x18\x01 \x01(\x05H\x00R\x05count\x88\x01\x01\x12\x1a\n" +
 	"\breducers\x18\x02 \x03(\tR\breducers\x12\x1f\n" +
 	"\vno_reducers\x18\x03 \x01(\bR\n" +
-	"noReducers\"Q\n" +
+	"noReducersB\b\n" +
+	"\x06_count\"Q\n" +
 	"\vFailOnError\x12\x1a\n" +
 	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x12\x1e\n" +
 	"\tthreshold\x18\x02 \x01(\x01H\x00R\tthresholdB\x06\n" +
@@ -2114,6 +2115,7 @@ func file_evalfleet_agent_v1_eval_proto_init() {
 	file_evalfleet_agent_v1_run_proto_init()
 	file_evalfleet_agent_v1_score_proto_init()
 	file_evalfleet_agent_v1_eval_proto_msgTypes[0].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[2].OneofWrappers = []any{}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[3].OneofWrappers = []any{
 		(*FailOnError_Enabled)(nil),
 		(*FailOnError_Threshold)(nil),

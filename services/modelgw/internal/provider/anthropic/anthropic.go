@@ -149,7 +149,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	}
 	for _, service := range []string{"azure/", "bedrock/", "vertex/"} {
 		if strings.HasPrefix(spec.Model, service) {
-			return nil, rpcerr.NotBuiltYet("Anthropic's models on " + strings.TrimSuffix(service, "/"))
+			return nil, rpcerr.NotBuiltYet("access to Anthropic's models on " + strings.TrimSuffix(service, "/"))
 		}
 	}
 	m := &model{name: name(spec.Model), generation: name(spec.Model).generation(), http: h.http, betas: slices.Clone(h.Betas)}

@@ -175,7 +175,7 @@ func (m *model) script(ctx context.Context) (*script, error) {
 func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]byte, error) {
 	if isBlob {
 		if h.blobs == nil {
-			return nil, rpcerr.NotBuiltYet("scripts in the blob store")
+			return nil, rpcerr.NotBuiltYet("reading a script from the blob store")
 		}
 		return h.blobs(ctx, project, hash)
 	}

@@ -116,7 +116,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	m := &model{name: name(spec.Model)}
 	for _, service := range []string{"azure/", "bedrock/"} {
 		if strings.HasPrefix(spec.Model, service) {
-			return nil, rpcerr.NotBuiltYet("OpenAI's models on " + strings.TrimSuffix(service, "/"))
+			return nil, rpcerr.NotBuiltYet("access to OpenAI's models on " + strings.TrimSuffix(service, "/"))
 		}
 	}
 	if err := spec.Arguments(&m.args); err != nil {

@@ -100,7 +100,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	case m.args.ResponsesAPI:
 		return nil, rpcerr.NotBuiltYet("the Responses API")
 	case m.args.EmulateTools:
-		return nil, rpcerr.NotBuiltYet("tools that are emulated in prompts")
+		return nil, rpcerr.NotBuiltYet("emulating tools in prompts")
 	}
 	endpoint, err := account.Endpoint(spec.BaseURL, "")
 	if err != nil {
