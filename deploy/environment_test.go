@@ -129,6 +129,9 @@ type workload struct {
 					Secret *struct {
 						SecretName string `yaml:"secretName"`
 					}
+					PersistentVolumeClaim struct {
+						ClaimName string `yaml:"claimName"`
+					} `yaml:"persistentVolumeClaim"`
 				}
 			}
 		}
@@ -209,6 +212,46 @@ func TestKubernetesEnvironment(t *testing.T) {
 			}
 		}
 		assert.Equal(t, needed, made, "%s makes the secrets that the workloads use", file)
+	}
+}
+
+// So do the workloads of Kubernetes, on a volume that pods on many nodes may write.
+func TestKubernetesSharesBodies(t *testing.T) {
+	t.Parallel()
+	type claim struct {
+		Kind     string
+		Metadata struct{ Name string }
+		Spec     struct {
+			AccessModes []string `yaml:"accessModes"`
+		}
+	}
+	claims := documents[claim](t, "k8s/base/blobs.yaml")
+	require.Len(t, claims, 1)
+	assert.Equal(t, "PersistentVolumeClaim", claims[0].Kind)
+	assert.Equal(t, "blobs", claims[0].Metadata.Name)
+	assert.Equal(t, []string{"ReadWriteMany"}, claims[0].Spec.AccessModes)
+	for _, service := range services() {
+		for _, w := range documents[workload](t, "k8s/base/"+service+".yaml") {
+			if w.Kind != "StatefulSet" && w.Kind != "Deployment" {
+				continue
+			}
+			folder, shared := "", ""
+			c := w.Spec.Template.Spec.Containers[0]
+			for _, v := range c.Env {
+				if v.Name == "EVALFLEET_BLOB_DIR" {
+					folder = v.Value
+				}
+			}
+			for _, v := range w.Spec.Template.Spec.Volumes {
+				for _, m := range c.VolumeMounts {
+					if v.PersistentVolumeClaim.ClaimName == "blobs" && m.Name == v.Name {
+						shared = m.MountPath
+					}
+				}
+			}
+			assert.Equal(t, shared, folder, service)
+			assert.Equal(t, service == "modelgw" || service == "agentorch", shared != "", service)
+		}
 	}
 }
 
