@@ -47,6 +47,26 @@ func TestSuiteWithoutRoot(t *testing.T) {
 	require.NoError(t, inMounts(uncoverProc, cmd))
 }
 
+// Without CAP_SYS_NICE, as in most containers, the guest tells processes apart by another mark than with it. That holds too.
+func TestTimeoutsWithoutTheRightToReadMarks(t *testing.T) {
+	needsRoot(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ran := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never undone: the thread, which has lost a capability, ends with the goroutine
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_NICE, 0, 0, 0)
+		if err == nil {
+			var said []byte
+			if said, err = exec.CommandContext(t.Context(), self, "-test.run", "^TestATimeoutEndsWhatAnUnisolatedBoxStarted$").CombinedOutput(); err != nil {
+				err = fmt.Errorf("%w: %s", err, said)
+			}
+		}
+		ran <- err
+	}()
+	require.NoError(t, <-ran)
+}
+
 func needsRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
@@ -51,7 +52,11 @@ func make1(t *testing.T, d *Driver, allow bool) (driver.Report, func(argv ...str
 	return report, func(argv ...string) (r *sandboxv1.ExecResult) {
 		t.Helper()
 		require.NoError(t, c.Once(t.Context(), func(api guestv1.GuestServiceClient) error {
-			resp, err := api.Run(t.Context(), &guestv1.RunRequest{Spec: &sandboxv1.ExecSpec{Argv: argv}, MaxAnswerBytes: 1 << 20})
+			spec := &sandboxv1.ExecSpec{Argv: argv}
+			if argv[0] == "timeout-me" {
+				spec.Argv, spec.Timeout = argv[1:], durationpb.New(2*time.Second)
+			}
+			resp, err := api.Run(t.Context(), &guestv1.RunRequest{Spec: spec, MaxAnswerBytes: 1 << 20})
 			r = resp.GetResult()
 			return err
 		}))
@@ -107,6 +112,22 @@ func TestDestroyEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 		}
 	}
 	assert.NoDirExists(t, "/proc/"+pid)
+}
+
+// A process that left its session and its parent ends with the timeout of its command, also where nothing is isolated.
+func TestATimeoutEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
+	t.Parallel()
+	d := newTestDriver(t)
+	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Source: "/no/such/folder"})
+	report, run, err := make1(t, d, true)
+	require.NoError(t, err)
+	t.Log(report.Isolation.Weaker)
+	r := run("timeout-me", "sh", "-c", "(setsid sh -c 'echo $$ > pid; exec sleep 1000' >/dev/null 2>&1 &); until [ -s pid ]; do sleep 0.01; done; sleep 1000")
+	require.True(t, r.GetTimedOut())
+	data, err := os.ReadFile(filepath.Join(report.Workdir, "pid"))
+	require.NoError(t, err)
+	state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(data)) + "/stat")
+	assert.True(t, err != nil || strings.Contains(string(state), ") Z "), "it has ended, and perhaps nobody has taken note: %s", state)
 }
 
 func TestWithoutCgroupsRootAsksForLeave(t *testing.T) {
