@@ -156,7 +156,7 @@ func useV2(tree hierarchy) (base string, err error) {
 // stepAside moves this process, or all of the group, into a group below it and then enables the controllers. Where that does not
 // help, since processes stay behind, they come back.
 func stepAside(parent string, all bool, enable func(folder string) error) error {
-	aside := filepath.Join(parent, groupFolder+"-host")
+	aside := filepath.Join(parent, aside)
 	if err := os.MkdirAll(aside, 0o755); err != nil {
 		return err
 	}
@@ -203,10 +203,21 @@ func enable(folder string) error {
 	return nil
 }
 
+// aside is the group that a process steps into to make room for boxes beside it.
+const aside = groupFolder + "-host"
+
+// above is the group of this process, or that from which it stepped aside before: boxes do not go down a level with every start.
+func (h hierarchy) above() string {
+	if filepath.Base(h.own) == aside {
+		return filepath.Dir(h.own)
+	}
+	return h.own
+}
+
 // firstUsable tries the group of this process, then the root, and gives the folder of boxes in the first that works.
 func (h hierarchy) firstUsable(try func(parent string) error) (string, error) {
 	var errs []error
-	for _, parent := range []string{h.own, "/"} {
+	for _, parent := range []string{h.above(), "/"} {
 		err := try(parent)
 		if err == nil {
 			return filepath.Join(parent, groupFolder), nil

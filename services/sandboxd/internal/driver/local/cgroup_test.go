@@ -25,8 +25,13 @@ func TestAContainersProcessesStepAside(t *testing.T) {
 	tree := "/proc/self/fd/" + strconv.Itoa(int(mount.Fd()))
 	own, err := ownGroups()
 	require.NoError(t, err)
-	top := filepath.Join(tree, own[unified], "evalfleet-test-"+strconv.Itoa(os.Getpid()))
-	aside := filepath.Join(top, groupFolder+"-host")
+	parent := filepath.Join(tree, own[unified])
+	kernel := enable(tree) == nil // the machine's root may give its children controllers, whatever is in it
+	if kernel {
+		parent = tree
+	}
+	top := filepath.Join(parent, "evalfleet-test-"+strconv.Itoa(os.Getpid()))
+	below := filepath.Join(top, aside)
 	require.NoError(t, os.Mkdir(top, 0o755))
 	var others []*exec.Cmd
 	for range 3 {
@@ -40,22 +45,38 @@ func TestAContainersProcessesStepAside(t *testing.T) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
-		assert.NoError(t, os.Remove(aside))
+		assert.NoError(t, os.Remove(below))
 		assert.NoError(t, os.Remove(top))
 	})
 	require.ErrorIs(t, stepAside(top, true, func(string) error { return unix.EBUSY }), unix.EBUSY)
 	assert.Len(t, processes(t, top), 3, "they come back where it does not help")
-	assert.NoDirExists(t, aside)
+	assert.NoDirExists(t, below)
 
-	// As the kernel does for a group that has controllers to give, which this machine's may have given to version 1.
-	enable := func(folder string) error {
-		if len(processes(t, folder)) > 0 {
-			return unix.EBUSY
+	give := enable
+	if !kernel {
+		t.Log("version 1 has this machine's controllers; a function does as the kernel would")
+		give = func(folder string) error {
+			if len(processes(t, folder)) > 0 {
+				return unix.EBUSY
+			}
+			return nil
 		}
-		return nil
 	}
-	require.NoError(t, stepAside(top, true, enable))
-	assert.Len(t, processes(t, aside), 3)
+	require.ErrorIs(t, give(top), unix.EBUSY, "a group with processes has no controllers to give")
+	require.NoError(t, stepAside(top, true, give))
+	assert.Len(t, processes(t, below), 3)
+	if kernel {
+		given, err := os.ReadFile(filepath.Join(below, "cgroup.controllers"))
+		require.NoError(t, err)
+		assert.Subset(t, strings.Fields(string(given)), []string{"memory", "pids"})
+	}
+}
+
+func TestBoxesStayOnOneLevel(t *testing.T) {
+	t.Parallel()
+	for own, want := range map[string]string{"/": "/", "/a": "/a", "/a/evalfleet-host": "/a", "/evalfleet-host": "/", "/a/evalfleet-host/b": "/a/evalfleet-host/b"} {
+		assert.Equal(t, want, hierarchy{own: own}.above(), own)
+	}
 }
 
 // processes lists the processes of a group.
