@@ -3,12 +3,14 @@ package dialect
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
+
+// BadRequest is the HTTP status of a request that is at fault.
+const BadRequest = 400
 
 // Failure is a failure as a client is told of it. Each format has words of its own for it.
 type Failure struct {
@@ -66,7 +68,7 @@ func (e *RequestError) Error() string {
 
 // Failure is what a client is told.
 func (e *RequestError) Failure() Failure {
-	f := Failure{Status: http.StatusBadRequest, Cause: e.Cause, Param: e.Param, Message: e.Error()}
+	f := Failure{Status: BadRequest, Cause: e.Cause, Param: e.Param, Message: e.Error()}
 	if f.Param == "" && f.Cause == Wrong {
 		f.Cause = ByStatus // There is no value to blame.
 	}

@@ -174,12 +174,13 @@ func serve(t *testing.T, handler http.HandlerFunc) *served {
 	return s
 }
 
-func (s *served) get(t *testing.T) (string, error) {
-	t.Helper()
+func (s *served) get(ctx context.Context) (string, error) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address, nil)
-	require.NoError(t, err)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address, nil)
+	if err != nil {
+		return "", err
+	}
 	answer, err := client.Do(r)
 	if err != nil {
 		return "", err
@@ -192,7 +193,7 @@ func (s *served) get(t *testing.T) (string, error) {
 func TestCallsAndRequestsShareAnAddress(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-	said, err := s.get(t)
+	said, err := s.get(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "hello", said)
 	conn, err := grpcclient.New(s.address, grpcclient.Options{})
@@ -203,7 +204,7 @@ func TestCallsAndRequestsShareAnAddress(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.NoError(t, s.Stop(t.Context()))
 	require.NoError(t, <-s.ended)
-	_, err = s.get(t)
+	_, err = s.get(t.Context())
 	require.Error(t, err)
 }
 
@@ -226,7 +227,7 @@ func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
 		}
 		got := make(chan answer, 1)
 		go func() {
-			said, err := s.get(t)
+			said, err := s.get(t.Context())
 			got <- answer{said, err}
 		}()
 		<-began
@@ -241,7 +242,9 @@ func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
 			go func() { stopped <- s.Stop(ctx) }()
 			require.Error(t, (<-got).err)
 		}
-		<-stopped
+		if err := <-stopped; patient {
+			require.NoError(t, err)
+		}
 		require.NoError(t, <-s.ended)
 		cancel()
 	}

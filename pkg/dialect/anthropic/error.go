@@ -56,7 +56,6 @@ func DecodeError(body []byte) *Error {
 
 // Statuses of HTTP that have a type of error.
 const (
-	statusBadRequest = 400
 	statusTooLarge   = 413
 	statusOverloaded = 529
 )
@@ -68,16 +67,16 @@ const (
 
 // errorTypes are the types of errors by status.
 var errorTypes = map[int]string{
-	statusBadRequest: typeInvalid,
-	401:              "authentication_error",
-	402:              "billing_error",
-	403:              "permission_error",
-	404:              "not_found_error",
-	statusTooLarge:   "request_too_large",
-	429:              "rate_limit_error",
-	500:              typeAPI,
-	504:              "timeout_error",
-	statusOverloaded: "overloaded_error",
+	dialect.BadRequest: typeInvalid,
+	401:                "authentication_error",
+	402:                "billing_error",
+	403:                "permission_error",
+	404:                "not_found_error",
+	statusTooLarge:     "request_too_large",
+	429:                "rate_limit_error",
+	500:                typeAPI,
+	504:                "timeout_error",
+	statusOverloaded:   "overloaded_error",
 }
 
 // ErrorType returns the type of errors of a status.
@@ -85,7 +84,7 @@ func ErrorType(status int) string {
 	if name, ok := errorTypes[status]; ok {
 		return name
 	}
-	if status >= statusBadRequest && status < 500 {
+	if status >= dialect.BadRequest && status < 500 {
 		return typeInvalid
 	}
 	return typeAPI
@@ -162,5 +161,5 @@ func TooLong(said string) dialect.Failure {
 	} else if !strings.HasPrefix(said, promptTooLong) {
 		message = promptTooLong + ": " + said
 	}
-	return dialect.Failure{Status: statusBadRequest, Cause: dialect.TooLong, Message: message}
+	return dialect.Failure{Status: dialect.BadRequest, Cause: dialect.TooLong, Message: message}
 }

@@ -3,7 +3,6 @@ package openaichat
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -142,7 +141,7 @@ func TooLong(said string) dialect.Failure {
 	if tokens, most, ok := dialect.Room(said); ok {
 		message = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", most, tokens)
 	}
-	return dialect.Failure{Status: http.StatusBadRequest, Cause: dialect.TooLong, Param: "messages", Message: message}
+	return dialect.Failure{Status: dialect.BadRequest, Cause: dialect.TooLong, Param: "messages", Message: message}
 }
 
 // kindRefusal is the kind of a stop that is the provider's refusal.

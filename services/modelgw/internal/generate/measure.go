@@ -74,8 +74,11 @@ func (m *Metrics) count(of *provider.Model, model string, u *modelv1.ModelUsage)
 		kind   string
 		tokens int64
 	}{
-		{"input", u.GetInputTokens()}, {"cache_read", u.GetInputTokensCacheRead()}, {"cache_write", u.GetInputTokensCacheWrite()},
-		{"output", u.GetOutputTokens()}, {"reasoning", u.GetReasoningTokens()},
+		{"input", u.GetInputTokens()},
+		{"cache_read", u.GetInputTokensCacheRead()},
+		{"cache_write", u.GetInputTokensCacheWrite()},
+		{"output", u.GetOutputTokens()},
+		{"reasoning", u.GetReasoningTokens()},
 	} {
 		if used.tokens > 0 {
 			m.tokens.WithLabelValues(of.Kind.Name, of.Account, model, used.kind).Add(float64(used.tokens))
