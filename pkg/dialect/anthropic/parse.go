@@ -180,22 +180,17 @@ func (w *wireRequest) format() *wireFormat {
 	return w.OutputFormat
 }
 
-// parseSystem makes a system message of each block of the instructions.
+// parseSystem reads the instructions. An empty text is none.
 func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
 	text, blocks, isText, err := readBlocks(system)
 	if err != nil {
 		return dialect.Invalid("system", "%s", reason(err))
 	}
-	if isText && text != "" {
-		r.Messages = append(r.Messages, chat.System(text))
+	if isText && text == "" {
+		return nil
 	}
-	for i := range blocks {
-		if blocks[i].Type != "text" {
-			return dialect.Invalid(fmt.Sprintf("system.%d", i), "must be a text")
-		}
-		r.Messages = append(r.Messages, chat.System(blocks[i].Text))
-	}
-	return nil
+	r.Messages, err = systemMessages("system", text, blocks, isText)
+	return err
 }
 
 func parseTool(tool wireTool) (*toolv1.ToolInfo, error) {

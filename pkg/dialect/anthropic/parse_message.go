@@ -45,19 +45,14 @@ func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, erro
 	}
 	switch m.Role {
 	case roleSystem:
-		if !isText {
-			text = contentText(m.Content)
-		}
-		return []*modelv1.ChatMessage{chat.System(text)}, nil
+		return systemMessages("content", text, blocks, isText)
 	case roleAssistant:
 		if isText {
 			blocks = []wireBlock{{Type: "text", Text: text}}
 		}
 		for i := range blocks {
-			if blocks[i].Type == "image" {
-				if _, err := blocks[i].mediaPart(); err != nil {
-					return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
-				}
+			if err := blocks[i].checkSaid(); err != nil {
+				return nil, dialect.At(fmt.Sprintf("content.%d.", i), err)
 			}
 		}
 		message := chat.Assistant("")
@@ -72,6 +67,33 @@ func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, erro
 	default:
 		return nil, dialect.Invalid("role", "%q is none of user, assistant, system", m.Role)
 	}
+}
+
+// checkSaid fails where a block of a model's turn is not as the model's vendor gave it.
+func (b *wireBlock) checkSaid() (err error) {
+	switch b.Type {
+	case "image":
+		_, err = b.mediaPart()
+	case "tool_use":
+		if input := string(b.Input); input != "" && input != "null" && input[0] != '{' {
+			err = dialect.Invalid("input", "must be an object")
+		}
+	}
+	return err
+}
+
+// systemMessages makes a message of each block of the instructions at a place.
+func systemMessages(place, text string, blocks []wireBlock, isText bool) (messages []*modelv1.ChatMessage, err error) {
+	if isText {
+		return []*modelv1.ChatMessage{chat.System(text)}, nil
+	}
+	for i := range blocks {
+		if blocks[i].Type != "text" {
+			return nil, dialect.Invalid(fmt.Sprintf("%s.%d", place, i), "must be a text")
+		}
+		messages = append(messages, chat.System(blocks[i].Text))
+	}
+	return messages, nil
 }
 
 func parseUser(blocks []wireBlock, calls *openCalls) (messages []*modelv1.ChatMessage, err error) {

@@ -43,7 +43,7 @@ func TestRequestsOfClientsAreRead(t *testing.T) {
 			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": true, "content": [{"type": "text", "text": "no"}]},
 				{"type": "text", "text": "and", "cache_control": {"type": "ephemeral"}}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
 				{"type": "tool_result", "tool_use_id": "t2", "content": "3"}]},
-			{"role": "system", "content": [{"type": "text", "text": "late"}]},
+			{"role": "system", "content": [{"type": "text", "text": "late"}, {"type": "text", "text": "later"}]},
 			{"role": "assistant", "content": "Well,"}
 		]}`))
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestRequestsOfClientsAreRead(t *testing.T) {
 		{"role":"tool","content":[{"type":"text","text":"no"}],"tool_call_id":"t1","function":"add","error":{"type":"unknown","message":"no"}},
 		{"role":"user","content":[{"type":"text","text":"and","cache_breakpoint":true},{"type":"image","image":"data:image/png;base64,aGk=","detail":"auto"}]},
 		{"role":"tool","content":"3","tool_call_id":"t2","function":"add"},
-		{"role":"system","content":"late"},{"role":"assistant","content":[{"type":"text","text":"Well,"}]}]`, messagesJSON(t, r.Messages))
+		{"role":"system","content":"late"},{"role":"system","content":"later"},{"role":"assistant","content":[{"type":"text","text":"Well,"}]}]`, messagesJSON(t, r.Messages))
 }
 
 func TestBadRequestsSayWhere(t *testing.T) {
@@ -81,13 +81,15 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		user(`[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"no!"}}]`):                                                             "messages.0.content.0.source.data: is not in base64",
 		user(`[{"type":"tool_result","tool_use_id":"t","content":[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"x"}}]}]`): "messages.0.content.0.content.0.source.data: is not in base64",
 		ask(`"messages":[{"role":"assistant","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"no!"}}]}]`):                  "messages.0.content.0.source.data: is not in base64",
-		user(`[{"type":"tool_result","content":"x"}]`):     "messages.0.content.0.tool_use_id: is required",
-		ask(`"messages":[],"system":[{"type":"image"}]`):   "system.0: must be a text",
-		ask(`"messages":[],"tools":[{"name":"a"}]`):        "tools.0.input_schema: must be an object",
-		ask(`"messages":[],"tools":[{"input_schema":{}}]`): "tools.0.name: is required",
-		ask(`"messages":[],"tool_choice":{"type":"tool"}`): "tool_choice.name: is required",
-		ask(`"messages":[],"tool_choice":{"type":"must"}`): "tool_choice.type",
-		ask(`"messages":[],"temperature":"hot"`):           "temperature must not be a string",
+		user(`[{"type":"tool_result","content":"x"}]`):                                                             "messages.0.content.0.tool_use_id: is required",
+		ask(`"messages":[],"system":[{"type":"image"}]`):                                                           "system.0: must be a text",
+		ask(`"messages":[{"role":"system","content":[{"type":"image"}]}]`):                                         "messages.0.content.0: must be a text",
+		ask(`"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":"raw"}]}]`): "messages.0.content.0.input: must be an object",
+		ask(`"messages":[],"tools":[{"name":"a"}]`):                                                                "tools.0.input_schema: must be an object",
+		ask(`"messages":[],"tools":[{"input_schema":{}}]`):                                                         "tools.0.name: is required",
+		ask(`"messages":[],"tool_choice":{"type":"tool"}`):                                                         "tool_choice.name: is required",
+		ask(`"messages":[],"tool_choice":{"type":"must"}`):                                                         "tool_choice.type",
+		ask(`"messages":[],"temperature":"hot"`):                                                                   "temperature must not be a string",
 	} {
 		_, err := anthropic.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)

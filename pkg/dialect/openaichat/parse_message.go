@@ -161,11 +161,16 @@ func (m *askedMessage) readAssistant(message *modelv1.ChatMessage) {
 		message.Content = chat.ListContent(append(reasoning, spoken(message.GetContent())...)...)
 		return
 	}
-	if message.GetContent().GetList() != nil {
-		return
+	var parts []*contentv1.Content
+	tagged := false
+	for _, part := range chat.Parts(message.GetContent()) {
+		if reasoning, rest, ok := dialect.ReadThink(part.GetText().GetText()); ok && !part.GetText().GetRefusal() {
+			parts, part, tagged = append(parts, reasoning), chat.TextPart(rest), true
+		}
+		parts = append(parts, part)
 	}
-	if reasoning, rest, ok := dialect.ReadThink(message.GetContent().GetText()); ok {
-		message.Content = chat.ListContent(reasoning, chat.TextPart(rest))
+	if tagged {
+		message.Content = chat.ListContent(parts...)
 	}
 }
 

@@ -363,3 +363,17 @@ func FuzzGlance(f *testing.F) {
 		openaichat.Glance(doc, &facts)
 	})
 }
+
+// Reasoning between tags is read wherever a text of the assistant holds it; a refusal is no place for it.
+func TestReasoningBetweenTagsIsReadInPartsToo(t *testing.T) {
+	t.Parallel()
+	r, err := openaichat.ParseRequest([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"<think>mine</think>"}]},
+		{"role":"assistant","content":[{"type":"text","text":"<think>r</think>a"},{"type":"text","text":"b"},{"type":"refusal","refusal":"<think>no</think>"}]}]}`))
+	require.NoError(t, err)
+	for _, m := range r.Messages {
+		m.Id = ""
+	}
+	assert.JSONEq(t, `[{"role":"user","content":[{"type":"text","text":"<think>mine</think>"}]},
+		{"role":"assistant","source":"generate","content":[{"type":"reasoning","reasoning":"r","redacted":false},{"type":"text","text":"a"},{"type":"text","text":"b"},
+			{"type":"text","text":"<think>no</think>","refusal":true}]}]`, string(chat.MessagesJSON(r.Messages)))
+}
