@@ -70,7 +70,9 @@ type grpcServer struct {
 	calls   Server
 	running context.Context //nolint:containedctx // The life of the backend's Run.
 	stop    context.CancelFunc
-	parts   sync.WaitGroup
+
+	mu    sync.Mutex // held while parts begin, so that Stop waits for all of them or none begins
+	parts sync.WaitGroup
 }
 
 // webServer is a server of a backend with a handler.
@@ -82,8 +84,9 @@ type webServer struct {
 // Serve implements Server. When either the calls or what goes on beside them ends by itself with an error, that error is returned at once; Stop ends the other.
 func (s *grpcServer) Serve(l net.Listener) error {
 	ended := make(chan error, 2)
-	s.parts.Go(func() { ended <- s.backend.Run(s.running) })
-	s.parts.Go(func() { ended <- s.calls.Serve(l) })
+	if !s.begin(l, ended) {
+		return nil
+	}
 	for range cap(ended) {
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			return err
@@ -92,9 +95,23 @@ func (s *grpcServer) Serve(l net.Listener) error {
 	return nil
 }
 
+// begin begins what goes on, unless the server was stopped before.
+func (s *grpcServer) begin(l net.Listener, ended chan<- error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running.Err() != nil {
+		return false
+	}
+	s.parts.Go(func() { ended <- s.backend.Run(s.running) })
+	s.parts.Go(func() { ended <- s.calls.Serve(l) })
+	return true
+}
+
 // Stop implements Server.
 func (s *grpcServer) Stop(ctx context.Context) error {
+	s.mu.Lock()
 	s.stop()
+	s.mu.Unlock()
 	err := s.calls.Stop(ctx)
 	s.parts.Wait()
 	return errors.Join(err, s.backend.Close(ctx))

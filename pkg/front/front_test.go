@@ -208,6 +208,19 @@ func TestCallsAndRequestsShareAnAddress(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A server that is stopped before it serves serves nobody.
+func TestStopMayComeFirst(t *testing.T) {
+	t.Parallel()
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "tester"}})
+	require.NoError(t, err)
+	s := &front.Server{GRPC: rpcs, HTTP: &http.Server{ReadHeaderTimeout: time.Minute}}
+	require.NoError(t, s.Stop(t.Context()))
+	l := listenPipes()
+	require.NoError(t, s.Serve(l))
+	_, err = l.Accept()
+	require.ErrorIs(t, err, errBroken, "the address is free")
+}
+
 // Requests that are under way end by themselves within the time that there is, and are cut off after it.
 func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
 	t.Parallel()

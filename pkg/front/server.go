@@ -15,7 +15,7 @@ type Server struct {
 	HTTP *http.Server
 }
 
-// Serve takes connections of l until Stop, and says that the server is ready. It then returns nil.
+// Serve takes connections of l until Stop, which may come first, and says that the server is ready. It then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	http2, http1 := Split(l)
 	failed := make(chan error, 2)
