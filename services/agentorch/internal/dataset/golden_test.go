@@ -2,6 +2,7 @@ package dataset_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
@@ -72,8 +74,17 @@ func driveRead(t *goldentest.T, c goldentest.Case) {
 func recordedFields(t *goldentest.T, given map[string]any) dataset.Fields {
 	mapped := map[string]any{}
 	for name, source := range given {
-		if column, ok := source.(string); ok && name != "metadata" {
-			source = map[string]any{"column": column, "optional": true}
+		optional := func(column any) map[string]any { return map[string]any{"column": column, "optional": true} }
+		columns, isList := source.([]any)
+		switch {
+		case name == "metadata" && isList:
+			named := map[string]any{}
+			for _, column := range columns {
+				named[fmt.Sprint(column)] = optional(column)
+			}
+			source = named
+		case name != "metadata":
+			source = optional(source)
 		}
 		mapped[name] = source
 	}
@@ -94,7 +105,14 @@ func recorded(t *goldentest.T, s dataset.Sample, parent string) map[string]any {
 	}
 	out := map[string]any{"input": s.Text, "target": s.Targets}
 	if s.Messages != nil {
-		out["input"] = s.Messages
+		raw, err := json.Marshal(s.Messages)
+		require.NoError(t, err)
+		messages, err := chat.ParseMessages(raw) // what the input becomes when a run begins
+		require.NoError(t, err)
+		for _, m := range messages {
+			m.Id = ""
+		}
+		out["input"] = json.RawMessage(chat.MessagesJSON(messages))
 	}
 	if !s.TargetIsList {
 		require.Len(t, s.Targets, 1)

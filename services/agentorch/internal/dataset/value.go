@@ -195,6 +195,9 @@ func objectOf(v value) (*orderedjson.Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the text is no JSON object: %w", err)
 		}
+		if decoded == nil {
+			return nil, nil // the text `null`, as spreadsheets write what is absent
+		}
 		given = decoded
 	}
 	object, ok := given.(*orderedjson.Object)

@@ -83,6 +83,13 @@ func answerWord(completion string) string {
 	return word
 }
 
+// lastBlank returns the last blank that breaks no line; empty where there is none. The reference takes it for the answer where nothing else follows a label.
+func lastBlank(blanks string) string {
+	blanks = strings.TrimRight(blanks, "\n")
+	_, size := utf8.DecodeLastRuneInString(blanks)
+	return blanks[len(blanks)-size:]
+}
+
 // answerLine returns the rest of the line after a label when only white space follows that line.
 func answerLine(completion string) string {
 	for _, label := range answerLabel.FindAllStringIndex(completion, -1) {
@@ -90,6 +97,9 @@ func answerLine(completion string) string {
 		line, rest, _ := strings.Cut(text, "\n")
 		if line != "" && pytext.Trim(rest) == "" {
 			return line
+		}
+		if text == "" {
+			return lastBlank(completion[label[1]:])
 		}
 	}
 	return ""
