@@ -12,21 +12,21 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog/logreader"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog/logtest"
 )
 
 // recorded is the folder of real logs.
 const recorded = "../../../../testdata/golden/eval/logs"
 
 // open opens a log of the folder.
-func open(t *testing.T, path string) *logreader.Log {
+func open(t *testing.T, path string) *logtest.Log {
 	t.Helper()
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	info, err := f.Stat()
 	require.NoError(t, err)
-	log, err := logreader.Open(f, info.Size())
+	log, err := logtest.Open(f, info.Size())
 	require.NoError(t, err)
 	return log
 }

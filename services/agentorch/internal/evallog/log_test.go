@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog/logreader"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog/logtest"
 )
 
 var made = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -58,7 +58,7 @@ func document(w *bytes.Buffer, h *evallog.Header) (evallog.Writer, error) {
 func TestAnArchiveIsReadBack(t *testing.T) {
 	t.Parallel()
 	b := write(t, archive)
-	log, err := logreader.Open(bytes.NewReader(b), int64(len(b)))
+	log, err := logtest.Open(bytes.NewReader(b), int64(len(b)))
 	require.NoError(t, err)
 	h, err := log.Header()
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestAnArchiveIsReadBack(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, summaries, 2)
 	count := 0
-	require.NoError(t, log.Listed(true, func(logreader.Part) error { count++; return nil }))
+	require.NoError(t, log.Listed(true, func(logtest.Part) error { count++; return nil }))
 	assert.Equal(t, 2, count)
 }
 
@@ -129,7 +129,7 @@ func TestSummariesAreThin(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Sample(s))
 	require.NoError(t, w.Close(nil))
-	log, err := logreader.Open(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	log, err := logtest.Open(bytes.NewReader(b.Bytes()), int64(b.Len()))
 	require.NoError(t, err)
 	summaries, err := log.Summaries()
 	require.NoError(t, err)

@@ -1,8 +1,8 @@
-// Package logreader reads logs in the form `.eval`, those of the platform and those of Inspect, as strictly as Inspect does.
+// Package logtest reads logs for tests, in the form `.eval`, those of the platform and those of Inspect, as strictly as Inspect does.
 //
 // A log may be unfinished: without header.json it is what its journal says. A member may be there more than once; the last one counts. Documents are handed out as they are, checked for what every
 // reader needs; what more they say is the caller's to read.
-package logreader
+package logtest
 
 import (
 	"archive/zip"
@@ -184,7 +184,7 @@ func (l *Log) Summaries() ([]Part, error) {
 			return nil, fmt.Errorf("%w: %s is no list", ErrInvalid, name)
 		}
 		for _, item := range list {
-			part, err := checkPart(item)
+			part, err := checkPart(item, summaryShape)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
@@ -200,7 +200,7 @@ func (l *Log) part(name string) (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	part, err := checkPart(value)
+	part, err := checkPart(value, sampleShape)
 	if err != nil {
 		return Part{}, fmt.Errorf("%s: %w", name, err)
 	}

@@ -1,4 +1,4 @@
-package logreader_test
+package logtest_test
 
 import (
 	"archive/zip"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog/logreader"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog/logtest"
 )
 
 func TestGoldenArchive(t *testing.T) {
@@ -21,13 +21,13 @@ func TestGoldenArchive(t *testing.T) {
 			t.Skipf("no driver for %q", c.Op())
 		}
 		archive := build(t, c)
-		log, err := logreader.Open(bytes.NewReader(archive), int64(len(archive)))
+		log, err := logtest.Open(bytes.NewReader(archive), int64(len(archive)))
 		t.Equal(c.At("expect"), facts(t, c, log, err))
 	})
 }
 
 // facts are what every way of reading a log finds; all find the error of opening it, where there is one.
-func facts(t *goldentest.T, c goldentest.Case, log *logreader.Log, openErr error) map[string]any {
+func facts(t *goldentest.T, c goldentest.Case, log *logtest.Log, openErr error) map[string]any {
 	var r reading
 	r.all(log, openErr, c)
 	got := map[string]any{
@@ -51,16 +51,16 @@ func facts(t *goldentest.T, c goldentest.Case, log *logreader.Log, openErr error
 
 // reading is what each way of reading gave.
 type reading struct {
-	header             *logreader.Header
-	samples, summaries []logreader.Part
-	sample             logreader.Part
+	header             *logtest.Header
+	samples, summaries []logtest.Part
+	sample             logtest.Part
 	streamed           map[bool]int // by whether all were required
 	streamErr          map[bool]error
 
 	headerErr, fullErr, summariesErr, sampleErr error
 }
 
-func (r *reading) all(log *logreader.Log, openErr error, c goldentest.Case) {
+func (r *reading) all(log *logtest.Log, openErr error, c goldentest.Case) {
 	r.streamed, r.streamErr = map[bool]int{}, map[bool]error{false: openErr, true: openErr}
 	if openErr != nil {
 		r.headerErr, r.fullErr, r.summariesErr, r.sampleErr = openErr, openErr, openErr, openErr
@@ -73,7 +73,7 @@ func (r *reading) all(log *logreader.Log, openErr error, c goldentest.Case) {
 	id, epoch := firstID(c)
 	r.sample, r.sampleErr = log.Sample(id, epoch)
 	for _, required := range []bool{false, true} {
-		r.streamErr[required] = log.Listed(required, func(logreader.Part) error { r.streamed[required]++; return nil })
+		r.streamErr[required] = log.Listed(required, func(logtest.Part) error { r.streamed[required]++; return nil })
 	}
 }
 
@@ -119,11 +119,11 @@ func firstID(c goldentest.Case) (any, int) {
 	return "1", 1
 }
 
-func headerFacts(h *logreader.Header) any {
+func headerFacts(h *logtest.Header) any {
 	return map[string]any{"status": h.Status, "task": h.Task, "version": h.Version}
 }
 
-func identities(parts []logreader.Part, withTarget bool) any {
+func identities(parts []logtest.Part, withTarget bool) any {
 	all := []any{}
 	for _, p := range parts {
 		one := []any{p.ID, p.Epoch}
@@ -135,7 +135,7 @@ func identities(parts []logreader.Part, withTarget bool) any {
 	return all
 }
 
-func target(p logreader.Part) any {
+func target(p logtest.Part) any {
 	value, _ := p.Document.Get("target")
 	return value
 }
@@ -143,7 +143,7 @@ func target(p logreader.Part) any {
 // fileName is a name that tells the task.
 var fileName = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d[^_]*_([^_]+)_[^_]+\.eval$`)
 
-func listedTask(t *goldentest.T, c goldentest.Case, h *logreader.Header) any {
+func listedTask(t *goldentest.T, c goldentest.Case, h *logtest.Header) any {
 	name, _ := c.At("input", "file").(string)
 	if found := fileName.FindStringSubmatch(name); found != nil {
 		return found[1]
@@ -164,13 +164,13 @@ func orError(err error, value func() any) any {
 	switch {
 	case err == nil:
 		return value()
-	case errors.Is(err, logreader.ErrNoArchive):
+	case errors.Is(err, logtest.ErrNoArchive):
 		return map[string]any{"error": "ValueError"}
-	case errors.Is(err, logreader.ErrNoMember):
+	case errors.Is(err, logtest.ErrNoMember):
 		return map[string]any{"error": "KeyError"}
-	case errors.Is(err, logreader.ErrNoSample):
+	case errors.Is(err, logtest.ErrNoSample):
 		return map[string]any{"error": "IndexError"}
-	case errors.Is(err, logreader.ErrIncomplete):
+	case errors.Is(err, logtest.ErrIncomplete):
 		return map[string]any{"error": "RuntimeError"}
 	}
 	return map[string]any{"error": "invalid"}
