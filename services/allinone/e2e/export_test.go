@@ -217,6 +217,25 @@ func TestInspectReadsExportedLogs(t *testing.T) {
 		require.NoError(t, json.Unmarshal(inspect(t, "inspect", "log", "dump", filepath.Join(folder, archive)), &dumped))
 		assert.Len(t, dumped.Samples, 8)
 	})
+	t.Run("viewer", func(t *testing.T) {
+		var viewed []struct {
+			File, Status, Task string
+			Samples            [][4]any
+			Size, Bytes        int64
+		}
+		require.NoError(t, json.Unmarshal(inspect(t, "python", "testdata/viewlogs.py", folder), &viewed))
+		require.Len(t, viewed, len(logs))
+		for _, v := range viewed {
+			log := logs[v.File]
+			assert.Equal(t, log.Header.Status, v.Status, v.File)
+			assert.Equal(t, log.Header.Eval.Task, v.Task, v.File)
+			assert.Equal(t, v.Size, v.Bytes, v.File)
+			require.Len(t, v.Samples, len(log.Samples), v.File)
+			for i, s := range log.Samples {
+				assert.Equal(t, [4]any{s.ID, float64(s.Epoch), float64(len(s.Messages)), float64(len(s.Events))}, v.Samples[i], v.File)
+			}
+		}
+	})
 	t.Run("running", func(t *testing.T) {
 		log := logs["running.eval"]
 		assert.Equal(t, "started", log.Header.Status)
