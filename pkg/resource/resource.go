@@ -56,6 +56,15 @@ func Project(field, name string) (string, error) {
 	return rest, nil
 }
 
+// Within reads `projects/{project}`, or `projects/-` for every project, and returns which projects' ids are meant.
+func Within(field, name string) (func(project string) bool, error) {
+	if name == "projects/-" {
+		return func(string) bool { return true }, nil
+	}
+	id, err := Project(field, name)
+	return func(project string) bool { return project == id }, err
+}
+
 // Name is a resource's name cut into its parts.
 type Name struct {
 	// Project is the project's id.

@@ -29,6 +29,19 @@ func TestNames(t *testing.T) {
 	}
 }
 
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	mine, err := resource.Within("parent", "projects/default")
+	require.NoError(t, err)
+	assert.True(t, mine("default"))
+	assert.False(t, mine("other"))
+	all, err := resource.Within("parent", "projects/-")
+	require.NoError(t, err)
+	assert.True(t, all("other"))
+	_, err = resource.Within("parent", "projects")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST))
+}
+
 func TestAPageTokenBelongsToItsRequest(t *testing.T) {
 	t.Parallel()
 	list := &agentv1.ListRunsRequest{Parent: "projects/default", PageSize: 10}

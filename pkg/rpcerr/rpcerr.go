@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 )
@@ -34,6 +35,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Fields are the request's fields that break a rule, with an INVALID_REQUEST.
 	Fields []Field
+	// Details are further facts, which the reason documents: few and small, since they travel in a trailer.
+	Details []proto.Message
 
 	cause error
 }
@@ -55,6 +58,12 @@ func (e *Error) Unwrap() error { return e.cause }
 // WithField adds a field that breaks a rule and returns e.
 func (e *Error) WithField(path, format string, args ...any) *Error {
 	e.Fields = append(e.Fields, Field{Path: path, Description: fmt.Sprintf(format, args...)})
+	return e
+}
+
+// WithDetail adds a further fact and returns e.
+func (e *Error) WithDetail(detail proto.Message) *Error {
+	e.Details = append(e.Details, detail)
 	return e
 }
 

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -23,7 +25,8 @@ func overTheWire(err error) error { return rpcerr.FromStatus(rpcerr.ToStatus(err
 
 func TestAnErrorKeepsItsKindOverTheWire(t *testing.T) {
 	t.Parallel()
-	sent := rpcerr.SandboxQuota("sandboxes", 8, 3*time.Second, "no more than %d sandboxes", 8).WithField("spec.limits", "too much")
+	further := durationpb.New(time.Minute)
+	sent := rpcerr.SandboxQuota("sandboxes", 8, 3*time.Second, "no more than %d sandboxes", 8).WithField("spec.limits", "too much").WithDetail(further)
 
 	got := overTheWire(fmt.Errorf("create: %w", sent))
 
@@ -35,6 +38,12 @@ func TestAnErrorKeepsItsKindOverTheWire(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, map[string]string{"limit": "8", "quota": "sandboxes"}, e.Metadata)
 	assert.Equal(t, []rpcerr.Field{{Path: "spec.limits", Description: "too much"}}, e.Fields)
+	require.Len(t, e.Details, 1)
+	assert.True(t, proto.Equal(further, e.Details[0]))
+	ended := rpcerr.RunFinished("projects/p/runs/r1", "SUCCEEDED", "r1 has ended")
+	e, ok = rpcerr.As(overTheWire(ended))
+	require.True(t, ok)
+	assert.Empty(t, e.Details, "what metadata says stands there alone")
 }
 
 func TestAStatusSaysWhichStateOrQuotaStandsInTheWay(t *testing.T) {

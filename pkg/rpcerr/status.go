@@ -104,6 +104,9 @@ func (e *Error) status() *status.Status {
 	if d := e.obstacle(); d != nil {
 		details = append(details, d)
 	}
+	for _, further := range e.Details {
+		details = append(details, protoadapt.MessageV1Of(further))
+	}
 	if len(details) == 0 {
 		return s
 	}
@@ -172,6 +175,9 @@ func FromStatus(err error) error {
 			}
 		case *errdetails.RetryInfo:
 			e.RetryAfter = d.GetRetryDelay().AsDuration()
+		case *errdetails.ResourceInfo, *errdetails.PreconditionFailure, *errdetails.QuotaFailure: // They say in another form what metadata says.
+		case proto.Message:
+			e.Details = append(e.Details, d)
 		}
 	}
 	return e
