@@ -7,7 +7,6 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"runtime"
@@ -60,8 +59,9 @@ type Deps struct {
 
 // Engine runs evaluations. Its methods may be called concurrently.
 type Engine struct {
-	cfg  Config
-	deps Deps
+	cfg   Config
+	deps  Deps
+	folds *folds
 
 	mu      sync.Mutex
 	drivers map[string]*atWork
@@ -84,7 +84,7 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg.SetDefaults()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{cfg: cfg, deps: deps, drivers: map[string]*atWork{}, ctx: ctx, cancel: cancel}
+	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), drivers: map[string]*atWork{}, ctx: ctx, cancel: cancel}
 }
 
 // Adopt goes on with an evaluation that this replica owns now; head is as adoption left it. It is called at the start and when another replica died.
@@ -202,22 +202,22 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	return samples, nil
 }
 
-// State folds an evaluation's journal.
+// State returns an evaluation as its journal tells it. It is shared and must not be changed.
 func (e *Engine) State(ctx context.Context, name string) (*State, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return e.fold(ctx, head)
+	return e.folds.state(ctx, head)
 }
 
-// Samples reads the samples of an evaluation.
+// Samples returns the samples of an evaluation. They are shared and must not be changed.
 func (e *Engine) Samples(ctx context.Context, s *State) ([]*agentv1.Sample, error) {
 	name, err := resource.Parse("name", s.Eval.GetName(), "evals")
 	if err != nil {
 		return nil, err
 	}
-	return loadSamples(ctx, e.deps.Blobs, name.Project, s.Dataset)
+	return e.folds.samplesOf(ctx, name.Project, s.Dataset)
 }
 
 func (e *Engine) open(ctx context.Context, name string) (journal.Head, error) {
@@ -226,17 +226,6 @@ func (e *Engine) open(ctx context.Context, name string) (journal.Head, error) {
 		return head, rpcerr.ResourceNotFound(name)
 	}
 	return head, err
-}
-
-func (e *Engine) fold(ctx context.Context, head journal.Head) (*State, error) {
-	s := &State{}
-	for event, err := range journal.All(ctx, e.deps.Journals, head.Ref, 0) {
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", head.Name, err)
-		}
-		s.Apply(event)
-	}
-	return s, nil
 }
 
 // command puts a command into an evaluation's inbox and wakes its driver. The evaluation must be at work.
@@ -344,15 +333,15 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason strin
 
 // load makes the driver of an evaluation as its journal tells it.
 func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
-	state, err := e.fold(ctx, head)
-	if err != nil {
+	state := &State{} // a driver's own, which it changes
+	if err := e.folds.follow(ctx, head, state); err != nil {
 		return nil, err
 	}
 	name, err := resource.Parse("name", head.Name, "evals")
 	if err != nil {
 		return nil, err
 	}
-	samples, err := loadSamples(ctx, e.deps.Blobs, name.Project, state.Dataset)
+	samples, err := e.folds.samplesOf(ctx, name.Project, state.Dataset)
 	if err != nil {
 		return nil, err
 	}

@@ -80,6 +80,11 @@ func (s *State) Apply(e *agentv1.Event) {
 	}
 }
 
+// clone copies the state, so that the copy may be changed. What slots tell of ends is never changed and stays shared.
+func (s *State) clone() *State {
+	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, byRun: maps.Clone(s.byRun)}
+}
+
 // attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the events change, not what the evaluation holds.
 func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 	eval, slots := proto.CloneOf(s.Eval), map[int]Slot{}

@@ -237,6 +237,36 @@ func TestSamplesArePagedAndFiltered(t *testing.T) {
 	assert.Equal(t, []string{"bad", "bad"}, list(&agentv1.ListSamplesRequest{PageSize: 1, States: []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}}))
 }
 
+// What pages of samples cost does not grow with the evaluation's journal.
+func TestSamplesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	r.runs.will("b", agentv1.RunState_RUN_STATE_SUCCEEDED)
+	name := r.create(spec("a", "b")) // a is at work until it is cancelled
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name}, func(one *agentv1.WatchEvalResponse) bool { return one.GetEvent().GetSampleFinished() != nil })
+	require.NoError(t, err)
+	list := func() (states []agentv1.RunState) {
+		page, err := r.ListSamples(r.within(), &agentv1.ListSamplesRequest{Parent: name})
+		require.NoError(t, err)
+		for _, s := range page.GetSamples() {
+			states = append(states, s.GetState())
+		}
+		return states
+	}
+	assert.Equal(t, []agentv1.RunState{agentv1.RunState_RUN_STATE_RUNNING, agentv1.RunState_RUN_STATE_SUCCEEDED}, list())
+	events, bodies := r.store.events.Load(), r.kept.count()
+	list()
+	_, err = r.GetSample(r.within(), &agentv1.GetSampleRequest{Name: name + "/samples/2.1"})
+	require.NoError(t, err)
+	assert.Equal(t, events, r.store.events.Load(), "nothing has happened since")
+	assert.Equal(t, bodies, r.kept.count())
+
+	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, []agentv1.RunState{agentv1.RunState_RUN_STATE_CANCELLED, agentv1.RunState_RUN_STATE_SUCCEEDED}, list(), "what came since is seen")
+	assert.Equal(t, bodies, r.kept.count())
+}
+
 // A mask names what changes; all else in the request is passed over.
 func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,8 @@ const (
 type bodies struct {
 	mu  sync.Mutex
 	all [][]byte
+	// opened counts bodies that were read.
+	opened int
 }
 
 func (b *bodies) Put(_ context.Context, _ string, r io.Reader, mediaType string) (*contentv1.BlobRef, error) {
@@ -63,10 +66,18 @@ func (b *bodies) Open(_ context.Context, _, hash string) (io.ReadCloser, error) 
 	i, err := strconv.Atoi(hash)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.opened++
 	if err != nil || i >= len(b.all) {
 		return nil, rpcerr.ResourceNotFound("blob " + hash)
 	}
 	return io.NopCloser(bytes.NewReader(b.all[i])), nil
+}
+
+// count is how many bodies were read.
+func (b *bodies) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.opened
 }
 
 // runs makes runs that end at once with the state that a sample has; one without a state is at work until it is cancelled.
@@ -155,11 +166,26 @@ func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.R
 	return proto.CloneOf(r.made[req.GetName()]), nil
 }
 
+// counted counts what is read of journals.
+type counted struct {
+	journal.Store
+
+	events atomic.Int64
+}
+
+func (c *counted) Read(ctx context.Context, ref journal.Ref, r journal.Range) ([]*agentv1.Event, error) {
+	events, err := c.Store.Read(ctx, ref, r)
+	c.events.Add(int64(len(events)))
+	return events, err
+}
+
 // rig is the service over a real store, called through gRPC.
 type rig struct {
 	agentv1.EvalServiceClient
-	t    *testing.T
-	runs *runs
+	t     *testing.T
+	runs  *runs
+	store *counted
+	kept  *bodies
 }
 
 func serve(t *testing.T) *rig {
@@ -167,8 +193,9 @@ func serve(t *testing.T) *rig {
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "e.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	store, err := journalsqlite.Open(t.Context(), db, nil)
+	opened, err := journalsqlite.Open(t.Context(), db, nil)
 	require.NoError(t, err)
+	store := &counted{Store: opened}
 	made := &runs{journals: store, states: map[string]agentv1.RunState{}, made: map[string]*agentv1.Run{}}
 	judges := eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
@@ -194,7 +221,7 @@ func serve(t *testing.T) *rig {
 		s.Stop()
 		require.NoError(t, <-served)
 	})
-	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made}
+	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made, store: store, kept: kept}
 }
 
 // spec is an evaluation of samples with these ids.

@@ -10,8 +10,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-// live adds to an evaluation what only the runs at work know: which of them wait, and for what.
+// live returns a copy of an evaluation with what only the runs at work know: which of them wait, and for what.
 func (s *Server) live(ctx context.Context, project string, e *agentv1.Eval) (*agentv1.Eval, error) {
+	e = proto.CloneOf(e)
 	if e.GetName() == "" || e.GetProgress().GetRunning() == 0 {
 		return e, nil
 	}

@@ -88,7 +88,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			}
 		}
 		if req.GetProgress() {
-			progress, err := s.live(ctx, name.Project, proto.CloneOf(state.Eval))
+			progress, err := s.live(ctx, name.Project, state.Eval)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,89 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/lru"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+const (
+	// maxSlots bounds the slots of the folds that are kept; one takes about a kilobyte.
+	maxSlots = 100_000
+	// maxSampleBytes bounds the samples that are kept, as they are stored.
+	maxSampleBytes = 64 << 20
+)
+
+// folds keeps what was read of evaluations last, so that a page of samples costs what it shows, and a change what it changed. What it gives is shared and must not be changed.
+type folds struct {
+	journals journal.Store
+	blobs    Blobs
+
+	mu      sync.Mutex
+	states  *lru.Cache[string, *State]
+	samples *lru.Cache[string, []*agentv1.Sample]
+}
+
+func newFolds(journals journal.Store, blobs Blobs) *folds {
+	return &folds{
+		journals: journals, blobs: blobs,
+		states: lru.New[string, *State](maxSlots), samples: lru.New[string, []*agentv1.Sample](maxSampleBytes),
+	}
+}
+
+// state folds what has come to a journal since it was asked for last.
+func (f *folds) state(ctx context.Context, head journal.Head) (*State, error) {
+	f.mu.Lock()
+	before, ok := f.states.Get(head.Name)
+	f.mu.Unlock()
+	switch {
+	case !ok:
+		before = &State{}
+	case before.Eval.GetHead() >= head.Seq:
+		return before, nil
+	}
+	s := before.clone()
+	if err := f.follow(ctx, head, s); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if other, ok := f.states.Get(head.Name); !ok || other.Eval.GetHead() < s.Eval.GetHead() {
+		f.states.Put(head.Name, s, int64(len(s.Slots)))
+	}
+	return s, nil
+}
+
+// follow folds the events of a journal into s that are not in it yet.
+func (f *folds) follow(ctx context.Context, head journal.Head, s *State) error {
+	for event, err := range journal.All(ctx, f.journals, head.Ref, s.Eval.GetHead()) {
+		if err != nil {
+			return fmt.Errorf("read %s: %w", head.Name, err)
+		}
+		s.Apply(event)
+	}
+	return nil
+}
+
+// samplesOf reads the samples of an evaluation of that project.
+func (f *folds) samplesOf(ctx context.Context, project string, ref *contentv1.BlobRef) ([]*agentv1.Sample, error) {
+	key := project + "/" + ref.GetHash()
+	f.mu.Lock()
+	samples, ok := f.samples.Get(key)
+	f.mu.Unlock()
+	if ok {
+		return samples, nil
+	}
+	samples, err := loadSamples(ctx, f.blobs, project, ref)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.samples.Put(key, samples, ref.GetSize())
+	return samples, nil
+}
