@@ -8,19 +8,22 @@ import (
 	"strings"
 )
 
-// String reads a text; nil when it is absent or null. Nothing but a text is taken as one.
-func (o *Object) String(name string) *string {
+// read reads a field as a value of one kind; nil when it is absent, null or none of that kind, which is a fault.
+func read[T any](o *Object, name string, as func(json.RawMessage) (T, bool), must string) *T {
 	raw := o.Raw(name)
 	if raw == nil {
 		return nil
 	}
-	text, ok := asText(raw)
+	value, ok := as(raw)
 	if !ok {
-		o.Fail(name, "must be a text")
+		o.Fail(name, "%s", must)
 		return nil
 	}
-	return &text
+	return &value
 }
+
+// String reads a text; nil when it is absent or null. Nothing but a text is taken as one.
+func (o *Object) String(name string) *string { return read(o, name, AsText, "must be a text") }
 
 // Text is String with "" for an absent field.
 func (o *Object) Text(name string) string {
@@ -52,7 +55,7 @@ func (o *Object) Enum(name string, allowed ...string) *string {
 func (o *Object) Strings(name string) (texts []string, ok bool) {
 	items, ok := o.List(name)
 	for i, item := range items {
-		text, isText := asText(item)
+		text, isText := AsText(item)
 		if !isText {
 			o.Fail(name, "item %d must be a text", i)
 			return nil, false
@@ -76,18 +79,7 @@ func (o *Object) StringMap(name string) (texts map[string]string, ok bool) {
 }
 
 // Int64 reads an integer: a number without a fraction, a text that holds one, or a truth value. Nil when it is absent or null.
-func (o *Object) Int64(name string) *int64 {
-	raw := o.Raw(name)
-	if raw == nil {
-		return nil
-	}
-	n, ok := AsInt(raw)
-	if !ok {
-		o.Fail(name, "must be an integer")
-		return nil
-	}
-	return &n
-}
+func (o *Object) Int64(name string) *int64 { return read(o, name, AsInt, "must be an integer") }
 
 // Int32 is Int64 within 32 bits.
 func (o *Object) Int32(name string) *int32 {
@@ -103,37 +95,15 @@ func (o *Object) Int32(name string) *int32 {
 }
 
 // Float reads a finite number, a text that holds one, or a truth value. Nil when it is absent or null.
-func (o *Object) Float(name string) *float64 {
-	raw := o.Raw(name)
-	if raw == nil {
-		return nil
-	}
-	f, ok := AsFloat(raw)
-	if !ok {
-		o.Fail(name, "must be a number")
-		return nil
-	}
-	return &f
-}
+func (o *Object) Float(name string) *float64 { return read(o, name, AsFloat, "must be a number") }
 
 // Bool reads a truth value in any of the forms that AsBool knows. Nil when it is absent or null.
-func (o *Object) Bool(name string) *bool {
-	raw := o.Raw(name)
-	if raw == nil {
-		return nil
-	}
-	b, ok := AsBool(raw)
-	if !ok {
-		o.Fail(name, "must be true or false")
-		return nil
-	}
-	return &b
-}
+func (o *Object) Bool(name string) *bool { return read(o, name, AsBool, "must be true or false") }
 
 // AsBool reads true, false, 0, 1, and the texts true, t, yes, y, on, 1 and their opposites in any case.
 func AsBool(raw json.RawMessage) (value, ok bool) {
 	word := string(raw)
-	if text, isText := asText(raw); isText {
+	if text, isText := AsText(raw); isText {
 		word = strings.ToLower(text)
 	} else if f, isNumber := number(raw); isNumber {
 		word = strconv.FormatFloat(f, 'g', -1, 64)
@@ -155,7 +125,7 @@ func AsInt(raw json.RawMessage) (int64, bool) {
 	case "false":
 		return 0, true
 	}
-	if text, isText := asText(raw); isText {
+	if text, isText := AsText(raw); isText {
 		return intOfText(text)
 	}
 	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
@@ -176,7 +146,7 @@ func AsFloat(raw json.RawMessage) (float64, bool) {
 	case "false":
 		return 0, true
 	}
-	if text, isText := asText(raw); isText {
+	if text, isText := AsText(raw); isText {
 		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 		return f, err == nil && !math.IsInf(f, 0) && !math.IsNaN(f)
 	}
@@ -190,9 +160,7 @@ func IsInt(raw json.RawMessage) bool {
 }
 
 // AsText reads a text and nothing else.
-func AsText(raw json.RawMessage) (string, bool) { return asText(raw) }
-
-func asText(raw json.RawMessage) (text string, ok bool) {
+func AsText(raw json.RawMessage) (text string, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
 	}
