@@ -68,7 +68,7 @@ func routeOf(r *annotations.HttpRule) route {
 	return route(method + " " + wild.ReplaceAllString(path, "{$1=*}"))
 }
 
-// strict refuses query parameters that the route does not have, which the mapping would pass over in silence.
+// strict refuses query parameters that the route does not have or that its path sets, which the mapping would pass over in silence.
 func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Middleware {
 	known := queries()
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
@@ -76,8 +76,13 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 			pattern, _ := runtime.HTTPPattern(r.Context())
 			if input, ok := known[route(r.Method+" "+pattern.String())]; ok {
 				for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
-					if !settable(input, name) {
+					path := pathOf(input, name)
+					if path == "" {
 						answer(w, r, rpcerr.InvalidField(name, "unknown query parameter; %s", offer(input, pathParams)))
+						return
+					}
+					if _, inPath := pathParams[path]; inPath {
+						answer(w, r, rpcerr.InvalidField(name, "stands in the path already; leave the parameter out"))
 						return
 					}
 				}
@@ -87,18 +92,24 @@ func strict(answer func(http.ResponseWriter, *http.Request, error)) runtime.Midd
 	}
 }
 
-// settable reports whether a parameter such as `page_size`, `limit.start` or `labels[key]` is a field of d.
-func settable(d protoreflect.MessageDescriptor, parameter string) bool {
+// pathOf returns the path of the field that a parameter such as `page_size`, `limit.start` or `labels[key]` sets, as the schema writes it; empty where d has no such field.
+func pathOf(d protoreflect.MessageDescriptor, parameter string) string {
+	if d == nil {
+		return ""
+	}
 	name, rest, nested := strings.Cut(parameter, ".")
 	name, _, _ = strings.Cut(name, "[")
-	if d == nil {
-		return false
-	}
 	f := field(d, name)
-	if f == nil || !nested {
-		return f != nil
+	if f == nil {
+		return ""
 	}
-	return settable(f.Message(), rest)
+	if !nested {
+		return string(f.Name())
+	}
+	if inner := pathOf(f.Message(), rest); inner != "" {
+		return string(f.Name()) + "." + inner
+	}
+	return ""
 }
 
 func offer(d protoreflect.MessageDescriptor, pathParams map[string]string) string {
