@@ -145,9 +145,24 @@ func decompress(r io.Reader) (io.Reader, error) {
 	}
 	unpacked, err := gzip.NewReader(buffered)
 	if err != nil {
-		return nil, problem("it begins like gzip but cannot be unpacked: %v", err)
+		return nil, damaged(err)
 	}
-	return unpacked, nil
+	return &unpacking{unpacked}, nil
+}
+
+// unpacking says of a fault that it is one of the archive.
+type unpacking struct{ r io.Reader }
+
+func (u *unpacking) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = damaged(err)
+	}
+	return n, err
+}
+
+func damaged(err error) *Error {
+	return problem("its gzip is cut off or damaged (%v): pack or fetch the file anew", err)
 }
 
 // boundedReader fails where more bytes come than allowed.
@@ -166,7 +181,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 		return int(b.left), problem("it is larger than %d bytes after decompression: split it, or raise the bound", b.bound)
 	}
 	b.left -= int64(n)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if _, ok := errors.AsType[*Error](err); err != nil && !ok && !errors.Is(err, io.EOF) {
 		err = problem("cannot be read: %v", err)
 	}
 	return n, err

@@ -82,8 +82,9 @@ func TestErrorsSayWhereAndWhatToDo(t *testing.T) {
 		{"twice", "a.csv", "input,x,x\n", ``, `line 1: two columns are named "x"`},
 		{"not UTF-8", "a.jsonl", "{\"input\":\"q\"}\n{\"input\":\"\xff\"}", ``, "line 2: the line is not UTF-8"},
 		{"CSV not UTF-8", "a.csv", "input\nq\n\xff\n", ``, "line 3: the line is not UTF-8"},
-		{"cut gzip", "a.jsonl.gz", zipped(t, strings.Repeat(`{"input":"q"}`, 99))[:30], ``, "cannot be read"},
-		{"broken gzip", "a.jsonl.gz", "\x1f\x8bxx", ``, "cannot be unpacked"},
+		{"cut gzip", "a.jsonl.gz", zipped(t, strings.Repeat(`{"input":"q"}`, 99))[:30], ``, "dataset a: its gzip is cut off or damaged (unexpected EOF): pack or fetch the file anew"},
+		{"broken gzip", "a.jsonl.gz", "\x1f\x8bxx", ``, "dataset a: its gzip is cut off or damaged (unexpected EOF): pack or fetch the file anew"},
+		{"damaged gzip", "a.jsonl.gz", zipped(t, `{"input":"q"}`)[:25] + "checksum", ``, "dataset a: its gzip is cut off or damaged (flate: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

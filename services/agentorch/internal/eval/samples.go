@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -91,6 +92,9 @@ func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Datase
 		ShuffleChoices: f.ShuffleChoicesSeed, Delimiter: f.GetDelimiter(), Columns: f.GetColumns(),
 	})
 	if err != nil {
+		if fault, ok := errors.AsType[*dataset.Error](err); ok && from.GetLocation() != "" {
+			fault.File = from.GetLocation()
+		}
 		return nil, nil, rpcerr.InvalidField("spec.dataset", "%v", err)
 	}
 	samples := make([]*agentv1.Sample, len(d.Samples))
