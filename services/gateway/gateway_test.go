@@ -243,6 +243,7 @@ func TestAForeignHostOrOriginIsRefused(t *testing.T) {
 	resp, body := call(t, http.MethodGet, "http://"+addr+"/openapi.json", "", map[string]string{"Origin": "http://localhost:3000"})
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Contains(t, body, "/api/v1/")
+	assert.Regexp(t, `"title": "evalfleet",\s+"description": "[^"]+",\s+"version": "v1"`, body)
 }
 
 // What a fleet's gateway gets for the vendor-shaped endpoints goes to modelgw as it is, with the caller's own credential, and comes back as it comes.
