@@ -368,17 +368,32 @@ func TestAShellIsOfferedNames(t *testing.T) {
 	t.Parallel()
 	flags := serve(t, &server{eval: at(running, 0)})
 	for line, want := range map[string]string{
-		"eval show ":         "e1\tsums, running\n:4\n",
-		"eval show e":        "e1\tsums, running\n:4\n",
-		"eval show x":        ":4\n",
-		"eval show e1 ":      ":4\n",
-		"eval cancel e0 ":    "e1\tsums, running\n:4\n",
-		"logs ":              "e1\tsums, running\n",
-		"sandbox exec ":      "sb-1\tlocal, ready\n:4\n",
-		"sandbox rm s":       "sb-1\tlocal, ready\n:4\n",
-		"eval run --driver ": "docker\nlocal\n:4\n",
-		"run --sandbox l":    "local\n:4\n",
-		"run --tool ":        "bash\tRun a command.\n:4\n",
+		"eval show ":       "e1\tsums, running\n:4\n",
+		"eval show e":      "e1\tsums, running\n:4\n",
+		"eval show x":      ":4\n",
+		"eval show e1 ":    ":4\n",
+		"eval cancel e0 ":  "e1\tsums, running\n:4\n",
+		"logs ":            "e1\tsums, running\nr-on\tmockllm/model, running\nr-over\tmockllm/model, succeeded\n:4\n",
+		"run show ":        "r-on\tmockllm/model, running\nr-over\tmockllm/model, succeeded\n:4\n",
+		"run watch r":      "r-on\tmockllm/model, running\n:4\n",
+		"run cancel r-on ": "r-on\tmockllm/model, running\n:4\n",
+		"run list --eval ": "e1\tsums, running\n:4\n",
+
+		"sandbox cp ":                     "sb-1:\tlocal, ready\n:2\n",
+		"sandbox cp ./d":                  ":0\n",
+		"sandbox cp sb-1:":                "sb-1:data.csv\nsb-1:docs/\n:6\n",
+		"sandbox cp sb-1:da":              "sb-1:data.csv\n:6\n",
+		"sandbox cp sb-1:/work/do":        "sb-1:/work/docs/\n:6\n",
+		"sandbox cp sb-1:/nosuch/":        ":6\n",
+		"sandbox cp sb-1:data.csv ":       ":0\n",
+		"sandbox cp data.csv ":            "sb-1:\tlocal, ready\n:6\n",
+		"sandbox cp data.csv sb-1:/work/": "sb-1:/work/data.csv\nsb-1:/work/docs/\n:6\n",
+		"sandbox cp a sb-1:b ":            ":4\n",
+		"sandbox exec ":                   "sb-1\tlocal, ready\n:4\n",
+		"sandbox rm s":                    "sb-1\tlocal, ready\n:4\n",
+		"eval run --driver ":              "docker\nlocal\n:4\n",
+		"run --sandbox l":                 "local\n:4\n",
+		"run --tool ":                     "bash\tRun a command.\n:4\n",
 	} {
 		c := begin(t, append(append([]string{"__complete"}, flags...), strings.Split(line, " ")...)...)
 		require.Equal(t, 0, c.end(t), c.stderr.String())

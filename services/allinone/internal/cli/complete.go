@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,27 +22,26 @@ const completionTimeout = 3 * time.Second
 // offers asks a server for what a person may mean, each as a word or as `word<TAB>description`.
 type offers func(ctx context.Context, s *session) ([]string, error)
 
-// complete offers names to a shell. Only a server that runs is asked: none is started for a key press, and none that is away is reported.
+// fitting are the names that begin as a word does. Only a server that runs is asked: none is started for a key press, and none that is away is reported.
+func (a *app) fitting(c *cobra.Command, begun string, ask offers) []string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), completionTimeout)
+	defer cancel()
+	s, err := a.running()
+	if err != nil {
+		return nil
+	}
+	defer s.conn.Close()
+	all, err := ask(ctx, s)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(word string) bool { return !strings.HasPrefix(word, begun) })
+}
+
+// complete offers names to a shell.
 func (a *app) complete(ask offers) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), completionTimeout)
-		defer cancel()
-		s, err := a.running()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer s.conn.Close()
-		all, err := ask(ctx, s)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var fit []string
-		for _, word := range all {
-			if strings.HasPrefix(word, begun) {
-				fit = append(fit, word)
-			}
-		}
-		return fit, cobra.ShellCompDirectiveNoFileComp
+		return a.fitting(c, begun, ask), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -57,6 +58,75 @@ func (a *app) completeFirst(ask offers) cobra.CompletionFunc {
 // completeFlag is complete for a flag of c.
 func (a *app) completeFlag(c *cobra.Command, flag string, ask offers) {
 	_ = c.RegisterFlagCompletionFunc(flag, a.complete(ask)) // Fails only for a flag that c does not have.
+}
+
+// completeCopy offers the two sides of a copy: one is SANDBOX:PATH, the other a path here, which the shell knows itself.
+func (a *app) completeCopy(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	const goesOn = cobra.ShellCompDirectiveNoSpace
+	box, begins, inBox := strings.Cut(begun, ":")
+	switch {
+	case len(args) > 1:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case len(args) == 1 && strings.Contains(args[0], ":"):
+		return nil, cobra.ShellCompDirectiveDefault
+	case inBox:
+		return a.fitting(c, begun, offerFiles(box, begins)), goesOn | cobra.ShellCompDirectiveNoFileComp
+	}
+	boxes := a.fitting(c, begun, offerSandboxes)
+	for i, word := range boxes {
+		name, about, _ := strings.Cut(word, "\t")
+		boxes[i] = name + ":\t" + about
+	}
+	switch {
+	case len(args) == 1:
+		return boxes, goesOn | cobra.ShellCompDirectiveNoFileComp
+	case len(boxes) > 0:
+		return boxes, goesOn
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// offerFiles offers what stands beside a path of a sandbox, folders with a slash behind.
+func offerFiles(box, begins string) offers {
+	folder := begins[:strings.LastIndex(begins, "/")+1]
+	return func(ctx context.Context, s *session) ([]string, error) {
+		r, err := s.sandboxes.ListFiles(ctx, &sandboxv1.ListFilesRequest{Sandbox: s.app.name("sandboxes", box), Path: path.Clean(folder), PageSize: 1000})
+		var all []string
+		for _, f := range r.GetFiles() {
+			word := box + ":" + folder + f.GetPath()
+			if f.GetType() == sandboxv1.FileType_FILE_TYPE_DIRECTORY {
+				word += "/"
+			}
+			all = append(all, word)
+		}
+		return all, err
+	}
+}
+
+// offerRuns offers runs in these states; without any, all.
+func offerRuns(states ...agentv1.RunState) offers {
+	return func(ctx context.Context, s *session) ([]string, error) {
+		r, err := s.runs.ListRuns(ctx, &agentv1.ListRunsRequest{Parent: s.app.parent(), States: states})
+		var all []string
+		for _, run := range r.GetRuns() {
+			all = append(all, short(run.GetName())+"\t"+run.GetSpec().GetModel().GetModel()+", "+runState(run))
+		}
+		return all, err
+	}
+}
+
+// either offers what several do.
+func either(all ...offers) offers {
+	return func(ctx context.Context, s *session) (words []string, err error) {
+		for _, ask := range all {
+			more, err := ask(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			words = append(words, more...)
+		}
+		return words, nil
+	}
 }
 
 func offerEvals(ctx context.Context, s *session) ([]string, error) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +134,28 @@ func (s *server) ListDrivers(context.Context, *sandboxv1.ListDriversRequest) (*s
 func (s *server) ListSandboxes(context.Context, *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
 	box := &sandboxv1.Sandbox{Name: "projects/default/sandboxes/sb-1", State: sandboxv1.SandboxState_SANDBOX_STATE_READY, Spec: &sandboxv1.SandboxSpec{Driver: "local"}}
 	return &sandboxv1.ListSandboxesResponse{Sandboxes: []*sandboxv1.Sandbox{box}}, nil
+}
+
+// ListRuns has a run that goes on and one that has ended.
+func (s *server) ListRuns(_ context.Context, req *agentv1.ListRunsRequest) (*agentv1.ListRunsResponse, error) {
+	var runs []*agentv1.Run
+	for id, state := range map[string]agentv1.RunState{"r-on": agentv1.RunState_RUN_STATE_RUNNING, "r-over": agentv1.RunState_RUN_STATE_SUCCEEDED} {
+		if len(req.GetStates()) == 0 || slices.Contains(req.GetStates(), state) {
+			runs = append(runs, &agentv1.Run{Name: "projects/default/runs/" + id, State: state, Spec: &agentv1.RunSpec{Model: &agentv1.ModelRef{Model: "mockllm/model"}}})
+		}
+	}
+	slices.SortFunc(runs, func(a, b *agentv1.Run) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return &agentv1.ListRunsResponse{Runs: runs}, nil
+}
+
+// ListFiles has a file and a folder in /work, which is the working directory.
+func (s *server) ListFiles(_ context.Context, req *sandboxv1.ListFilesRequest) (*sandboxv1.ListFilesResponse, error) {
+	if p := req.GetPath(); p != "/work" && p != "." || req.GetSandbox() != "projects/default/sandboxes/sb-1" {
+		return nil, rpcerr.FileNotFound(p, "no %s", p)
+	}
+	return &sandboxv1.ListFilesResponse{Files: []*sandboxv1.FileInfo{
+		{Path: "data.csv", Type: sandboxv1.FileType_FILE_TYPE_FILE}, {Path: "docs", Type: sandboxv1.FileType_FILE_TYPE_DIRECTORY},
+	}}, nil
 }
 
 func (s *server) GetEval(context.Context, *agentv1.GetEvalRequest) (*agentv1.Eval, error) {

@@ -31,7 +31,7 @@ func (a *app) logsCommand() *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
 		Use:               "logs [EVAL|RUN]",
-		ValidArgsFunction: a.completeFirst(offerEvals),
+		ValidArgsFunction: a.completeFirst(either(offerEvals, offerRuns())),
 		Short:             "Read what happened: an evaluation's samples, or the transcript of a run",
 		Long: `Logs of an evaluation lists its samples with their scores; with --sample it is the transcript of that sample's run. Logs of a run is its transcript: messages, tool calls, results, scores.
 Without a name it takes the newest evaluation.`,

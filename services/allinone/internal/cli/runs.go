@@ -56,6 +56,7 @@ func (a *app) runListCommand() *cobra.Command {
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "show at most so many; 0 shows all")
 	c.Flags().BoolVar(&active, "active", false, "only those that have not ended")
 	c.Flags().StringVar(&eval, "eval", "", "only those of this evaluation")
+	a.completeFlag(c, "eval", offerEvals)
 	return c
 }
 
@@ -96,8 +97,9 @@ func totalTokens(r *agentv1.Run) int64 {
 
 func (a *app) runShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show RUN",
-		Short: "Show a run: state, scores, costs, answer",
+		Use:               "show RUN",
+		ValidArgsFunction: a.completeFirst(offerRuns()),
+		Short:             "Show a run: state, scores, costs, answer",
 		Example: `  evalfleet run show RUN
   evalfleet run show RUN --json | jq .messages`,
 		Args: one("a run; evalfleet run list shows them"),
@@ -142,10 +144,11 @@ func (a *app) showRun(r *agentv1.Run) {
 func (a *app) runCancelCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use:     "cancel RUN...",
-		Short:   "End runs; nothing starts after that",
-		Example: `  evalfleet run cancel RUN --reason "stuck"`,
-		Args:    some("a run; evalfleet run list --active shows those that go on"),
+		Use:               "cancel RUN...",
+		ValidArgsFunction: a.complete(offerRuns(activeRuns...)),
+		Short:             "End runs; nothing starts after that",
+		Example:           `  evalfleet run cancel RUN --reason "stuck"`,
+		Args:              some("a run; evalfleet run list --active shows those that go on"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				for _, id := range args {
@@ -173,11 +176,12 @@ func (a *app) runCancelCommand() *cobra.Command {
 func (a *app) runWatchCommand() *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
-		Use:     "watch RUN",
-		Short:   "Follow a run's transcript until it ends",
-		Long:    "Watch is logs RUN --follow. An interrupt ends the watch, not the run.",
-		Example: `  evalfleet run watch RUN`,
-		Args:    one("a run; evalfleet run list --active shows those that go on"),
+		Use:               "watch RUN",
+		ValidArgsFunction: a.completeFirst(offerRuns(activeRuns...)),
+		Short:             "Follow a run's transcript until it ends",
+		Long:              "Watch is logs RUN --follow. An interrupt ends the watch, not the run.",
+		Example:           `  evalfleet run watch RUN`,
+		Args:              one("a run; evalfleet run list --active shows those that go on"),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.follow = true
 			return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.transcript(ctx, a.name("runs", args[0]), f) })

@@ -182,9 +182,10 @@ func execEnd(r *sandboxv1.ExecResult) error {
 
 func (a *app) sandboxCopyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "cp FROM TO",
-		Short: "Copy a file into or out of a sandbox",
-		Long:  "One of both is SANDBOX:PATH, the other a path here, or - for standard input or output. Relative paths in a sandbox start in its working directory.",
+		Use:               "cp FROM TO",
+		ValidArgsFunction: a.completeCopy,
+		Short:             "Copy a file into or out of a sandbox",
+		Long:              "One of both is SANDBOX:PATH, the other a path here, or - for standard input or output. Relative paths in a sandbox start in its working directory.",
 		Example: `  evalfleet sandbox cp data.csv SANDBOX:/work/data.csv
   evalfleet sandbox cp SANDBOX:result.json -`,
 		Args: func(_ *cobra.Command, args []string) error {
