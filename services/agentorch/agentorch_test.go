@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -23,8 +22,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/grpcclient"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch"
 )
@@ -99,20 +97,7 @@ func newSite(t *testing.T) *site {
 // serve serves in memory until the test ends.
 func (s *site) serve(register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
 	s.t.Helper()
-	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "user:ada"}})
-	require.NoError(s.t, err)
-	register(server)
-	listener := grpcserver.ListenMemory()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpcclient.New("memory", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() {
-		require.NoError(s.t, conn.Close())
-		server.Stop()
-		require.NoError(s.t, <-served)
-	})
-	return conn
+	return grpcservertest.Serve(s.t, "user:ada", register)
 }
 
 // start starts the service. The function that it returns ends it.

@@ -14,12 +14,11 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 
-	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/toolexec"
 )
@@ -34,22 +33,11 @@ func client(t *testing.T) toolv1.ToolServiceClient {
 	require.NoError(t, err)
 	service, err := toolexec.New(toolexec.Config{}, toolexec.Deps{Sandboxes: sandboxd, Ledger: &memory.Ledger{}, Owner: "test", Logger: log})
 	require.NoError(t, err)
-	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
-	require.NoError(t, err)
-	service.Register(server)
-	listener := grpcserver.ListenMemory()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpcclient.New("toolexec", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, conn.Close())
-		server.Stop()
-		require.NoError(t, <-served)
-		require.NoError(t, service.Close(t.Context()))
+		require.NoError(t, service.Close(context.Background()))
 		require.NoError(t, sandboxd.Close())
 	})
-	return toolv1.NewToolServiceClient(conn)
+	return toolv1.NewToolServiceClient(grpcservertest.Serve(t, "test", service.Register))
 }
 
 func TestBuiltInTools(t *testing.T) {

@@ -6,20 +6,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/blob/blobserver"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
-	"github.com/evalfleet/evalfleet/pkg/grpcclient"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -34,20 +31,7 @@ func client(t *testing.T) blobv1.BlobServiceClient {
 	t.Helper()
 	store, err := disk.Open(disk.Config{Dir: t.TempDir(), MaxBytes: maxBytes})
 	require.NoError(t, err)
-	s, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{}})
-	require.NoError(t, err)
-	blobserver.New(store).Register(s)
-	memory := grpcserver.ListenMemory()
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(memory) }()
-	conn, err := grpcclient.New("blobs", grpcclient.Options{Dial: memory.Dial})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, conn.Close())
-		s.Stop()
-		assert.NoError(t, <-served)
-	})
-	return blobv1.NewBlobServiceClient(conn)
+	return blobv1.NewBlobServiceClient(grpcservertest.Serve(t, "test", blobserver.New(store).Register))
 }
 
 func body(size int) (content []byte, hash string) {

@@ -16,15 +16,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/grpcclient"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
@@ -203,23 +202,12 @@ func serve(t *testing.T) *rig {
 	engine := eval.New(eval.Config{MaxSamples: 10}, eval.Deps{Journals: store, Blobs: kept, Runs: made, Judges: judges, Replica: "test", Logger: log})
 	t.Cleanup(engine.Close)
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: kept, Judges: judges, Samples: engine.Samples})
-	s, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "user:ada"}})
-	require.NoError(t, err)
-	stripped := func(e *agentv1.Event) *agentv1.Event {
-		bare := proto.CloneOf(e)
-		content.Strip(bare)
-		return bare
-	}
-	agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, stripped, made.waiting))
-	listener := grpcserver.ListenMemory()
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
-	conn, err := grpcclient.New("agentorch", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, conn.Close())
-		s.Stop()
-		require.NoError(t, <-served)
+	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
+		agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, func(e *agentv1.Event) *agentv1.Event {
+			bare := proto.CloneOf(e)
+			content.Strip(bare)
+			return bare
+		}, made.waiting))
 	})
 	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made, store: store, kept: kept}
 }

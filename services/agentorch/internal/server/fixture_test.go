@@ -10,12 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
-	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/grpcclient"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
@@ -58,22 +57,12 @@ func serve(t *testing.T) *rig {
 	f.Start()
 	logger := slog.New(slog.DiscardHandler)
 	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Logger: logger})}
-	s, err := grpcserver.New(grpcserver.Options{Logger: logger, Auth: authtest.Allow{Name: "user:ada"}})
-	require.NoError(t, err)
-	agentv1.RegisterRunServiceServer(s, r.server)
-	agentv1.RegisterApprovalServiceServer(s, server.Approvals{})
-	agentv1.RegisterAdminServiceServer(s, server.NewAdmin(server.AdminConfig{
-		Services: []string{"agentorch", "gateway"}, DataDir: "/data", Replica: "one", Started: started,
-	}, f.Sandboxes, logger))
-	listener := grpcserver.ListenMemory()
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
-	conn, err := grpcclient.New("agentorch", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, conn.Close())
-		s.Stop()
-		require.NoError(t, <-served)
+	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
+		agentv1.RegisterRunServiceServer(s, r.server)
+		agentv1.RegisterApprovalServiceServer(s, server.Approvals{})
+		agentv1.RegisterAdminServiceServer(s, server.NewAdmin(server.AdminConfig{
+			Services: []string{"agentorch", "gateway"}, DataDir: "/data", Replica: "one", Started: started,
+		}, f.Sandboxes, logger))
 	})
 	r.runs, r.approvals, r.admin = agentv1.NewRunServiceClient(conn), agentv1.NewApprovalServiceClient(conn), agentv1.NewAdminServiceClient(conn)
 	return r

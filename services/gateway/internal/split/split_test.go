@@ -13,13 +13,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
-	"github.com/evalfleet/evalfleet/pkg/grpcclient"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
@@ -31,20 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve serves in memory until the test ends.
 func serve(t *testing.T, register func(grpc.ServiceRegistrar)) workerv1.WorkerServiceClient {
 	t.Helper()
-	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}})
-	require.NoError(t, err)
-	register(server)
-	listener := grpcserver.ListenMemory()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpcclient.New("memory", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, conn.Close())
-		server.Stop()
-		assert.NoError(t, <-served)
-	})
-	return workerv1.NewWorkerServiceClient(conn)
+	return workerv1.NewWorkerServiceClient(grpcservertest.Serve(t, "test", register))
 }
 
 // fleet is two hosts behind a front.

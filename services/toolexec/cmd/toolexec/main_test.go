@@ -1,34 +1,20 @@
 package main
 
 import (
-	"context"
-	"io"
-	"net"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/evalfleet/evalfleet/pkg/daemon"
+	"github.com/evalfleet/evalfleet/pkg/daemon/daemontest"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// run runs the program in an environment of its own.
-func run(ctx context.Context, env map[string]string, ready func(net.Addr), args ...string) error {
-	return daemon.Run(ctx, daemon.Command{
-		Args: args, Env: func(name string) (string, bool) { value, ok := env[name]; return value, ok }, Stderr: io.Discard, Ready: ready,
-	}, &configuration{})
-}
-
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
-	err := run(t.Context(), map[string]string{"EVALFLEET_LISTEN": "0.0.0.0:1"}, nil)
+	err := daemontest.Refused(t, &configuration{}, map[string]string{"EVALFLEET_LISTEN": "0.0.0.0:1"}, "")
 	for _, name := range []string{"EVALFLEET_DATA_DIR", "EVALFLEET_TOKEN_FILE", "EVALFLEET_SANDBOXD_ADDRESS", "allow_remote"} {
 		require.ErrorContains(t, err, name)
 	}
@@ -36,34 +22,14 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 
 func TestUnknownKeysAreFaults(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "c.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("toolexec:\n  call_timeot: 5s\n"), 0o600))
-	err := run(t.Context(), map[string]string{"EVALFLEET_CONFIG": file}, nil)
-	require.ErrorContains(t, err, "call_timeot")
+	require.ErrorContains(t, daemontest.Refused(t, &configuration{}, nil, "toolexec:\n  call_timeot: 5s\n"), "call_timeot")
 }
 
 func TestServesAndStops(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	env := map[string]string{
-		"EVALFLEET_LISTEN": "127.0.0.1:0", "EVALFLEET_DATA_DIR": dir, "EVALFLEET_TOKEN_FILE": filepath.Join(dir, "token"),
-		"EVALFLEET_SANDBOXD_ADDRESS": "127.0.0.1:1", "EVALFLEET_LOG_LEVEL": "error",
-	}
-	serving := make(chan net.Addr, 1)
-	go func() { done <- run(ctx, env, func(address net.Addr) { serving <- address }) }()
-	conn, err := grpcclient.New((<-serving).String(), grpcclient.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-
-	health, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: toolv1.ToolService_ServiceDesc.ServiceName})
-	require.NoError(t, err)
-	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, health.GetStatus())
-	_, err = toolv1.NewToolServiceClient(conn).ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/default"})
+	program := daemontest.Start(t, &configuration{}, map[string]string{"EVALFLEET_SANDBOXD_ADDRESS": "127.0.0.1:1"})
+	program.AssertServing(toolv1.ToolService_ServiceDesc.ServiceName)
+	_, err := toolv1.NewToolServiceClient(program.Stranger()).ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: "projects/default"})
 	assert.Equal(t, codes.Unauthenticated, rpcerr.Code(err))
-	require.ErrorContains(t, err, filepath.Join(dir, "token"))
-
-	stop()
-	require.NoError(t, <-done)
+	require.ErrorContains(t, err, program.TokenFile)
 }
