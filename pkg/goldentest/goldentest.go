@@ -119,12 +119,12 @@ func folder(variable, standard string) (path string, given bool, err error) {
 	if filepath.IsAbs(path) {
 		return path, given, nil
 	}
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	return filepath.Join(root, filepath.FromSlash(path)), given, err
 }
 
-// moduleRoot is the nearest folder above the working directory, which is the tested package's, that holds go.mod.
-func moduleRoot() (string, error) {
+// ModuleRoot is the nearest folder above the working directory, which is the tested package's, that holds go.mod.
+func ModuleRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", err

@@ -71,6 +71,20 @@ func (c *client) create(t *testing.T, spec *agentv1.EvalSpec) string {
 	return eval.GetName()
 }
 
+// onlyEval waits until somebody has made an evaluation, the only one.
+func (c *client) onlyEval(t *testing.T) (name string) {
+	t.Helper()
+	eventually(t, func() bool {
+		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
+		require.NoError(t, err)
+		if len(list.GetEvals()) == 1 {
+			name = list.GetEvals()[0].GetName()
+		}
+		return name != ""
+	}, "the evaluation is made")
+	return name
+}
+
 // await watches an evaluation to its end and returns it.
 func (c *client) await(t *testing.T, name string) *agentv1.Eval {
 	t.Helper()

@@ -216,15 +216,7 @@ func TestCommandOutlivesItsServer(t *testing.T) {
 		h := newHome(t, &shipped, f)
 		c := h.serve()
 		guest := h.begin("eval", "run", "--json", h.write("slow.yaml", slowTask))
-		var name string
-		eventually(t, func() bool {
-			list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-			require.NoError(t, err)
-			if len(list.GetEvals()) == 1 {
-				name = list.GetEvals()[0].GetName()
-			}
-			return name != ""
-		}, "the evaluation is made")
+		name := c.onlyEval(t)
 		c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
 		h.kill()
 		h.serve()
@@ -248,15 +240,7 @@ func TestInterruptAndResume(t *testing.T) {
 	h := newHome(t, &shipped, single)
 	first := h.begin("eval", "run", h.write("slow.yaml", slowTask))
 	c := h.attach(first)
-	var name string
-	eventually(t, func() bool {
-		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-		require.NoError(t, err)
-		if len(list.GetEvals()) == 1 {
-			name = list.GetEvals()[0].GetName()
-		}
-		return name != ""
-	}, "the evaluation is made")
+	name := c.onlyEval(t)
 	c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
 	c.leave()
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))

@@ -139,32 +139,42 @@ func (s *session) watch(ctx context.Context, name string, said chan<- *agentv1.W
 			if err != nil {
 				return err
 			}
-			for {
-				r, err := stream.Recv()
-				if errors.Is(err, io.EOF) {
-					return nil
-				}
-				if err != nil {
-					return err
-				}
-				if r.GetCursor() != "" {
-					cursor = r.GetCursor()
-				}
+			return receiveAll(stream, &cursor, func(r *agentv1.WatchEvalResponse) error {
 				select {
 				case said <- r:
 				case <-ctx.Done():
 					return ctx.Err()
 				}
 				if r.GetProgress() != nil && ended(r.GetProgress()) {
-					return nil
+					return io.EOF
 				}
-			}
+				return nil
+			})
 		})
 		if err != nil {
 			return err
 		}
 		e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
 		if err != nil || ended(e) {
+			return err
+		}
+	}
+}
+
+// receiveAll takes what a watch says until it ends, and notes the place after each. Take ends it with io.EOF.
+func receiveAll[R interface{ GetCursor() string }](stream interface{ Recv() (R, error) }, cursor *string, take func(R) error) error {
+	for {
+		r, err := stream.Recv()
+		if err == nil {
+			if r.GetCursor() != "" {
+				*cursor = r.GetCursor()
+			}
+			err = take(r)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}

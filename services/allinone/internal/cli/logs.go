@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -251,24 +250,12 @@ func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.E
 		if err != nil {
 			return err
 		}
-		for {
-			r, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
+		return receiveAll(stream, &cursor, func(r *agentv1.WatchRunResponse) error {
+			if r.GetEvent() == nil {
 				return nil
 			}
-			if err != nil {
-				return err
-			}
-			if r.GetCursor() != "" {
-				cursor = r.GetCursor()
-			}
-			if r.GetEvent() == nil {
-				continue
-			}
-			if err := show(r.GetEvent()); err != nil {
-				return err
-			}
-		}
+			return show(r.GetEvent())
+		})
 	})
 }
 

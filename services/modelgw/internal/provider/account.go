@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
@@ -44,13 +46,19 @@ func (a Account) Endpoint(asked, vendor string) (string, error) {
 	return "", rpcerr.InvalidField("base_url", "%q is not allowed for the account; add it to the account's allowed_base_urls", asked)
 }
 
-// Usable says whether requests can be made with the account; hint is how to set its key.
-func (a Account) Usable(name, endpoint, hint string) *modelv1.Account {
-	info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), BaseUrl: endpoint}
-	if !info.GetUsable() {
-		info.Problem = hint
+// Usable says by name whether requests can be made with accounts. Vendor is the vendor's own address, empty where there is none; hint says how to set an account's key.
+func Usable(accounts map[string]Account, vendor string, hint func(name string) string) []*modelv1.Account {
+	var all []*modelv1.Account
+	for _, name := range slices.Sorted(maps.Keys(accounts)) {
+		a := accounts[name]
+		endpoint, _ := a.Endpoint("", vendor) // Fails only for an address that is asked for.
+		info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), BaseUrl: endpoint}
+		if !info.GetUsable() {
+			info.Problem = hint(name)
+		}
+		all = append(all, info)
 	}
-	return info
+	return all
 }
 
 // NoSuchAccount is the failure of a request that names an account which is not configured.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 )
 
@@ -31,7 +32,7 @@ var built string
 
 // build builds sandboxd and guestd, once.
 var build = sync.OnceValue(func() error {
-	root, err := moduleRoot()
+	root, err := goldentest.ModuleRoot()
 	if err != nil {
 		return err
 	}
@@ -76,22 +77,6 @@ func startSandboxd(t *testing.T) *sandboxd {
 		return err == nil
 	}, 30*time.Second, 20*time.Millisecond)
 	return &sandboxd{client: client}
-}
-
-// moduleRoot is the nearest folder above that holds go.mod.
-func moduleRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod above %s", start)
-		}
-	}
 }
 
 // open makes a sandbox that ends with its test or case.

@@ -28,7 +28,9 @@ const vendor = "https://api.anthropic.com"
 // https://platform.claude.com/docs/en/api/versioning.
 const apiVersion = "2026-10-21"
 
-const keyHint = "set ANTHROPIC_API_KEY, or api_key in the configuration of modelgw"
+func keyHint(string) string {
+	return "set ANTHROPIC_API_KEY, or api_key in the configuration of modelgw"
+}
 
 // Config sets the provider up.
 type Config struct {
@@ -79,10 +81,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 		Dialect:     dialect.Name,
 		Models:      models,
 		Open:        h.open,
-	}
-	for _, account := range slices.Sorted(maps.Keys(h.accounts)) {
-		endpoint, _ := h.accounts[account].Endpoint("", vendor)
-		kind.Accounts = append(kind.Accounts, h.accounts[account].Usable(account, endpoint, keyHint))
+		Accounts:    provider.Usable(h.accounts, vendor, keyHint),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -164,7 +163,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	if account.APIKey.IsZero() && !account.KeyOptional {
-		return nil, provider.NoKey(Name, spec.Account, keyHint)
+		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
 	}
 	m.headers = http.Header{versionHeader: {h.Version}}
 	switch {

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
@@ -17,13 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	t.Helper()
 	var c anthropic.Config
-	require.NoError(t, config.Load(&c, "", setup.LookUp))
-	if setup.APIKey != "" {
-		c.APIKey = config.NewSecret(setup.APIKey)
-	}
-	if setup.BaseURL != "" {
-		c.BaseURL = setup.BaseURL
-	}
+	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
 	kind, closeIdle := anthropic.Kind(c)
 	t.Cleanup(func() { _ = closeIdle() })
 	return kind

@@ -23,7 +23,7 @@ const Name = "openai"
 // vendor is OpenAI's own address.
 const vendor = "https://api.openai.com/v1"
 
-const keyHint = "set OPENAI_API_KEY, or api_key in the configuration of modelgw"
+func keyHint(string) string { return "set OPENAI_API_KEY, or api_key in the configuration of modelgw" }
 
 // Config sets the provider up.
 type Config struct {
@@ -71,10 +71,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 		Dialect:     openaichat.Name,
 		Models:      models,
 		Open:        h.open,
-	}
-	for _, name := range slices.Sorted(maps.Keys(h.accounts)) {
-		endpoint, _ := h.accounts[name].Endpoint("", vendor)
-		kind.Accounts = append(kind.Accounts, h.accounts[name].Usable(name, endpoint, keyHint))
+		Accounts:    provider.Usable(h.accounts, vendor, keyHint),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -127,7 +124,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, err
 	}
 	if account.APIKey.IsZero() && !account.KeyOptional {
-		return nil, provider.NoKey(Name, spec.Account, keyHint)
+		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
 	}
 	m.client = &chatapi.Client{
 		HTTP: h.http, Provider: Name, BaseURL: endpoint, Key: account.APIKey, Headers: h.headers, Quirks: quirks,

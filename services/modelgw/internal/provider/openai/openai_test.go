@@ -25,13 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	t.Helper()
 	var c openai.Config
-	require.NoError(t, config.Load(&c, "", setup.LookUp))
-	if setup.APIKey != "" {
-		c.APIKey = config.NewSecret(setup.APIKey)
-	}
-	if setup.BaseURL != "" {
-		c.BaseURL = setup.BaseURL
-	}
+	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
 	kind, closeIdle := openai.Kind(c)
 	t.Cleanup(func() { _ = closeIdle() })
 	return kind

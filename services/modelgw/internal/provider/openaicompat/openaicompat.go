@@ -44,10 +44,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 		Description: "servers that speak OpenAI's chat completions, by configured service",
 		Dialect:     openaichat.Name,
 		Open:        h.open,
-	}
-	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
-		account := c.Services[service]
-		kind.Accounts = append(kind.Accounts, account.Usable(service, account.BaseURL, keyHint(service)))
+		Accounts:    provider.Usable(c.Services, "", keyHint),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()

@@ -4,55 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
-	"sync"
 	"testing"
-	"time"
 )
 
 // ChatServer starts a server that speaks OpenAI's chat completions and gives these answers in order. It returns its base URL.
 func ChatServer(t testing.TB, answers ...Answer) string {
 	t.Helper()
-	s := &chatServer{answers: answers}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	return server.URL + "/v1"
-}
-
-type chatServer struct {
-	mu      sync.Mutex
-	answers []Answer
-}
-
-// ServeHTTP implements http.Handler.
-func (s *chatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Stream bool `json:"stream"`
-	}
-	_ = json.NewDecoder(r.Body).Decode(&asked)
-	s.mu.Lock()
-	a := s.answers[0]
-	s.answers = s.answers[1:]
-	s.mu.Unlock()
-	select {
-	case <-time.After(a.Delay):
-	case <-r.Context().Done():
-		return
-	}
-	switch {
-	case a.Status != 0:
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Retry-After", strconv.Itoa(int(a.RetryAfter.Seconds())))
-		w.WriteHeader(a.Status)
-		_, _ = fmt.Fprintf(w, `{"error":{"message":"failure %d","type":"test"}}`, a.Status)
-	case asked.Stream:
-		w.Header().Set("Content-Type", "text/event-stream")
-		a.writeStream(w)
-	default:
-		w.Header().Set("Content-Type", "application/json")
-		a.writeWhole(w)
-	}
+	return serve(t, &vendor{
+		answers: answers, failure: `{"error":{"message":"failure %d","type":"test"}}`, stream: Answer.writeStream, whole: Answer.writeWhole,
+	}) + "/v1"
 }
 
 type object = map[string]any

@@ -176,11 +176,11 @@ func conversation(t *goldentest.T, form *goldenCase) prepare.Conversation {
 		require.NoError(t, err)
 	}
 	return prepare.Conversation{
-		Messages: messages, Tools: tools, Choice: choice, Config: chat.Merge(config(t, form.ModelConfig), config(t, form.Config)),
+		Messages: messages, Tools: tools, Choice: choice, Config: chat.Merge(optionsOf(t, form.ModelConfig), optionsOf(t, form.Config)),
 	}
 }
 
-func config(t *goldentest.T, document json.RawMessage) *modelv1.GenerateConfig {
+func optionsOf(t *goldentest.T, document json.RawMessage) *modelv1.GenerateConfig {
 	t.Helper()
 	if len(document) == 0 || string(document) == "null" {
 		return nil

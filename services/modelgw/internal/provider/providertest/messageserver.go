@@ -5,60 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
-	"sync"
 	"testing"
-	"time"
 )
 
 // MessageServer starts a server that speaks Anthropic's Messages API and gives these answers in order. It returns its base URL. A number of tokens it
 // tells without taking an answer.
 func MessageServer(t testing.TB, answers ...Answer) string {
 	t.Helper()
-	s := &messageServer{answers: answers}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	return server.URL
+	return serve(t, &vendor{
+		answers: answers, failure: `{"type":"error","error":{"type":"test","message":"failure %d"}}`, stream: Answer.streamMessage, whole: Answer.wholeMessage,
+	})
 }
 
-type messageServer struct {
-	mu      sync.Mutex
-	answers []Answer
-}
-
-// ServeHTTP implements http.Handler.
-func (s *messageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Path == countPath {
-		_, _ = fmt.Fprint(w, defaultCount)
-		return
-	}
-	var asked struct {
-		Stream bool `json:"stream"`
-	}
-	_ = json.NewDecoder(r.Body).Decode(&asked)
-	s.mu.Lock()
-	a := s.answers[0]
-	s.answers = s.answers[1:]
-	s.mu.Unlock()
-	select {
-	case <-time.After(a.Delay):
-	case <-r.Context().Done():
-		return
-	}
-	switch {
-	case a.Status != 0:
-		w.Header().Set("Retry-After", strconv.Itoa(int(a.RetryAfter.Seconds())))
-		w.WriteHeader(a.Status)
-		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"test","message":"failure %d"}}`, a.Status)
-	case asked.Stream:
-		w.Header().Set("Content-Type", "text/event-stream")
-		a.streamMessage(w)
-	default:
-		document, _ := json.Marshal(a.message(a.blocks(), a.stopReason()))
-		_, _ = w.Write(bytes.Replace(document, []byte(`"`+inputHere+`"`), a.input(), 1)) // blanks in the input stay
-	}
+func (a Answer) wholeMessage(w http.ResponseWriter) {
+	document, _ := json.Marshal(a.message(a.blocks(), a.stopReason()))
+	_, _ = w.Write(bytes.Replace(document, []byte(`"`+inputHere+`"`), a.input(), 1)) // blanks in the input stay
 }
 
 func (a Answer) stopReason() string {

@@ -1,0 +1,67 @@
+package providertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/evalfleet/evalfleet/pkg/retry"
+)
+
+// vendor is a server that gives answers in order, in the format of a vendor. A number of tokens, where the format has a path for that, it tells without taking an answer.
+type vendor struct {
+	// failure is a body for a status, stream and whole write answers.
+	failure       string
+	stream, whole func(Answer, http.ResponseWriter)
+
+	mu      sync.Mutex
+	answers []Answer
+}
+
+// serve serves a vendor until the test ends and returns its address.
+func serve(t testing.TB, v *vendor) string {
+	t.Helper()
+	server := httptest.NewServer(v)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func (v *vendor) next() Answer {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a := v.answers[0]
+	v.answers = v.answers[1:]
+	return a
+}
+
+// ServeHTTP implements http.Handler.
+func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == countPath {
+		_, _ = fmt.Fprint(w, defaultCount)
+		return
+	}
+	var asked struct {
+		Stream bool `json:"stream"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&asked)
+	a := v.next()
+	if retry.Sleep(r.Context(), a.Delay) != nil {
+		return
+	}
+	switch {
+	case a.Status != 0:
+		w.Header().Set("Retry-After", strconv.Itoa(int(a.RetryAfter.Seconds())))
+		w.WriteHeader(a.Status)
+		_, _ = fmt.Fprintf(w, v.failure, a.Status)
+	case asked.Stream:
+		w.Header().Set("Content-Type", "text/event-stream")
+		v.stream(a, w)
+	default:
+		v.whole(a, w)
+	}
+}
