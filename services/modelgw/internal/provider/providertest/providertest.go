@@ -164,7 +164,8 @@ func ends(t *testing.T, h Harness) {
 }
 
 func records(t *testing.T, h Harness) {
-	p := h.New(t, Answer{Text: "fine"}, Answer{Text: "fine"})
+	const delay = 20 * time.Millisecond
+	p := h.New(t, Answer{Text: "fine"}, Answer{Text: "fine", Delay: delay})
 	r := request("how are you?")
 	response, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)
@@ -176,6 +177,7 @@ func records(t *testing.T, h Harness) {
 	assert.Contains(t, response.Call.GetRequestJson(), "how are you?")
 	assert.Contains(t, response.Call.GetResponseJson(), "fine")
 	assert.False(t, response.Call.GetError())
+	assert.GreaterOrEqual(t, response.Call.GetTime(), delay.Seconds(), "seconds on the wire")
 }
 
 func capabilities(t *testing.T, h Harness) {
