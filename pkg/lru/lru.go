@@ -22,9 +22,9 @@ type entry[K comparable, V any] struct {
 	weight int64
 }
 
-// New returns an empty cache for values of up to max together, in the unit of their weights.
-func New[K comparable, V any](max int64) *Cache[K, V] {
-	return &Cache[K, V]{max: max, entries: map[K]*list.Element{}}
+// New returns an empty cache for values of up to maxWeight together, in the unit of their weights.
+func New[K comparable, V any](maxWeight int64) *Cache[K, V] {
+	return &Cache[K, V]{max: maxWeight, entries: map[K]*list.Element{}}
 }
 
 // Get returns the value of a key, which is now the one used last.

@@ -75,7 +75,8 @@ func TestAModelBoundToARole(t *testing.T) {
 	assert.Equal(t, "thinker", asked.GetAttribution().GetRole())
 	assert.Empty(t, cmp.Diff(&modelv1.GenerateConfig{Temperature: new(0.1), MaxRetries: new(int32(4))}, asked.GetConfig(), protocmp.Transform()))
 	assert.Equal(t, int64(15), got.RoleUsage["thinker"].GetTotalTokens())
-	for event := range f.Events(got.Name) {
+	for event, err := range f.Events(got.Name) {
+		require.NoError(t, err)
 		if intent := event.GetModelIntent(); intent != nil {
 			assert.Equal(t, "thinker", intent.GetRole())
 		}

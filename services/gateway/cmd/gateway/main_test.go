@@ -4,10 +4,11 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/evalfleet/evalfleet/pkg/daemon/daemontest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/evalfleet/evalfleet/pkg/daemon/daemontest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
