@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -34,6 +36,8 @@ type Call struct {
 	OnUnknown toolv1.OnUnknown
 	// Timeout bounds the time in a worker's hands; zero is no bound.
 	Timeout time.Duration
+	// Progress is told what a worker says of the call while it goes on, as one line. It must not wait for anything. Nil: nobody is told.
+	Progress func(message string)
 	// Lost says that a process which is gone may have given the call to a worker.
 	Lost bool
 }
@@ -120,7 +124,7 @@ func (h *Host) admit(c *call) error {
 	if h.calls[c.Key] != nil {
 		return rpcerr.Internal("the call %s is asked for twice at once", c.Key.ID)
 	}
-	c.pool = h.pool(offered{c.Key.Project, c.Kind, c.Name})
+	c.pool = h.pool(Offered{c.Key.Project, c.Kind, c.Name})
 	h.calls[c.Key] = c
 	for s := range h.sessions {
 		if held, ok := s.held[c.Key.ID]; ok && s.project == c.Key.Project {
@@ -236,6 +240,27 @@ func (h *Host) answered(c *call, s *session, result *result) {
 	delete(c.holders, s)
 	c.recall()
 	c.settle(Answer{PayloadJSON: result.payload, Error: result.err, Queued: c.queued}, nil)
+}
+
+// maxProgress bounds a line of progress, in runes.
+const maxProgress = 200
+
+// progress passes on what a worker says of a call: one line, of what a terminal shows as it is.
+func (c *call) progress(message string) {
+	if c.Progress == nil {
+		return
+	}
+	message = message[:min(len(message), 8*maxProgress)] // More is not shown anyway.
+	line := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, message)), " ")
+	if runes := []rune(line); len(runes) > maxProgress {
+		line = string(runes[:maxProgress]) + "…"
+	}
+	c.Progress(line)
 }
 
 // lost takes a call out of the hands of a session that has ended.

@@ -12,14 +12,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// offered names what workers offer.
-type offered struct{ project, kind, name string }
+// Offered names what workers offer, within a project's id.
+type Offered struct{ Project, Kind, Name string }
 
-func (o offered) String() string { return o.kind + " " + o.name }
+// String returns the kind and the name, as errors and waits have them.
+func (o Offered) String() string { return o.Kind + " " + o.Name }
 
 // pool is the workers that offer the same, and the calls that wait for them. The host's lock guards it.
 type pool struct {
-	of       offered
+	of       Offered
 	offer    *workerv1.Offer
 	sessions []*session // that take calls
 	waiting  list.List  // of *call, the next one first
@@ -32,7 +33,7 @@ func (p *pool) forgotten(absence time.Duration) bool {
 }
 
 // pool returns the pool of an offer and makes it where it is new: nobody has served it since the host began.
-func (h *Host) pool(of offered) *pool {
+func (h *Host) pool(of Offered) *pool {
 	p := h.pools[of]
 	if p == nil {
 		p = &pool{of: of, left: h.began}
@@ -45,6 +46,7 @@ func (h *Host) pool(of offered) *pool {
 func (h *Host) join(p *pool, s *session, offer *workerv1.Offer) {
 	p.offer = offer
 	p.sessions = append(p.sessions, s)
+	h.served.Post(p.of, struct{}{})
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
 		e.Value.(*call).bound(0, nil)
 	}
@@ -62,6 +64,7 @@ func (h *Host) leave(p *pool, s *session) {
 		return
 	}
 	p.left = time.Now()
+	h.served.Clear(p.of)
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
 		e.Value.(*call).bound(patience, h.away(p))
 	}
@@ -81,7 +84,7 @@ func (h *Host) enqueue(c *call, first bool) {
 	p := c.pool
 	switch {
 	case p.waiting.Len() >= maxWaiting:
-		c.settle(Answer{}, rpcerr.WorkerAway(p.of.kind, p.of.name, time.Second, "%d calls wait for workers of %s", p.waiting.Len(), p.of))
+		c.settle(Answer{}, rpcerr.WorkerAway(p.of.Kind, p.of.Name, time.Second, "%d calls wait for workers of %s", p.waiting.Len(), p.of))
 		return
 	case len(p.sessions) > 0:
 		c.bound(0, nil)
@@ -105,9 +108,9 @@ func (h *Host) away(p *pool) func() error {
 		gone := time.Since(p.left)
 		if gone < h.cfg.Absence {
 			again := min(15*time.Second, max(time.Second, gone/4))
-			return rpcerr.WorkerAway(p.of.kind, p.of.name, again, "waiting for a worker of %s", p.of)
+			return rpcerr.WorkerAway(p.of.Kind, p.of.Name, again, "waiting for a worker of %s", p.of)
 		}
-		return rpcerr.WorkerGone(p.of.kind, p.of.name, "no worker of %s has been connected for %s; start one", p.of, h.cfg.Absence)
+		return rpcerr.WorkerGone(p.of.Kind, p.of.Name, "no worker of %s has been connected for %s; start one", p.of, h.cfg.Absence)
 	}
 }
 
@@ -138,6 +141,6 @@ func same(a, b *workerv1.Offer) bool {
 
 // conflict says that an offer's name is taken by workers that promise something else.
 func (p *pool) conflict() error {
-	return rpcerr.ResourceExists(p.of.kind+"s/"+p.of.name,
+	return rpcerr.ResourceExists(p.of.Kind+"s/"+p.of.Name,
 		"%s is served by worker %s with another definition; workers of one name must offer the same, so give this one another name or stop the others first", p.of, strconv.Quote(p.sessions[0].name))
 }

@@ -71,7 +71,7 @@ func (h *Host) enrol(r *workerv1.Register) (*session, error) {
 		return nil, rpcerr.InvalidField("unfinished", "there are %d, more than %d", len(r.GetUnfinished()), maxUnfinished)
 	}
 	for i, offer := range r.GetOffers() {
-		of := offered{project, offer.GetKind(), offer.GetName()}
+		of := Offered{project, offer.GetKind(), offer.GetName()}
 		if err := h.checkOffer(offer); err != nil {
 			return nil, rpcerr.InvalidField(fmt.Sprintf("offers[%d]", i), "%v", err)
 		}

@@ -17,7 +17,7 @@ type session struct {
 	host    *Host
 	name    string
 	project string
-	offers  map[offered]*workerv1.Offer
+	offers  map[Offered]*workerv1.Offer
 	max     int
 	// calls are in the worker's hands, by key. held are calls of an earlier connection that nobody has asked for yet, with the result where the worker has sent it.
 	calls map[string]*call
@@ -47,7 +47,7 @@ func (r *result) size() int { return len(r.payload) + len(r.err.GetMessage()) }
 
 func newSession(h *Host, project, name string) *session {
 	return &session{
-		host: h, project: project, name: cmp.Or(name, newName()), max: 1, offers: map[offered]*workerv1.Offer{}, calls: map[string]*call{}, held: map[string]*result{},
+		host: h, project: project, name: cmp.Or(name, newName()), max: 1, offers: map[Offered]*workerv1.Offer{}, calls: map[string]*call{}, held: map[string]*result{},
 		delivered: map[string]struct{}{}, out: newOutbox(), heard: time.Now(), over: make(chan struct{}),
 	}
 }
@@ -214,9 +214,11 @@ func (s *session) handle(frame *workerv1.ConnectRequest) error {
 	case *workerv1.ConnectRequest_Result:
 		return h.result(s, f.Result)
 	case *workerv1.ConnectRequest_Progress:
-		if s.calls[f.Progress.GetKey()] == nil {
+		c := s.calls[f.Progress.GetKey()]
+		if c == nil {
 			return s.stray()
 		}
+		c.progress(f.Progress.GetMessage())
 	case *workerv1.ConnectRequest_Pong:
 	case *workerv1.ConnectRequest_Draining:
 		s.draining = true

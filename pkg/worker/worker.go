@@ -27,6 +27,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
@@ -104,17 +105,18 @@ type Host struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session]struct{}
-	pools    map[offered]*pool
+	pools    map[Offered]*pool
 	calls    map[effect.Key]*call
 	losses   map[effect.Key]int
 	parked   int // bytes
+	served   board.Board[Offered, struct{}]
 }
 
 // New makes a host. Close ends it.
 func New(cfg Config, deps Deps) *Host {
 	h := &Host{
 		cfg: cfg.withDefaults(), deps: deps, kinds: map[string]Kind{}, began: time.Now(),
-		sessions: map[*session]struct{}{}, pools: map[offered]*pool{}, calls: map[effect.Key]*call{}, losses: map[effect.Key]int{},
+		sessions: map[*session]struct{}{}, pools: map[Offered]*pool{}, calls: map[effect.Key]*call{}, losses: map[effect.Key]int{},
 	}
 	for _, kind := range deps.Kinds {
 		h.kinds[kind.Name] = kind
@@ -166,7 +168,7 @@ func NotBegun(err error) bool {
 func (h *Host) Find(project, kind, name string) *workerv1.Offer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.pools[offered{project, kind, name}]
+	p := h.pools[Offered{project, kind, name}]
 	if p == nil || p.forgotten(h.cfg.Absence) {
 		return nil
 	}
@@ -179,13 +181,16 @@ func (h *Host) List(project, kind string) []*workerv1.Offer {
 	defer h.mu.Unlock()
 	var offers []*workerv1.Offer
 	for of, p := range h.pools {
-		if of.project == project && of.kind == kind && !p.forgotten(h.cfg.Absence) {
+		if of.Project == project && of.Kind == kind && !p.forgotten(h.cfg.Absence) {
 			offers = append(offers, p.offer)
 		}
 	}
 	slices.SortFunc(offers, func(a, b *workerv1.Offer) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return offers
 }
+
+// Served tells what workers that take calls serve, as they come and go.
+func (h *Host) Served() *board.Board[Offered, struct{}] { return &h.served }
 
 // Accept tells whoever answered a call that its result is durable. It is called once the effect around Do has kept the result.
 func (h *Host) Accept(key effect.Key) {

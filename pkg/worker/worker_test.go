@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,6 +236,54 @@ func TestAWorkerComesBackToANewServer(t *testing.T) {
 		_, err = h.Do(t.Context(), call("nobody's", lost))
 		require.ErrorIs(t, err, worker.ErrUnknown)
 		assert.Equal(t, 30*time.Second, time.Since(begun))
+	})
+}
+
+func TestProgressOfACallIsToldInOneLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHost(t)
+		w := workertest.Connect(t, h)
+		w.Register(lookup())
+		var said []string
+		a := ask(t, t.Context(), h, call("k", func(c *worker.Call) { c.Progress = func(message string) { said = append(said, message) } }))
+		key := w.Call().GetKey()
+		w.Send(workertest.Progress(key, "half\x1b[2J\nway"))
+		w.Send(workertest.Progress(key, strings.Repeat("é", 1_000)))
+		w.Send(workertest.Progress("another", "?"))
+		w.Send(workertest.Result(key, `{}`))
+		_, err := a.wait()
+		require.NoError(t, err)
+		require.Len(t, said, 2)
+		assert.Equal(t, "half [2J way", said[0])
+		assert.Equal(t, strings.Repeat("é", 200)+"…", said[1])
+	})
+}
+
+func TestWhatWorkersServeIsToldAsTheyComeAndGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHost(t)
+		watch := h.Served().Watch(func(of worker.Offered) bool { return of.Kind == "tool" })
+		defer watch.Close()
+		one, two := workertest.Connect(t, h), workertest.Connect(t, h)
+		one.Register(lookup(func(r *workerv1.Register) { r.Offers = append(r.Offers, &workerv1.Offer{Kind: "scorer", Name: "s"}) }))
+		synctest.Wait()
+		news := watch.Next()
+		require.Len(t, news, 1)
+		assert.Equal(t, worker.Offered{Project: "default", Kind: "tool", Name: "lookup"}, news[0].Key)
+		assert.False(t, news[0].Gone)
+		two.Register(lookup())
+		one.Break()
+		synctest.Wait()
+		for _, n := range watch.Next() {
+			assert.False(t, n.Gone, "another one serves it still")
+		}
+		two.Break()
+		synctest.Wait()
+		news = watch.Next()
+		require.Len(t, news, 1)
+		assert.True(t, news[0].Gone)
 	})
 }
 

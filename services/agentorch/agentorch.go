@@ -16,7 +16,7 @@
 //   - journal keeps logs of events, one a run or an eval; journal/sqlite is the embedded store;
 //   - run folds a run's log into its state; limit, history, template, content are its pure helpers;
 //   - agent is the port of agents and solvers, agent/… are theirs, score and check judge;
-//   - workers asks workers for what is no tool;
+//   - workers asks workers for what is no tool; note names what is known of effects while they are open;
 //   - turn drives runs: it decides, journals, and has effects done by their owners, each once;
 //   - launch checks specifications and makes runs; eval makes runs of a dataset's samples;
 //   - server and evalserver answer the RPCs; transcript reads a journal as people and log files do; evalexport makes logs in the form of evallog.
@@ -58,6 +58,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
@@ -161,8 +162,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agentorch: %w", err)
 	}
+	notes := &note.Board{}
 	s.engine = turn.New(turn.Config{Replica: deps.Replica, MaxGenerates: cfg.MaxGenerates, TTL: cfg.TTL, RenewLeases: cfg.RenewLeases}, turn.Deps{
-		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger, AdoptEval: s.adoptEval,
+		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval,
 		Away: func(service string) bool {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
 		},
@@ -170,12 +172,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	launcher := launch.New(launch.Deps{
 		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger,
 	})
-	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launcher, Agents: agents, Logger: deps.Logger})
+	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launcher, Agents: agents, Notes: notes, Logger: deps.Logger})
 	s.evals = eval.New(cfg.Eval, eval.Deps{
 		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(),
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
-	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, bare, s.engine.Waits)
+	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, notes, bare, s.engine.Waits)
 	services := deps.Services
 	if len(services) == 0 {
 		services = []string{"agentorch"}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -118,6 +121,63 @@ func TestAFailureIsKeptToo(t *testing.T) {
 		assert.ErrorContains(t, err, "bad schema")
 	}
 	assert.Len(t, g.calls(t), 1)
+}
+
+func TestACallThatGivesUpListsItsAttempts(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	script := `{"outputs": [{"error": {"status": 429, "message": "slow down", "retry_after_s": 0.01}}, {"error": {"status": 429, "message": "slow down", "retry_after_s": 0.01}}, {"error": {"status": 503, "message": "overloaded"}}]}`
+	request := keyed("k", ask(script, "q"))
+	request.Config = &modelv1.GenerateConfig{MaxRetries: new(int32(2))}
+	for range 2 { // the second time from the ledger
+		_, err := g.models.Generate(t.Context(), request)
+		require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
+		require.ErrorContains(t, err, "overloaded; this was attempt 3, after 2 × mockllm answered 429: slow down")
+		fault, ok := rpcerr.As(err)
+		require.True(t, ok)
+		require.Len(t, fault.Details, 2)
+		for _, detail := range fault.Details {
+			failed, ok := detail.(*modelv1.FailedAttempt)
+			require.True(t, ok, "%T", detail)
+			assert.EqualValues(t, 429, failed.GetStatus())
+			assert.Positive(t, failed.GetWait().AsDuration())
+		}
+	}
+}
+
+func TestACallThatWaitsForAnotherAttemptIsShown(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	watch := func(parent string) grpc.ServerStreamingClient[modelv1.WatchRetriesResponse] {
+		stream, err := g.models.WatchRetries(t.Context(), &modelv1.WatchRetriesRequest{Parent: parent})
+		require.NoError(t, err)
+		return stream
+	}
+	all := watch("projects/-")
+	var calling sync.WaitGroup
+	defer calling.Wait()
+	calling.Go(func() {
+		script := `{"outputs": [{"error": {"status": 429, "message": "slow down", "retry_after_s": 600}}, "fine"]}`
+		_, err := g.models.Generate(context.WithoutCancel(t.Context()), keyed("k", ask(script, "q")))
+		assert.Equal(t, codes.Canceled, rpcerr.Code(err), "%v", err)
+	})
+	news, err := all.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, project, news.GetParent())
+	assert.Equal(t, "k", news.GetRequestId())
+	assert.Equal(t, "mockllm answered 429: slow down", news.GetNote().GetMessage())
+	assert.EqualValues(t, 1, news.GetNote().GetFailedAttempts())
+	assert.InDelta(t, 600, time.Until(news.GetNote().GetRetryAt().AsTime()).Seconds(), 120)
+	late, err := watch(project).Recv()
+	require.NoError(t, err)
+	assert.Equal(t, "k", late.GetRequestId(), "who comes later hears what stands")
+	_, err = g.models.CancelGenerate(t.Context(), &modelv1.CancelGenerateRequest{Parent: project, RequestId: "k"})
+	require.NoError(t, err)
+	news, err = all.Recv()
+	require.NoError(t, err)
+	assert.Nil(t, news.GetNote(), "it waits no more")
+	_, err = watch("everything").Recv()
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
 }
 
 func TestAFullQueueIsNoResult(t *testing.T) {

@@ -104,7 +104,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Kept:        workers.Accept,
 		Logger:      deps.Logger,
 	})
-	return &Service{tools: server.NewTools(registry, executor), ledger: deps.Ledger, runner: runner, executor: executor, workers: workers, log: deps.Logger}, nil
+	return &Service{tools: server.NewTools(registry, executor, workers.Served()), ledger: deps.Ledger, runner: runner, executor: executor, workers: workers, log: deps.Logger}, nil
 }
 
 // Register offers the service's RPCs at a server.

@@ -226,6 +226,67 @@ func isError(kind toolv1.ToolErrorType, says string) func(*testing.T, *toolv1.To
 	}
 }
 
+func TestProgressReachesTheCaller(t *testing.T) {
+	t.Parallel()
+	l := live(t, &memory.Ledger{}, "one")
+	w := workertest.Dial(t, l.workers)
+	w.Register(weather())
+	for _, id := range []string{"", "r1"} { // without a key and with one
+		stream, err := l.tools.ExecuteTools(t.Context(), ask(id, `{"city":"Ulm"}`))
+		require.NoError(t, err)
+		key := w.Call().GetKey()
+		w.Send(workertest.Progress(key, "looking out of the window"))
+		var progress *toolv1.ToolProgress
+		for progress == nil {
+			event, err := stream.Recv()
+			require.NoError(t, err)
+			progress = event.GetProgress()
+		}
+		assert.Equal(t, "c", progress.GetCallId())
+		assert.Equal(t, "looking out of the window", progress.GetNote().GetMessage())
+		assert.NotNil(t, progress.GetNote().GetTime())
+		w.Send(workertest.Result(key, `{"text":"sun"}`))
+		for {
+			event, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			assert.Nil(t, event.GetProgress(), "it is told once")
+		}
+		assert.NotNil(t, w.Next().GetAccepted())
+	}
+}
+
+func TestToolsOfWorkersAreWatched(t *testing.T) {
+	t.Parallel()
+	l := live(t, &memory.Ledger{}, "one")
+	w := workertest.Dial(t, l.workers)
+	w.Register(weather())
+	for _, parent := range []string{"projects/-", "projects/default"} {
+		stream, err := l.tools.WatchWorkers(t.Context(), &toolv1.WatchWorkersRequest{Parent: parent})
+		require.NoError(t, err)
+		news, err := stream.Recv()
+		require.NoError(t, err)
+		assert.Equal(t, "projects/default", news.GetParent())
+		assert.Equal(t, "weather", news.GetTool())
+		assert.True(t, news.GetServed())
+		w.Break()
+		news, err = stream.Recv()
+		require.NoError(t, err)
+		assert.False(t, news.GetServed())
+		w = workertest.Dial(t, l.workers)
+		w.Register(weather())
+		news, err = stream.Recv()
+		require.NoError(t, err)
+		assert.True(t, news.GetServed())
+	}
+	stream, err := l.tools.WatchWorkers(t.Context(), &toolv1.WatchWorkersRequest{Parent: "default"})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
+}
+
 func TestOffersThatAreNoTools(t *testing.T) {
 	t.Parallel()
 	l := live(t, &memory.Ledger{}, "one")

@@ -128,6 +128,11 @@ func Result(key, payload string) *workerv1.ConnectRequest {
 	return &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Result{Result: &workerv1.CallResult{Key: key, Outcome: &workerv1.CallResult_PayloadJson{PayloadJson: payload}}}}
 }
 
+// Progress says that a call goes on.
+func Progress(key, message string) *workerv1.ConnectRequest {
+	return &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Progress{Progress: &workerv1.CallProgress{Key: key, Message: message}}}
+}
+
 // Failure is the result of a call that failed.
 func Failure(key string, err *workerv1.CallError) *workerv1.ConnectRequest {
 	return &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Result{Result: &workerv1.CallResult{Key: key, Outcome: &workerv1.CallResult_Error{Error: err}}}}

@@ -6,6 +6,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
 // Server is the EvalService.
@@ -16,14 +17,16 @@ type Server struct {
 	journals journal.Store
 	judges   eval.Judges
 	exporter *evalexport.Exporter
+	notes    *note.Board
 	bare     func(*agentv1.Event) *agentv1.Event
 	waits    func(eval string) []*agentv1.EvalWait
 }
 
-// New makes the service. Bare returns an event without its content; waits tells what runs of an evaluation wait for that is in no journal.
+// New makes the service. Notes is what is known of open effects; bare returns an event without its content; waits tells what runs of an evaluation wait for that is in no
+// journal.
 func New(
-	engine *eval.Engine, journals journal.Store, judges eval.Judges, exporter *evalexport.Exporter,
+	engine *eval.Engine, journals journal.Store, judges eval.Judges, exporter *evalexport.Exporter, notes *note.Board,
 	bare func(*agentv1.Event) *agentv1.Event, waits func(eval string) []*agentv1.EvalWait,
 ) *Server {
-	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, bare: bare, waits: waits}
+	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, notes: notes, bare: bare, waits: waits}
 }

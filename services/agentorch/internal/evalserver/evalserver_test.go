@@ -10,8 +10,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
 const (
@@ -323,6 +325,37 @@ func TestCancelAndResume(t *testing.T) {
 	settled, err := r.ResumeEval(r.within(), &agentv1.ResumeEvalRequest{Name: name})
 	require.NoError(t, err, "with nothing left to do it is given as it is")
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, settled.GetState())
+}
+
+// A watch with progress tells what is known of open effects of the evaluation's runs, as it changes.
+func TestAWatchTellsOfOpenEffects(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.create(spec("slow"))
+	key := note.Key{Run: project + "/runs/r", Eval: name, Intent: 4}
+	r.notes.Post(note.Key{Run: "another's", Intent: 1}, &agentv1.RunNote{})
+	said := 0
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, func(w *agentv1.WatchEvalResponse) bool {
+		if w.GetProgress() == nil {
+			return false
+		}
+		switch said {
+		case 0: // nothing is known yet
+			assert.Empty(t, w.GetNotes())
+			r.notes.Post(key, &agentv1.RunNote{Sample: "slow", Note: &effectv1.Note{Message: "slow down"}})
+			said++
+		case 1:
+			if len(w.GetNotes()) == 1 {
+				assert.Equal(t, "slow down", w.GetNotes()[0].GetNote().GetMessage())
+				r.notes.Clear(key)
+				said++
+			}
+		case 2:
+			return len(w.GetNotes()) == 0
+		}
+		return false
+	})
+	require.NoError(t, err)
 }
 
 // A watch gives each event once and in order, goes on after a cursor, and leaves content out unless it is asked for.

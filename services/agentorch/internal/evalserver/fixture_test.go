@@ -32,6 +32,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
@@ -185,6 +186,7 @@ type rig struct {
 	runs  *runs
 	store *counted
 	kept  *bodies
+	notes *note.Board
 }
 
 func serve(t *testing.T) *rig {
@@ -202,14 +204,15 @@ func serve(t *testing.T) *rig {
 	engine := eval.New(eval.Config{MaxSamples: 10}, eval.Deps{Journals: store, Blobs: kept, Runs: made, Judges: judges, Replica: "test", Logger: log})
 	t.Cleanup(engine.Close)
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: kept, Judges: judges, Samples: engine.Samples})
+	notes := &note.Board{}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
-		agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, func(e *agentv1.Event) *agentv1.Event {
+		agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, notes, func(e *agentv1.Event) *agentv1.Event {
 			bare := proto.CloneOf(e)
 			content.Strip(bare)
 			return bare
 		}, made.waiting))
 	})
-	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made, store: store, kept: kept}
+	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made, store: store, kept: kept, notes: notes}
 }
 
 // spec is an evaluation of samples with these ids.

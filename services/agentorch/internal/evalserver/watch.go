@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
 const (
@@ -22,6 +23,8 @@ const (
 	heartbeatPause = 15 * time.Second
 	// lookPause is how often a watch of the progress looks for what is in no event: runs that wait.
 	lookPause = 2 * time.Second
+	// maxNotes bounds the notes that are sent with the progress.
+	maxNotes = 10
 )
 
 // WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed evaluation can be watched again from the last cursor.
@@ -67,6 +70,12 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		}
 		return stream.Send(&agentv1.WatchEvalResponse{Event: event, Cursor: resource.PageToken(strconv.FormatInt(event.GetSeq(), 10), bound)})
 	}
+	var noted <-chan struct{}
+	if req.GetProgress() {
+		notes := s.notes.Watch(note.OfEval(req.GetName()))
+		defer notes.Close()
+		noted = notes.C
+	}
 	heartbeat := time.NewTicker(heartbeatPause)
 	defer heartbeat.Stop()
 	var look <-chan time.Time
@@ -75,7 +84,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		defer ticker.Stop()
 		look = ticker.C
 	}
-	var sent *agentv1.Eval
+	var sent *agentv1.WatchEvalResponse
 	for {
 		for event, err := range journal.All(ctx, s.journals, head.Ref, after) {
 			if err != nil {
@@ -92,11 +101,12 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			if err != nil {
 				return err
 			}
-			if !proto.Equal(progress, sent) {
-				if err := stream.Send(&agentv1.WatchEvalResponse{Progress: progress}); err != nil {
+			notes := note.Latest(s.notes, note.OfEval(req.GetName()), maxNotes)
+			if now := (&agentv1.WatchEvalResponse{Progress: progress, Notes: notes}); !proto.Equal(now, sent) {
+				if err := stream.Send(now); err != nil {
 					return err
 				}
-				sent = progress
+				sent = now
 			}
 		}
 		if state.Ended() {
@@ -110,6 +120,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		select {
 		case <-sub.C:
 		case <-look:
+		case <-noted:
 		case <-heartbeat.C:
 			if err := stream.Send(&agentv1.WatchEvalResponse{}); err != nil {
 				return err

@@ -23,6 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
@@ -48,6 +49,7 @@ type Fleet struct {
 	Sandboxes *ownertest.Sandboxes
 	Agents    *agent.Registry
 	Scorers   *score.Registry
+	Notes     *note.Board
 	Config    turn.Config
 	// Wrap changes the store that the next engine gets, and WrapModels replaces its model gateway.
 	Wrap       func(journal.Store) journal.Store
@@ -68,7 +70,7 @@ func New(t testing.TB, parts Parts) *Fleet {
 	require.NoError(t, err)
 	f := &Fleet{
 		T: t, DB: db, Store: store,
-		Models: &ownertest.Models{}, Tools: &ownertest.Tools{Tools: map[string]ownertest.Tool{}}, Sandboxes: &ownertest.Sandboxes{},
+		Models: &ownertest.Models{}, Tools: &ownertest.Tools{Tools: map[string]ownertest.Tool{}}, Sandboxes: &ownertest.Sandboxes{}, Notes: &note.Board{},
 		Agents: agent.NewRegistry(parts.Agents...), Scorers: score.NewRegistry(parts.Scorers...),
 	}
 	t.Cleanup(func() {
@@ -97,7 +99,7 @@ func (f *Fleet) Start() *Fleet {
 		logger = slog.New(slog.NewTextHandler(logWriter{f.T}, nil))
 	}
 	f.Engine = turn.New(f.Config, turn.Deps{
-		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,
+		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Notes: f.Notes, Logger: logger,
 	})
 	f.Launcher = launch.New(launch.Deps{
 		Store: store, Engine: f.Engine, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,

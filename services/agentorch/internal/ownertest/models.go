@@ -21,6 +21,8 @@ type Models struct {
 	modelv1.ModelServiceClient
 	Ledger
 
+	// Retries is what is told of calls that wait for another attempt; nil is nothing.
+	Retries chan *modelv1.WatchRetriesResponse
 	// Answer gives the output of a call. It may block until ctx ends.
 	Answer func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error)
 
@@ -54,6 +56,11 @@ func (m *Models) Requests() []*modelv1.GenerateRequest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]*modelv1.GenerateRequest(nil), m.requests...)
+}
+
+// WatchRetries implements the client.
+func (m *Models) WatchRetries(ctx context.Context, _ *modelv1.WatchRetriesRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[modelv1.WatchRetriesResponse], error) {
+	return news[modelv1.WatchRetriesResponse]{ctx: ctx, from: m.Retries}, nil
 }
 
 // CancelGenerate implements the client.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -39,6 +40,8 @@ type Call struct {
 	Arguments map[string]any
 	Store     map[string]string
 	Request   *toolv1.ExecuteToolsRequest
+	// Progress tells how the call goes on.
+	Progress func(line string)
 }
 
 // Tools is a tool executor. Its other methods panic.
@@ -46,6 +49,8 @@ type Tools struct {
 	toolv1.ToolServiceClient
 	Ledger
 
+	// Workers is what is told of workers that come and go; nil is nothing.
+	Workers chan *toolv1.WatchWorkersResponse
 	// Tools are the tools by name.
 	Tools map[string]Tool
 	// Review, when it is set, answers reviews in place of the checks of arguments.
@@ -147,13 +152,16 @@ func (t *Tools) review(refs []*toolv1.ToolRef, call *toolv1.ToolCall) *toolv1.To
 // ExecuteTools implements the client. The calls of a request run side by side.
 func (t *Tools) ExecuteTools(ctx context.Context, r *toolv1.ExecuteToolsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[toolv1.ExecuteToolsResponse], error) {
 	results := make(chan executed, len(r.GetCalls()))
+	progress := make(chan *toolv1.ToolProgress, 100) // far more than tests tell
 	again := map[string]int{}
 	var calls sync.WaitGroup
 	for i, call := range r.GetCalls() {
 		before := again[call.GetId()]
 		again[call.GetId()]++
 		calls.Go(func() {
-			result, err := t.execute(ctx, r, call, before)
+			result, err := t.execute(ctx, r, call, before, func(line string) {
+				progress <- &toolv1.ToolProgress{CallId: call.GetId(), Index: int32(i), Note: &effectv1.Note{Message: line, Time: timestamppb.Now()}}
+			})
 			if err == nil {
 				result.Index = int32(i)
 			}
@@ -161,7 +169,7 @@ func (t *Tools) ExecuteTools(ctx context.Context, r *toolv1.ExecuteToolsRequest,
 		})
 	}
 	go func() { calls.Wait(); close(results) }()
-	return &resultStream{results: results}, nil
+	return &resultStream{results: results, progress: progress}, nil
 }
 
 type executed struct {
@@ -170,7 +178,7 @@ type executed struct {
 }
 
 // execute executes a call; again says how many calls of its id stand before it.
-func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call *toolv1.ToolCall, again int) (*toolv1.ToolResult, error) {
+func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call *toolv1.ToolCall, again int, progress func(string)) (*toolv1.ToolResult, error) {
 	content := proto.CloneOf(r)
 	content.Attribution, content.Timeout, content.Calls = nil, nil, []*toolv1.ToolCall{call}
 	key := keyOf(r.GetParent(), r.GetRequestId(), call.GetId())
@@ -188,7 +196,7 @@ func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call
 				return nil, err
 			}
 		}
-		return tool.Run(ctx, Call{Name: call.GetFunction(), Arguments: arguments, Store: r.GetStore(), Request: r})
+		return tool.Run(ctx, Call{Name: call.GetFunction(), Arguments: arguments, Store: r.GetStore(), Request: r, Progress: progress})
 	})
 	if err != nil {
 		return nil, err
@@ -204,12 +212,21 @@ func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call
 
 type resultStream struct {
 	grpc.ServerStreamingClient[toolv1.ExecuteToolsResponse]
-	results chan executed
+	results  chan executed
+	progress chan *toolv1.ToolProgress
 }
 
 // Recv implements the stream.
 func (s *resultStream) Recv() (*toolv1.ExecuteToolsResponse, error) {
-	one, ok := <-s.results
+	var (
+		one executed
+		ok  bool
+	)
+	select {
+	case p := <-s.progress:
+		return &toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Progress{Progress: p}}, nil
+	case one, ok = <-s.results:
+	}
 	switch {
 	case !ok:
 		return nil, io.EOF
@@ -217,6 +234,11 @@ func (s *resultStream) Recv() (*toolv1.ExecuteToolsResponse, error) {
 		return nil, one.err
 	}
 	return &toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Result{Result: one.result}}, nil
+}
+
+// WatchWorkers implements the client.
+func (t *Tools) WatchWorkers(ctx context.Context, _ *toolv1.WatchWorkersRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[toolv1.WatchWorkersResponse], error) {
+	return news[toolv1.WatchWorkersResponse]{ctx: ctx, from: t.Workers}, nil
 }
 
 // CancelTools implements the client.

@@ -56,7 +56,7 @@ func serve(t *testing.T) *rig {
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("the answer"))
 	f.Start()
 	logger := slog.New(slog.DiscardHandler)
-	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Logger: logger})}
+	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Notes: f.Notes, Logger: logger})}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
 		agentv1.RegisterRunServiceServer(s, r.server)
 		agentv1.RegisterApprovalServiceServer(s, server.Approvals{})

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
 )
@@ -24,7 +25,9 @@ type Deps struct {
 	Store    journal.Store
 	Launcher *launch.Launcher
 	Agents   *agent.Registry
-	Logger   *slog.Logger
+	// Notes is what is known of open effects.
+	Notes  *note.Board
+	Logger *slog.Logger
 }
 
 // Runs is the RunService. Its methods may be called concurrently.

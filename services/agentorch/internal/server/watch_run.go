@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
 // heartbeat is how often a watcher hears that nothing happened.
@@ -37,6 +38,8 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 	}
 	wake := s.deps.Store.Subscribe(r.GetName())
 	defer wake.Close()
+	notes := s.deps.Notes.Watch(note.OfRun(r.GetName()))
+	defer notes.Close()
 	beats := time.NewTicker(heartbeat)
 	defer beats.Stop()
 	for ended := false; ; {
@@ -61,8 +64,14 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 		if ended || after > 0 && s.endedBefore(stream, head, after) {
 			return nil
 		}
+		for _, news := range notes.Next() { // After the events, which have the intents.
+			if err := stream.Send(&agentv1.WatchRunResponse{Cursor: cursor(r.GetName(), after), Note: told(news)}); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-wake.C:
+		case <-notes.C:
 		case <-beats.C:
 			if err := stream.Send(&agentv1.WatchRunResponse{Cursor: cursor(r.GetName(), after)}); err != nil {
 				return err
@@ -71,6 +80,14 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 			return ctx.Err()
 		}
 	}
+}
+
+// told is the note of a change; of one that is gone it says only whose it was.
+func told(news note.News) *agentv1.RunNote {
+	if news.Gone {
+		return &agentv1.RunNote{Run: news.Key.Run, Intent: news.Key.Intent}
+	}
+	return news.Value
 }
 
 // endedBefore reports whether the run ended with an event that the watcher had before it came.

@@ -9,8 +9,10 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
 func TestAWatchIsTheJournal(t *testing.T) {
@@ -67,6 +69,40 @@ func TestAWatchFollowsARunAtWork(t *testing.T) {
 			return
 		}
 	}
+}
+
+// What is known of an open effect comes between the events, and after that of its intent.
+func TestAWatchTellsOfOpenEffects(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked := r.hang()
+	name := r.create(answering())
+	<-asked
+	key := note.Key{Run: name, Intent: 3}
+	r.Notes.Post(note.Key{Run: "another", Intent: 3}, &agentv1.RunNote{})
+	r.Notes.Post(key, &agentv1.RunNote{Run: name, Intent: 3, Note: &effectv1.Note{Message: "slow down"}})
+	stream, err := r.runs.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: name})
+	require.NoError(t, err)
+	next := func() *agentv1.WatchRunResponse {
+		one, err := stream.Recv()
+		require.NoError(t, err)
+		return one
+	}
+	var last *agentv1.WatchRunResponse
+	intended := false
+	for last = next(); last.GetNote() == nil; last = next() {
+		intended = intended || last.GetEvent().GetModelIntent() != nil
+	}
+	assert.True(t, intended)
+	assert.Equal(t, "slow down", last.GetNote().GetNote().GetMessage())
+	assert.NotEmpty(t, last.GetCursor())
+	r.Notes.Clear(key)
+	last = next()
+	require.NotNil(t, last.GetNote())
+	assert.EqualValues(t, 3, last.GetNote().GetIntent())
+	assert.Nil(t, last.GetNote().GetNote(), "it is over")
+	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
 }
 
 func TestCursorsAndNamesAreChecked(t *testing.T) {

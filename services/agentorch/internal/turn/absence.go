@@ -72,7 +72,7 @@ func (a *absences) waits(eval string) []*agentv1.EvalWait {
 	for _, owner := range slices.Sorted(maps.Keys(a.since)) {
 		runs, since := map[string]bool{}, time.Time{}
 		for f := range a.flying {
-			if f.eval == eval && slices.Contains(f.owners, owner) {
+			if f.of.GetEval() == eval && slices.Contains(f.owners, owner) {
 				runs[f.actor.head.Name] = true
 				if since.IsZero() || f.wanted.Before(since) {
 					since = f.wanted

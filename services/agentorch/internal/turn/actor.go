@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type actor struct {
 	driving bool
 	clock   *time.Timer
 	boxes   []string // sandboxes whose leases are to be renewed
+	subject string   // what the run waits for, where that has a name
 
 	// The rest belongs to the driver, of which there is one at a time.
 
@@ -50,6 +52,8 @@ type mail struct {
 	wait *agentv1.RunWait
 	// inbox asks for a look at the inbox.
 	inbox bool
+	// arrived is a subject that the run may have waited for; empty for none.
+	arrived string
 	// quiet says that nothing happens unless the inbox holds something.
 	quiet bool
 }
@@ -187,6 +191,7 @@ func (a *actor) load(ctx context.Context) error {
 func (a *actor) settle(d *driver) {
 	s := a.state
 	a.setBoxes(s)
+	a.setSubject(s.Wait)
 	if s.Finished {
 		a.engine.disown(a)
 		a.state = nil
@@ -212,6 +217,19 @@ func (a *actor) wake() time.Time {
 		}
 	}
 	return wake
+}
+
+func (a *actor) setSubject(wait *agentv1.RunWait) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.subject = wait.GetSubject()
+}
+
+// waitsFor reports whether the run is of a project and waits for a subject.
+func (a *actor) waitsFor(parent, subject string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.subject == subject && strings.HasPrefix(a.head.Name, parent+"/")
 }
 
 func (a *actor) setClock(in time.Duration) {

@@ -30,6 +30,7 @@ type driver struct {
 	took    []string
 	row     bool // lists must show what changed
 	intents bool // an effect is about to begin
+	arrived []string
 	release []release
 }
 

@@ -33,6 +33,7 @@ func (d *driver) decide(all []mail) error {
 	inbox := false
 	for _, m := range all {
 		inbox = inbox || m.inbox
+		d.arrived = append(d.arrived, m.arrived)
 		if err := d.receive(m); err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (d *driver) waited() (bool, error) {
 	case waitInput:
 		over = len(d.s.Posted) > 0
 	default:
-		over = !d.now.Before(wait.GetRetryAt().AsTime())
+		over = !d.now.Before(wait.GetRetryAt().AsTime()) || wait.GetSubject() != "" && slices.Contains(d.arrived, wait.GetSubject())
 	}
 	if !over {
 		return false, nil

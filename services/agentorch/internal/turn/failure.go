@@ -10,6 +10,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/worker"
 )
 
 // Reasons of runs' errors that are no reasons of RPC errors.
@@ -81,6 +82,9 @@ func waitFor(err error, now time.Time) *agentv1.RunWait {
 		wait.Reason, after = waitBudget, budgetWait
 	case errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE:
 		wait.Reason = waitWorker
+		if e, ok := rpcerr.As(err); ok {
+			wait.Subject = worker.Offered{Kind: e.Metadata["kind"], Name: e.Metadata["name"]}.String()
+		}
 	default:
 		return nil
 	}

@@ -5,9 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -31,10 +35,12 @@ type flight struct {
 	ctx    context.Context //nolint:containedctx // the life of the asking
 	cancel context.CancelFunc
 	wanted time.Time
-	eval   string // of the run, if it is a sample's
+	of     *effectv1.Attribution
 	owners []string
 
 	mu       sync.Mutex
+	noted    map[int64]struct{} // intents with a note
+	deaf     bool               // nothing is to be noted any more
 	ticket   *ticket
 	started  bool
 	stopping bool
@@ -103,7 +109,7 @@ func (a *actor) effectOf(i *run.Intent) effect {
 
 // launch begins a flight. A model call waits for its place without a goroutine.
 func (a *actor) launch(key string, e effect, stopping bool) {
-	f := &flight{actor: a, key: key, effect: e, wanted: time.Now(), stopping: stopping, eval: a.state.Spec().GetAttribution().GetEval(), owners: e.owners()}
+	f := &flight{actor: a, key: key, effect: e, wanted: time.Now(), of: a.attribution("", "", 0), owners: e.owners(), stopping: stopping}
 	f.ctx, f.cancel = context.WithCancel(a.engine.flights)
 	a.flights[key] = f
 	call, isModel := e.(*modelCall)
@@ -196,6 +202,7 @@ const (
 func (f *flight) run() {
 	defer f.cancel()
 	defer f.leave()
+	defer f.unnote()
 	f.actor.engine.absences.begin(f)
 	defer f.actor.engine.absences.end(f)
 	if f.isStopping() {
@@ -233,6 +240,40 @@ func (f *flight) report(outcomes ...*agentv1.Event) {
 	f.actor.post(mail{flight: f, outcomes: outcomes})
 }
 
+// note tells those who watch what is known of an open intent; nil takes it back.
+func (f *flight) note(intent int64, known *effectv1.Note) {
+	key, notes := f.noteKey(intent), f.actor.engine.deps.Notes
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.deaf {
+		return
+	}
+	if known == nil {
+		delete(f.noted, intent)
+		notes.Clear(key)
+		return
+	}
+	if f.noted == nil {
+		f.noted = map[int64]struct{}{}
+	}
+	f.noted[intent] = struct{}{}
+	notes.Post(key, &agentv1.RunNote{Run: f.of.GetRun(), Intent: intent, Sample: f.of.GetSample(), Epoch: f.of.GetEpoch(), Note: known})
+}
+
+func (f *flight) noteKey(intent int64) note.Key {
+	return note.Key{Run: f.of.GetRun(), Eval: f.of.GetEval(), Intent: intent}
+}
+
+// unnote takes back what was noted of a flight's intents. Whoever still tells something of them, as a worker may whose call goes on, tells nobody.
+func (f *flight) unnote() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deaf = true
+	for intent := range f.noted {
+		f.actor.engine.deps.Notes.Clear(f.noteKey(intent))
+	}
+}
+
 // receive takes mail of a flight: outcomes into the journal.
 func (d *driver) receive(m mail) error {
 	f := m.flight
@@ -255,6 +296,9 @@ func (d *driver) receive(m mail) error {
 		}
 	}
 	if m.wait != nil && !d.s.Cutting() {
+		if m.wait.GetSubject() != "" && d.engine.arrivals.since(d.s.Parent(), m.wait.GetSubject(), f.wanted) {
+			m.wait.RetryAt = timestamppb.New(d.now) // It came between the answer and this wait.
+		}
 		return d.phase(agentv1.RunState_RUN_STATE_WAITING, m.wait)
 	}
 	return nil

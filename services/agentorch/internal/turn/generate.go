@@ -66,6 +66,7 @@ func (c *modelCall) account() string {
 
 func (c *modelCall) do(ctx context.Context, f *flight) ([]*agentv1.Event, error) {
 	began := time.Now()
+	defer f.actor.engine.hearing.hear(c.request.GetParent(), c.request.GetRequestId(), func(known *effectv1.Note) { f.note(c.seq, known) })()
 	answer, err := c.client.Generate(ctx, c.request)
 	if err != nil {
 		return nil, err
@@ -98,5 +99,13 @@ func (c *modelCall) stop(ctx context.Context) error {
 }
 
 func (c *modelCall) failed(err error) []*agentv1.Event {
-	return []*agentv1.Event{event(&agentv1.ModelOutcome{Intent: c.seq, Error: runError(err)})}
+	outcome := &agentv1.ModelOutcome{Intent: c.seq, Error: runError(err)}
+	if e, ok := rpcerr.As(err); ok {
+		for _, detail := range e.Details {
+			if failed, ok := detail.(*modelv1.FailedAttempt); ok {
+				outcome.FailedAttempts = append(outcome.FailedAttempts, failed)
+			}
+		}
+	}
+	return []*agentv1.Event{event(outcome)}
 }

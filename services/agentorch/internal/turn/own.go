@@ -51,22 +51,21 @@ func (e *Engine) arm(l journal.Listed, reason string) {
 	if a == nil || !l.Waiting {
 		return
 	}
-	a.boxes = boxesOf(l.View)
+	a.boxes, a.subject = parked(l.View)
 	a.post(mail{inbox: true, quiet: true})
 	if !l.Wake.IsZero() {
 		a.setClock(time.Until(l.Wake))
 	}
 }
 
-// boxesOf reads the sandboxes from a run's view.
-func boxesOf(view []byte) []string {
+// parked reads from a run's view the sandboxes whose leases go on, and what it waits for where that has a name.
+func parked(view []byte) (boxes []string, subject string) {
 	var r agentv1.Run
 	if proto.Unmarshal(view, &r) != nil {
-		return nil
+		return nil, ""
 	}
-	var boxes []string
 	for _, name := range r.GetSandboxes() {
 		boxes = append(boxes, name)
 	}
-	return boxes
+	return boxes, r.GetWait().GetSubject()
 }

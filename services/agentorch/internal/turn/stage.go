@@ -68,10 +68,17 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 		if err != nil {
 			return nil, err
 		}
+		if progress := answer.GetProgress(); progress != nil {
+			if c := t.at(progress.GetIndex(), progress.GetCallId()); c != nil {
+				f.note(c.Intent.GetSeq(), progress.GetNote())
+			}
+			continue
+		}
 		if answer.GetResult().GetFailure() != nil {
 			why = rpcerr.EffectCancelled(t.request.GetRequestId(), "not executed, since another call failed for good")
 		}
 		if at := slices.Index(left, t.of(answer.GetResult())); at >= 0 {
+			f.note(left[at].Intent.GetSeq(), nil)
 			f.report(toolOutcome(left[at].Intent, answer.GetResult()))
 			left = slices.Delete(left, at, at+1)
 		}
@@ -88,11 +95,17 @@ func (t *toolStage) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 
 // of returns the call that a result belongs to; nil where there is none. Providers do send two calls with one id, so the place counts.
 func (t *toolStage) of(result *toolv1.ToolResult) *run.Call {
-	i := int(result.GetIndex())
-	if result == nil || i < 0 || i >= len(t.calls) || t.calls[i].Call.GetId() != result.GetCallId() {
+	if result == nil {
 		return nil
 	}
-	return t.calls[i]
+	return t.at(result.GetIndex(), result.GetCallId())
+}
+
+func (t *toolStage) at(index int32, id string) *run.Call {
+	if i := int(index); i >= 0 && i < len(t.calls) && t.calls[i].Call.GetId() == id {
+		return t.calls[i]
+	}
+	return nil
 }
 
 func (t *toolStage) ids() []string {

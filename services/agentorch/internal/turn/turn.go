@@ -38,6 +38,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
@@ -91,7 +92,9 @@ type Deps struct {
 	// Workers asks workers for what is no tool; nil where no run names one.
 	Workers Workers
 	// Away tells that nobody answers at a service now: modelgw, toolexec or sandboxd. Nil says that all are there.
-	Away   func(service string) bool
+	Away func(service string) bool
+	// Notes is where the engine tells what is known of open effects; nil where nobody watches.
+	Notes  *note.Board
 	Logger *slog.Logger
 	// AdoptEval is told of every eval that this replica takes over; reason is `restart` or `takeover`. Nil ignores them.
 	AdoptEval func(l journal.Listed, reason string)
@@ -105,6 +108,8 @@ type Engine struct {
 
 	absences absences
 	released *releaser
+	hearing  hearing
+	arrivals arrivals
 	loads    chan struct{}
 	ready    chan struct{}
 
@@ -121,6 +126,9 @@ type Engine struct {
 // New makes an engine. It does nothing until Run.
 func New(cfg Config, deps Deps) *Engine {
 	cfg = cfg.withDefaults()
+	if deps.Notes == nil {
+		deps.Notes = &note.Board{}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		cfg: cfg, deps: deps, flights: ctx, end: cancel,
@@ -145,6 +153,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return ignoreEnd(ctx, err)
 	}
 	close(e.ready)
+	e.listen()
 	beats, leases := time.NewTicker(e.cfg.Beat), time.NewTicker(e.cfg.RenewLeases)
 	defer beats.Stop()
 	defer leases.Stop()

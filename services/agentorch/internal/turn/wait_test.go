@@ -15,6 +15,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -169,4 +170,78 @@ func TestWaitSurvivesARestart(t *testing.T) {
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 	assert.Equal(t, []string{"RUNNING", "WAITINGbudget", "RUNNING", "end"}, f.phases(name))
 	assert.Equal(t, int64(2), got.Epoch)
+}
+
+// unserved lets calls of the tool `weather` wait for a worker, which nobody asks for by the clock, until it is there.
+func (f *fleet) unserved() (there *atomic.Bool) {
+	there = &atomic.Bool{}
+	f.Tools.Workers = make(chan *toolv1.WatchWorkersResponse)
+	f.Tools.Tools["weather"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		if !there.Load() {
+			return nil, rpcerr.WorkerAway("tool", "weather", time.Hour, "waiting for a worker of tool weather")
+		}
+		return ownertest.Text("sun"), nil
+	}}
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("look", call("c", "weather", `{}`)), ownertest.Says("end"))
+	return there
+}
+
+// comes tells that a worker serves a tool, for runs of a project.
+func (f *fleet) comes(parent, tool string) {
+	f.Tools.Workers <- &toolv1.WatchWorkersResponse{Parent: parent, Tool: tool, Served: true}
+}
+
+func waits(s *run.State) bool { return s.Wait.GetSubject() == "tool weather" }
+
+func TestAWorkersReturnWakesWhoWaitsForIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	there := f.unserved()
+	f.start()
+	name := f.Create(spec(step("generate", "", "weather"))).Name
+	f.Until(name, waits)
+	f.comes("projects/p", "another")
+	f.comes("projects/other", "weather")
+	f.Tools.Workers <- &toolv1.WatchWorkersResponse{Parent: "projects/p", Tool: "weather"} // it leaves
+	assert.Equal(t, []string{"RUNNING", "WAITINGworker"}, f.phases(name))
+	there.Store(true)
+	f.comes("projects/p", "weather")
+	got := f.Finish(name)
+	assert.Equal(t, []string{"U:Start.", "A:look", "T:sun", "A:end"}, texts(got.Messages()))
+	assert.Equal(t, []string{"RUNNING", "WAITINGworker", "RUNNING", "end"}, f.phases(name))
+}
+
+func TestAWorkersReturnWakesARunThatWaitedBeforeTheRestart(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	there := f.unserved()
+	f.start()
+	name := f.Create(spec(step("generate", "", "weather"))).Name
+	f.Until(name, waits)
+	f.End()
+	there.Store(true)
+	f.start()
+	f.comes("projects/p", "weather")
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
+}
+
+// The worker comes when the call has been turned away, and before the run knows that it has to wait.
+func TestAWorkerThatComesJustBeforeTheWaitIsNotMissed(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.unserved()
+	away := f.Tools.Tools["weather"].Run
+	asked := 0
+	f.Tools.Tools["weather"] = ownertest.Tool{Run: func(ctx context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
+		if asked++; asked > 1 {
+			return ownertest.Text("sun"), nil
+		}
+		result, err := away(ctx, c)
+		f.comes("projects/p", "weather")
+		f.comes("projects/p", "another") // The first one has been heard when this one is taken.
+		return result, err
+	}}
+	f.start()
+	name := f.Create(spec(step("generate", "", "weather"))).Name
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 }

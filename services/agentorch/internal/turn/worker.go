@@ -3,8 +3,13 @@ package turn
 import (
 	"context"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
@@ -14,6 +19,8 @@ type Workers interface {
 	Ask(ctx context.Context, r workers.Request) (*agentv1.WorkerOutcome, error)
 	Cancel(ctx context.Context, project, key string) error
 	Release(ctx context.Context, project string, keys []string) error
+	// Served tells what workers serve, as they come and go.
+	Served() *board.Board[worker.Offered, struct{}]
 }
 
 // workerCall is the effect of a WorkerIntent.
@@ -55,8 +62,10 @@ func (d *driver) askForAgent(ref *agentv1.WorkerRef, ownBound bool) error {
 	return d.askWorker(ref, run.PurposeAgent)
 }
 
-func (c *workerCall) do(ctx context.Context, _ *flight) ([]*agentv1.Event, error) {
-	outcome, err := c.workers.Ask(ctx, c.request)
+func (c *workerCall) do(ctx context.Context, f *flight) ([]*agentv1.Event, error) {
+	request := c.request
+	request.Progress = func(line string) { f.note(c.seq, &effectv1.Note{Message: line, Time: timestamppb.Now()}) }
+	outcome, err := c.workers.Ask(ctx, request)
 	if err != nil {
 		return nil, err
 	}

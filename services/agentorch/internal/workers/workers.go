@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -64,6 +65,9 @@ func New(cfg Config) (*Workers, error) {
 
 // Register offers WorkerService at a server.
 func (w *Workers) Register(registrar grpc.ServiceRegistrar) { w.host.Register(registrar) }
+
+// Served tells what workers serve, as they come and go.
+func (w *Workers) Served() *board.Board[worker.Offered, struct{}] { return w.host.Served() }
 
 // Run forgets, hour by hour, what nobody released in time, until ctx ends. It then lets the workers go.
 func (w *Workers) Run(ctx context.Context) {
@@ -131,6 +135,8 @@ type Request struct {
 	Worker *agentv1.WorkerRef
 	// Payload is what is asked: the message of the kind.
 	Payload proto.Message
+	// Progress is told what the worker says while it works, as one line; nil: nobody is. Of a call that is attached to, its first caller is told.
+	Progress func(line string)
 }
 
 // Ask has a worker answer. A repeated key attaches to the call that is there. What went wrong on the worker's side is the outcome's error; the call itself fails where it
@@ -165,7 +171,7 @@ func (w *Workers) call(ctx context.Context, r Request, attempt effect.Attempt) (
 	}
 	answer, err := w.host.Do(ctx, worker.Call{
 		Key: attempt.Key, Kind: r.Worker.GetKind(), Name: r.Worker.GetName(), PayloadJSON: string(payload), OnUnknown: r.Worker.GetOnUnknown(),
-		Timeout: r.Worker.GetTimeout().AsDuration(), Lost: attempt.Reissued > 0,
+		Timeout: r.Worker.GetTimeout().AsDuration(), Progress: r.Progress, Lost: attempt.Reissued > 0,
 	})
 	outcome := &agentv1.WorkerOutcome{}
 	switch {

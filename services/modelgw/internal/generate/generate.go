@@ -49,6 +49,8 @@ type Call struct {
 	UnreadTokens int64
 	// Sink follows the answer as it comes. Nil: nobody does.
 	Sink Sink
+	// Asleep is told of every failure that another attempt follows, before the call sleeps, and of nil when it has slept. Nil: nobody is.
+	Asleep func(*modelv1.FailedAttempt)
 	// Committed ends the call with the first failure after a piece of the answer: whoever follows cannot take back what it was given.
 	Committed bool
 	// Attempt is the number of the attempt under way, from 1. The retry stage counts.

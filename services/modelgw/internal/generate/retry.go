@@ -2,7 +2,10 @@ package generate
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -10,6 +13,7 @@ import (
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -33,23 +37,72 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 					return nil, provider.RPC(err)
 				}
 				wait := schedule.Wait(c.Attempt, failure.RetryAfter)
-				c.Notes.Failed = append(c.Notes.Failed, &modelv1.FailedAttempt{
+				failed := &modelv1.FailedAttempt{
 					Error:   failure.Error(),
 					Status:  int32(failure.Status),
 					EndTime: timestamppb.Now(),
 					Wait:    durationpb.New(wait),
-				})
+				}
+				c.Notes.Failed = append(c.Notes.Failed, failed)
 				log.InfoContext(ctx, "model call is retried", "model", c.Model.FullName(), "account", c.Model.Account,
 					"attempt", c.Attempt, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
-				began := time.Now()
-				err = retry.Sleep(ctx, wait)
-				c.Notes.RetryWait += time.Since(began)
-				if err != nil {
+				if err := c.sleep(ctx, wait, failed); err != nil {
 					return nil, err
 				}
 			}
 		}
 	}
+}
+
+// sleep waits between attempts, and fails with ctx's error when that ends first.
+func (c *Call) sleep(ctx context.Context, wait time.Duration, after *modelv1.FailedAttempt) error {
+	if c.Asleep != nil {
+		c.Asleep(after)
+		defer c.Asleep(nil)
+	}
+	began := time.Now()
+	defer func() { c.Notes.RetryWait += time.Since(began) }()
+	return retry.Sleep(ctx, wait)
+}
+
+const (
+	// toldAttempts bounds the failed attempts that travel with an error, the latest ones, and toldKinds the different ones that its message repeats.
+	toldAttempts = 5
+	toldKinds    = 3
+)
+
+// Explain adds to an error that ends a call the attempts that failed before.
+func (n *Notes) Explain(err error) error {
+	fault, ok := rpcerr.As(err)
+	if !ok || len(n.Failed) == 0 {
+		return err
+	}
+	told := *fault
+	told.Message = fmt.Sprintf("%s; this was attempt %d, after %s", fault.Message, len(n.Failed)+1, history(n.Failed))
+	told.Details = slices.Clone(fault.Details)
+	for _, failed := range n.Failed[max(0, len(n.Failed)-toldAttempts):] {
+		told.Details = append(told.Details, failed)
+	}
+	return &told
+}
+
+// history says in a few words how attempts failed: equal neighbours as one, the latest at the end.
+func history(failed []*modelv1.FailedAttempt) string {
+	var words []string
+	for i := len(failed); i > 0; {
+		n := 1
+		for i-n > 0 && failed[i-n-1].GetError() == failed[i-1].GetError() {
+			n++
+		}
+		if len(words) == toldKinds {
+			words = append(words, fmt.Sprintf("%d others", i))
+			break
+		}
+		words = append(words, fmt.Sprintf("%d × %s", n, failed[i-1].GetError()))
+		i -= n
+	}
+	slices.Reverse(words)
+	return strings.Join(words, ", ")
 }
 
 func policyOf(config *modelv1.GenerateConfig) retry.Policy {

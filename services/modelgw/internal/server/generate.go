@@ -102,7 +102,7 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		if !w.key.IsZero() {
 			stream, release := s.streams.Open(w.key)
 			defer release()
-			call.Sink = stream
+			call.Sink, call.Asleep = stream, s.retries.of(w.key)
 		}
 		call.Origin.Reissued = attempt.Reissued > 0
 		answer, err := s.answer(ctx, &call)
@@ -145,7 +145,7 @@ func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.Gene
 	}
 	response, err := s.Pipeline(ctx, call)
 	if err != nil {
-		return nil, ended(ctx, err)
+		return nil, call.Notes.Explain(ended(ctx, err))
 	}
 	output := response.Output
 	chat.CompleteOutput(output)

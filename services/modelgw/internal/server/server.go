@@ -45,6 +45,7 @@ type Server struct {
 
 	Deps
 	streams follow.Streams
+	retries retries
 }
 
 // New returns the server.

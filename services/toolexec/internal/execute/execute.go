@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -47,6 +48,7 @@ type Executor struct {
 	timeout   time.Duration
 	kept      func(effect.Key)
 	log       *slog.Logger
+	progress  board.Board[place, *effectv1.Note]
 
 	life context.Context // of batches
 	stop context.CancelCauseFunc
@@ -107,6 +109,8 @@ func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteT
 			return rpcerr.InvalidField(fmt.Sprintf("calls[%d]", i), "%s is run by the caller, not here", call.GetFunction())
 		}
 	}
+	progress := e.follow(b)
+	defer progress.close()
 	events := make(chan *toolv1.ExecuteToolsResponse, 2*len(b.Calls)) // holds all, so that nobody waits for a caller that left
 	var fault error
 	runCtx, end := e.context(ctx, b.RequestID != "")
@@ -122,6 +126,10 @@ func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteT
 				return fault
 			}
 			if err := emit(event); err != nil {
+				return err
+			}
+		case <-progress.news:
+			if err := progress.tell(emit); err != nil {
 				return err
 			}
 		case <-ctx.Done():

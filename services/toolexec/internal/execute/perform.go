@@ -63,11 +63,15 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 		within, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
+	if offer.Public.GetWorker() != "" {
+		defer e.progress.Clear(b.place(i))
+	}
 	given, err := e.protected(within, offer, &tool.Call{
 		ID: result.GetCallId(), Attribution: b.Attribution, Key: effect.Key{Project: b.Project, ID: b.key(i).ID}, Again: again,
 		Arguments: json.RawMessage(result.GetArgumentsJson()),
 		Sandbox:   func(environment string) (tool.Sandbox, error) { return access.Sandbox(offer.Environment(environment)) },
 		Store:     store,
+		Progress:  e.tells(b, i),
 	})
 	bound := textBound(offer.Public.MaxOutputBytes, b.MaxOutputBytes)
 	switch told, forModel := tool.Explain(offer.Name(), err); {

@@ -2,8 +2,10 @@
 package server
 
 import (
+	"github.com/evalfleet/evalfleet/pkg/board"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
@@ -14,11 +16,12 @@ type Tools struct {
 
 	registry *tool.Registry
 	executor *execute.Executor
+	served   *board.Board[worker.Offered, struct{}]
 }
 
-// NewTools makes the service from a filled registry.
-func NewTools(registry *tool.Registry, executor *execute.Executor) *Tools {
-	return &Tools{registry: registry, executor: executor}
+// NewTools makes the service from a filled registry. Served is what workers serve.
+func NewTools(registry *tool.Registry, executor *execute.Executor, served *board.Board[worker.Offered, struct{}]) *Tools {
+	return &Tools{registry: registry, executor: executor, served: served}
 }
 
 // offers makes the tools of a request whose parent has been given.

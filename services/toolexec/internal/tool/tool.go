@@ -62,6 +62,8 @@ type Call struct {
 	Sandbox func(environment string) (Sandbox, error)
 	// Store holds the entries of the run's store that the definition names. It is never nil.
 	Store *Store
+	// Progress tells people how the call goes on, in one line. It is never nil.
+	Progress func(line string)
 }
 
 // Result is what a call gave.

@@ -93,7 +93,7 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 		return nil, err
 	}
 	answer, err := s.host.Do(ctx, worker.Call{
-		Key: call.Key, Kind: Kind, Name: name, PayloadJSON: string(payload), OnUnknown: public.GetOnUnknown(), Timeout: public.GetTimeout().AsDuration(), Lost: call.Again,
+		Key: call.Key, Kind: Kind, Name: name, PayloadJSON: string(payload), OnUnknown: public.GetOnUnknown(), Timeout: public.GetTimeout().AsDuration(), Progress: call.Progress, Lost: call.Again,
 	})
 	switch {
 	case errors.Is(err, worker.ErrTimeout):

@@ -351,7 +351,9 @@ type WatchEvalResponse struct {
 	// Place after this event: give it to watch on after it.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// The evaluation as it stands.
-	Progress      *Eval `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress *Eval `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
+	// With the progress: what is known of open effects of its runs, the latest first, at most ten.
+	Notes         []*RunNote `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -403,6 +405,13 @@ func (x *WatchEvalResponse) GetCursor() string {
 func (x *WatchEvalResponse) GetProgress() *Eval {
 	if x != nil {
 		return x.Progress
+	}
+	return nil
+}
+
+func (x *WatchEvalResponse) GetNotes() []*RunNote {
+	if x != nil {
+		return x.Notes
 	}
 	return nil
 }
@@ -1324,11 +1333,12 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\bprogress\x18\x03 \x01(\bR\bprogress\x12\x18\n" +
-	"\acontent\x18\x04 \x01(\bR\acontent\"\x92\x01\n" +
+	"\acontent\x18\x04 \x01(\bR\acontent\"\xc5\x01\n" +
 	"\x11WatchEvalResponse\x12/\n" +
 	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventR\x05event\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x124\n" +
-	"\bprogress\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalR\bprogress\"t\n" +
+	"\bprogress\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalR\bprogress\x121\n" +
+	"\x05notes\x18\x04 \x03(\v2\x1b.evalfleet.agent.v1.RunNoteR\x05notes\"t\n" +
 	"\x11CancelEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
@@ -1460,10 +1470,11 @@ var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
 	(EvalState)(0),                  // 21: evalfleet.agent.v1.EvalState
 	(*Eval)(nil),                    // 22: evalfleet.agent.v1.Eval
 	(*Event)(nil),                   // 23: evalfleet.agent.v1.Event
-	(RunState)(0),                   // 24: evalfleet.agent.v1.RunState
-	(*EvalSample)(nil),              // 25: evalfleet.agent.v1.EvalSample
-	(*Score)(nil),                   // 26: evalfleet.agent.v1.Score
-	(*ScorerRef)(nil),               // 27: evalfleet.agent.v1.ScorerRef
+	(*RunNote)(nil),                 // 24: evalfleet.agent.v1.RunNote
+	(RunState)(0),                   // 25: evalfleet.agent.v1.RunState
+	(*EvalSample)(nil),              // 26: evalfleet.agent.v1.EvalSample
+	(*Score)(nil),                   // 27: evalfleet.agent.v1.Score
+	(*ScorerRef)(nil),               // 28: evalfleet.agent.v1.ScorerRef
 }
 var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
 	20, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
@@ -1471,45 +1482,46 @@ var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
 	22, // 2: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
 	23, // 3: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
 	22, // 4: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
-	24, // 5: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
-	25, // 6: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
-	22, // 7: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
-	26, // 8: evalfleet.agent.v1.EditScoreRequest.score:type_name -> evalfleet.agent.v1.Score
-	27, // 9: evalfleet.agent.v1.ScoreEvalRequest.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	19, // 10: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
-	0,  // 11: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
-	1,  // 12: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
-	2,  // 13: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
-	4,  // 14: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
-	6,  // 15: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
-	7,  // 16: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
-	8,  // 17: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
-	10, // 18: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
-	11, // 19: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
-	12, // 20: evalfleet.agent.v1.EvalService.EditScore:input_type -> evalfleet.agent.v1.EditScoreRequest
-	13, // 21: evalfleet.agent.v1.EvalService.InvalidateSample:input_type -> evalfleet.agent.v1.InvalidateSampleRequest
-	14, // 22: evalfleet.agent.v1.EvalService.ScoreEval:input_type -> evalfleet.agent.v1.ScoreEvalRequest
-	15, // 23: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
-	17, // 24: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
-	22, // 25: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
-	22, // 26: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
-	3,  // 27: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
-	5,  // 28: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
-	22, // 29: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
-	22, // 30: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
-	9,  // 31: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
-	25, // 32: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
-	22, // 33: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
-	25, // 34: evalfleet.agent.v1.EvalService.EditScore:output_type -> evalfleet.agent.v1.EvalSample
-	25, // 35: evalfleet.agent.v1.EvalService.InvalidateSample:output_type -> evalfleet.agent.v1.EvalSample
-	22, // 36: evalfleet.agent.v1.EvalService.ScoreEval:output_type -> evalfleet.agent.v1.Eval
-	16, // 37: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
-	18, // 38: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
-	25, // [25:39] is the sub-list for method output_type
-	11, // [11:25] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	24, // 5: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
+	25, // 6: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
+	26, // 7: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
+	22, // 8: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
+	27, // 9: evalfleet.agent.v1.EditScoreRequest.score:type_name -> evalfleet.agent.v1.Score
+	28, // 10: evalfleet.agent.v1.ScoreEvalRequest.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	19, // 11: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
+	0,  // 12: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
+	1,  // 13: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
+	2,  // 14: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
+	4,  // 15: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
+	6,  // 16: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
+	7,  // 17: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
+	8,  // 18: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
+	10, // 19: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
+	11, // 20: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
+	12, // 21: evalfleet.agent.v1.EvalService.EditScore:input_type -> evalfleet.agent.v1.EditScoreRequest
+	13, // 22: evalfleet.agent.v1.EvalService.InvalidateSample:input_type -> evalfleet.agent.v1.InvalidateSampleRequest
+	14, // 23: evalfleet.agent.v1.EvalService.ScoreEval:input_type -> evalfleet.agent.v1.ScoreEvalRequest
+	15, // 24: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
+	17, // 25: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
+	22, // 26: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
+	22, // 27: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
+	3,  // 28: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
+	5,  // 29: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
+	22, // 30: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
+	22, // 31: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
+	9,  // 32: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
+	26, // 33: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
+	22, // 34: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
+	26, // 35: evalfleet.agent.v1.EvalService.EditScore:output_type -> evalfleet.agent.v1.EvalSample
+	26, // 36: evalfleet.agent.v1.EvalService.InvalidateSample:output_type -> evalfleet.agent.v1.EvalSample
+	22, // 37: evalfleet.agent.v1.EvalService.ScoreEval:output_type -> evalfleet.agent.v1.Eval
+	16, // 38: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
+	18, // 39: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
+	26, // [26:40] is the sub-list for method output_type
+	12, // [12:26] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_service_proto_init() }

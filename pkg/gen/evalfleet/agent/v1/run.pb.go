@@ -1002,7 +1002,9 @@ type RunWait struct {
 	// Since when.
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	// Optional. When it is tried again.
-	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	RetryAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	// Optional. What it waits for, where that has a name: the kind and the name of what a worker should serve, such as `tool square`.
+	Subject       string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,6 +1067,95 @@ func (x *RunWait) GetRetryAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *RunWait) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+// RunNote is what is known of an effect of a run while it is open. It is no part of the journal, which holds the intent and, once the effect has ended, the outcome.
+type RunNote struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Format: `projects/{project}/runs/{run}`.
+	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// Sequence number of the intent.
+	Intent int64 `protobuf:"varint,2,opt,name=intent,proto3" json:"intent,omitempty"`
+	// Optional. The dataset's id of the sample that the run is for, as text.
+	Sample string `protobuf:"bytes,3,opt,name=sample,proto3" json:"sample,omitempty"`
+	// Optional. Epoch of the sample, from 1.
+	Epoch int32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// What is known; unset when that is over.
+	Note          *v13.Note `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunNote) Reset() {
+	*x = RunNote{}
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunNote) ProtoMessage() {}
+
+func (x *RunNote) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunNote.ProtoReflect.Descriptor instead.
+func (*RunNote) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RunNote) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RunNote) GetIntent() int64 {
+	if x != nil {
+		return x.Intent
+	}
+	return 0
+}
+
+func (x *RunNote) GetSample() string {
+	if x != nil {
+		return x.Sample
+	}
+	return ""
+}
+
+func (x *RunNote) GetEpoch() int32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RunNote) GetNote() *v13.Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
 // LimitReached says which limit ended a run.
 type LimitReached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1082,7 +1173,7 @@ type LimitReached struct {
 
 func (x *LimitReached) Reset() {
 	*x = LimitReached{}
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1185,7 @@ func (x *LimitReached) String() string {
 func (*LimitReached) ProtoMessage() {}
 
 func (x *LimitReached) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1198,7 @@ func (x *LimitReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitReached.ProtoReflect.Descriptor instead.
 func (*LimitReached) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LimitReached) GetType() string {
@@ -1151,7 +1242,7 @@ type RunError struct {
 
 func (x *RunError) Reset() {
 	*x = RunError{}
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1254,7 @@ func (x *RunError) String() string {
 func (*RunError) ProtoMessage() {}
 
 func (x *RunError) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1267,7 @@ func (x *RunError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunError.ProtoReflect.Descriptor instead.
 func (*RunError) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunError) GetReason() string {
@@ -1315,12 +1406,19 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:5\xeaA2\n" +
-	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"\xa4\x01\n" +
+	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"\xbe\x01\n" +
 	"\aRunWait\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
-	"\bretry_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\"h\n" +
+	"\bretry_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x18\n" +
+	"\asubject\x18\x05 \x01(\tR\asubject\"\x90\x01\n" +
+	"\aRunNote\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x16\n" +
+	"\x06intent\x18\x02 \x01(\x03R\x06intent\x12\x16\n" +
+	"\x06sample\x18\x03 \x01(\tR\x06sample\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x05R\x05epoch\x12-\n" +
+	"\x04note\x18\x05 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"h\n" +
 	"\fLimitReached\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x01R\x05limit\x12\x14\n" +
@@ -1353,7 +1451,7 @@ func file_evalfleet_agent_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_evalfleet_agent_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: evalfleet.agent.v1.RunState
 	(*Agent)(nil),                 // 1: evalfleet.agent.v1.Agent
@@ -1364,78 +1462,81 @@ var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(*Target)(nil),                // 6: evalfleet.agent.v1.Target
 	(*Run)(nil),                   // 7: evalfleet.agent.v1.Run
 	(*RunWait)(nil),               // 8: evalfleet.agent.v1.RunWait
-	(*LimitReached)(nil),          // 9: evalfleet.agent.v1.LimitReached
-	(*RunError)(nil),              // 10: evalfleet.agent.v1.RunError
-	nil,                           // 11: evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	nil,                           // 12: evalfleet.agent.v1.RunSpec.SandboxesEntry
-	nil,                           // 13: evalfleet.agent.v1.RunSpec.StoreEntry
-	nil,                           // 14: evalfleet.agent.v1.RunSpec.LabelsEntry
-	nil,                           // 15: evalfleet.agent.v1.Run.UsageEntry
-	nil,                           // 16: evalfleet.agent.v1.Run.RoleUsageEntry
-	nil,                           // 17: evalfleet.agent.v1.Run.StoreEntry
-	nil,                           // 18: evalfleet.agent.v1.Run.SandboxesEntry
-	(*v1.ToolRef)(nil),            // 19: evalfleet.tool.v1.ToolRef
-	(*WorkerRef)(nil),             // 20: evalfleet.agent.v1.WorkerRef
-	(*v11.GenerateConfig)(nil),    // 21: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*v11.ChatMessage)(nil),       // 23: evalfleet.model.v1.ChatMessage
-	(*ScorerRef)(nil),             // 24: evalfleet.agent.v1.ScorerRef
-	(*v1.ApprovalPolicy)(nil),     // 25: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.Attribution)(nil),       // 26: evalfleet.effect.v1.Attribution
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*NamedScore)(nil),            // 28: evalfleet.agent.v1.NamedScore
-	(*v11.ModelOutput)(nil),       // 29: evalfleet.model.v1.ModelOutput
-	(*v12.SandboxSpec)(nil),       // 30: evalfleet.sandbox.v1.SandboxSpec
-	(*v11.ModelUsage)(nil),        // 31: evalfleet.model.v1.ModelUsage
+	(*RunNote)(nil),               // 9: evalfleet.agent.v1.RunNote
+	(*LimitReached)(nil),          // 10: evalfleet.agent.v1.LimitReached
+	(*RunError)(nil),              // 11: evalfleet.agent.v1.RunError
+	nil,                           // 12: evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	nil,                           // 13: evalfleet.agent.v1.RunSpec.SandboxesEntry
+	nil,                           // 14: evalfleet.agent.v1.RunSpec.StoreEntry
+	nil,                           // 15: evalfleet.agent.v1.RunSpec.LabelsEntry
+	nil,                           // 16: evalfleet.agent.v1.Run.UsageEntry
+	nil,                           // 17: evalfleet.agent.v1.Run.RoleUsageEntry
+	nil,                           // 18: evalfleet.agent.v1.Run.StoreEntry
+	nil,                           // 19: evalfleet.agent.v1.Run.SandboxesEntry
+	(*v1.ToolRef)(nil),            // 20: evalfleet.tool.v1.ToolRef
+	(*WorkerRef)(nil),             // 21: evalfleet.agent.v1.WorkerRef
+	(*v11.GenerateConfig)(nil),    // 22: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*v11.ChatMessage)(nil),       // 24: evalfleet.model.v1.ChatMessage
+	(*ScorerRef)(nil),             // 25: evalfleet.agent.v1.ScorerRef
+	(*v1.ApprovalPolicy)(nil),     // 26: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.Attribution)(nil),       // 27: evalfleet.effect.v1.Attribution
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*NamedScore)(nil),            // 29: evalfleet.agent.v1.NamedScore
+	(*v11.ModelOutput)(nil),       // 30: evalfleet.model.v1.ModelOutput
+	(*v13.Note)(nil),              // 31: evalfleet.effect.v1.Note
+	(*v12.SandboxSpec)(nil),       // 32: evalfleet.sandbox.v1.SandboxSpec
+	(*v11.ModelUsage)(nil),        // 33: evalfleet.model.v1.ModelUsage
 }
 var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
-	19, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
+	20, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
 	2,  // 1: evalfleet.agent.v1.AgentRef.agents:type_name -> evalfleet.agent.v1.AgentRef
-	20, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
-	21, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
-	22, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
-	22, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
-	23, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
+	21, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
+	22, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
+	23, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
+	23, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
+	24, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 7: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
 	3,  // 8: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
-	11, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	21, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	19, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	12, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
+	12, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	22, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	20, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	13, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
 	4,  // 13: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
-	24, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	25, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
 	6,  // 15: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
-	13, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
-	25, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	26, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
-	14, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
+	14, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
+	26, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	27, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
+	15, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
 	5,  // 20: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
 	0,  // 21: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
 	8,  // 22: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
-	27, // 23: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	27, // 24: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	27, // 25: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	9,  // 26: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
-	10, // 27: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
-	28, // 28: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
-	15, // 29: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
-	16, // 30: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
-	22, // 31: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
-	23, // 32: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
-	29, // 33: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
-	17, // 34: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
-	18, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
-	27, // 36: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	27, // 37: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
-	3,  // 38: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	30, // 39: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	31, // 40: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	31, // 41: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	28, // 23: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	28, // 24: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	28, // 25: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	10, // 26: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
+	11, // 27: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
+	29, // 28: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
+	16, // 29: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
+	17, // 30: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
+	23, // 31: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
+	24, // 32: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
+	30, // 33: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
+	18, // 34: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
+	19, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
+	28, // 36: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	28, // 37: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
+	31, // 38: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	3,  // 39: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	32, // 40: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	33, // 41: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	33, // 42: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }
@@ -1452,7 +1553,7 @@ func file_evalfleet_agent_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_proto_rawDesc), len(file_evalfleet_agent_v1_run_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

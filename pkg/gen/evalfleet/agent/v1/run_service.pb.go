@@ -428,10 +428,12 @@ func (x *WatchRunRequest) GetDeltas() bool {
 // WatchRunResponse is one event.
 type WatchRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event; unset in a heartbeat.
+	// The event; unset in a heartbeat and with a note.
 	Event *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
 	// Place after this event: give it to watch on after it.
-	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// What is known of an open effect, between events: first what stands when the watch has caught up, then as it changes. A slow watcher misses what was overtaken.
+	Note          *RunNote `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,6 +480,13 @@ func (x *WatchRunResponse) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *WatchRunResponse) GetNote() *RunNote {
+	if x != nil {
+		return x.Note
+	}
+	return nil
 }
 
 // ListRunEventsRequest asks for events.
@@ -1542,10 +1551,11 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\bR\acontent\x12\x16\n" +
-	"\x06deltas\x18\x04 \x01(\bR\x06deltas\"[\n" +
+	"\x06deltas\x18\x04 \x01(\bR\x06deltas\"\x8c\x01\n" +
 	"\x10WatchRunResponse\x12/\n" +
 	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventR\x05event\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x9a\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12/\n" +
+	"\x04note\x18\x03 \x01(\v2\x1b.evalfleet.agent.v1.RunNoteR\x04note\"\x9a\x01\n" +
 	"\x14ListRunEventsRequest\x12\x1c\n" +
 	"\x03run\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12$\n" +
@@ -1698,10 +1708,11 @@ var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(RunState)(0),                   // 26: evalfleet.agent.v1.RunState
 	(*Run)(nil),                     // 27: evalfleet.agent.v1.Run
 	(*Event)(nil),                   // 28: evalfleet.agent.v1.Event
-	(*v1.ChatMessage)(nil),          // 29: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),               // 30: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCall)(nil),            // 31: evalfleet.tool.v1.ToolCall
-	(*Agent)(nil),                   // 32: evalfleet.agent.v1.Agent
+	(*RunNote)(nil),                 // 29: evalfleet.agent.v1.RunNote
+	(*v1.ChatMessage)(nil),          // 30: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),               // 31: evalfleet.agent.v1.RunLimits
+	(*v11.ToolCall)(nil),            // 32: evalfleet.tool.v1.ToolCall
+	(*Agent)(nil),                   // 33: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
 	25, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
@@ -1710,47 +1721,48 @@ var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
 	24, // 3: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
 	27, // 4: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
 	28, // 5: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	28, // 6: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
-	29, // 7: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	30, // 8: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	31, // 9: evalfleet.agent.v1.EditPendingCallRequest.call:type_name -> evalfleet.tool.v1.ToolCall
-	25, // 10: evalfleet.agent.v1.ForkRunRequest.changes:type_name -> evalfleet.agent.v1.RunSpec
-	32, // 11: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	1,  // 12: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	2,  // 13: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	3,  // 14: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	5,  // 15: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	7,  // 16: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	9,  // 17: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	10, // 18: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	12, // 19: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
-	14, // 20: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	15, // 21: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	16, // 22: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	17, // 23: evalfleet.agent.v1.RunService.EditPendingCall:input_type -> evalfleet.agent.v1.EditPendingCallRequest
-	19, // 24: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
-	21, // 25: evalfleet.agent.v1.RunService.ForkRun:input_type -> evalfleet.agent.v1.ForkRunRequest
-	22, // 26: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	27, // 27: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	27, // 28: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	4,  // 29: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	6,  // 30: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	8,  // 31: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	27, // 32: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	11, // 33: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	13, // 34: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
-	27, // 35: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	27, // 36: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	27, // 37: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	18, // 38: evalfleet.agent.v1.RunService.EditPendingCall:output_type -> evalfleet.agent.v1.EditPendingCallResponse
-	20, // 39: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
-	27, // 40: evalfleet.agent.v1.RunService.ForkRun:output_type -> evalfleet.agent.v1.Run
-	23, // 41: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	27, // [27:42] is the sub-list for method output_type
-	12, // [12:27] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	29, // 6: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	28, // 7: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	30, // 8: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 9: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	32, // 10: evalfleet.agent.v1.EditPendingCallRequest.call:type_name -> evalfleet.tool.v1.ToolCall
+	25, // 11: evalfleet.agent.v1.ForkRunRequest.changes:type_name -> evalfleet.agent.v1.RunSpec
+	33, // 12: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	1,  // 13: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	2,  // 14: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	3,  // 15: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	5,  // 16: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	7,  // 17: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	9,  // 18: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	10, // 19: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	12, // 20: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
+	14, // 21: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	15, // 22: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	16, // 23: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	17, // 24: evalfleet.agent.v1.RunService.EditPendingCall:input_type -> evalfleet.agent.v1.EditPendingCallRequest
+	19, // 25: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
+	21, // 26: evalfleet.agent.v1.RunService.ForkRun:input_type -> evalfleet.agent.v1.ForkRunRequest
+	22, // 27: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	27, // 28: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	27, // 29: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	4,  // 30: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	6,  // 31: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	8,  // 32: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	27, // 33: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	11, // 34: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	13, // 35: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
+	27, // 36: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	27, // 37: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	27, // 38: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	18, // 39: evalfleet.agent.v1.RunService.EditPendingCall:output_type -> evalfleet.agent.v1.EditPendingCallResponse
+	20, // 40: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
+	27, // 41: evalfleet.agent.v1.RunService.ForkRun:output_type -> evalfleet.agent.v1.Run
+	23, // 42: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	28, // [28:43] is the sub-list for method output_type
+	13, // [13:28] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }

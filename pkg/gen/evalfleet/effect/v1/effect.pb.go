@@ -135,6 +135,80 @@ func (x *Attribution) GetAgent() string {
 	return ""
 }
 
+// Note is what is known of an effect while it is open, for people: an attempt that failed and is made again, or what a worker says of its work. It is kept nowhere and stands until the
+// next one, or the effect's end.
+type Note struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One line, such as `openai answered 429: slow down`.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// When it was made.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// Optional. When what failed is tried again.
+	RetryAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	// Attempts that failed so far.
+	FailedAttempts int32 `protobuf:"varint,4,opt,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Note) Reset() {
+	*x = Note{}
+	mi := &file_evalfleet_effect_v1_effect_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Note) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Note) ProtoMessage() {}
+
+func (x *Note) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_effect_v1_effect_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Note.ProtoReflect.Descriptor instead.
+func (*Note) Descriptor() ([]byte, []int) {
+	return file_evalfleet_effect_v1_effect_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Note) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Note) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Note) GetRetryAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RetryAt
+	}
+	return nil
+}
+
+func (x *Note) GetFailedAttempts() int32 {
+	if x != nil {
+		return x.FailedAttempts
+	}
+	return 0
+}
+
 // Timing says where an effect's time went. All durations are wall time; working time of a run is the sum of `working`.
 type Timing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -158,7 +232,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_evalfleet_effect_v1_effect_proto_msgTypes[1]
+	mi := &file_evalfleet_effect_v1_effect_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -170,7 +244,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_effect_v1_effect_proto_msgTypes[1]
+	mi := &file_evalfleet_effect_v1_effect_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -183,7 +257,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_evalfleet_effect_v1_effect_proto_rawDescGZIP(), []int{1}
+	return file_evalfleet_effect_v1_effect_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Timing) GetStartedAt() *timestamppb.Timestamp {
@@ -248,7 +322,12 @@ const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\x04turn\x18\x05 \x01(\x05R\x04turn\x12\x12\n" +
 	"\x04role\x18\x06 \x01(\tR\x04role\x12\x18\n" +
 	"\apurpose\x18\a \x01(\tR\apurpose\x12\x14\n" +
-	"\x05agent\x18\b \x01(\tR\x05agent\"\xdc\x02\n" +
+	"\x05agent\x18\b \x01(\tR\x05agent\"\xb0\x01\n" +
+	"\x04Note\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
+	"\bretry_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12'\n" +
+	"\x0ffailed_attempts\x18\x04 \x01(\x05R\x0efailedAttempts\"\xdc\x02\n" +
 	"\x06Timing\x129\n" +
 	"\n" +
 	"started_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12=\n" +
@@ -273,24 +352,27 @@ func file_evalfleet_effect_v1_effect_proto_rawDescGZIP() []byte {
 	return file_evalfleet_effect_v1_effect_proto_rawDescData
 }
 
-var file_evalfleet_effect_v1_effect_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_evalfleet_effect_v1_effect_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_evalfleet_effect_v1_effect_proto_goTypes = []any{
 	(*Attribution)(nil),           // 0: evalfleet.effect.v1.Attribution
-	(*Timing)(nil),                // 1: evalfleet.effect.v1.Timing
-	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 3: google.protobuf.Duration
+	(*Note)(nil),                  // 1: evalfleet.effect.v1.Note
+	(*Timing)(nil),                // 2: evalfleet.effect.v1.Timing
+	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 4: google.protobuf.Duration
 }
 var file_evalfleet_effect_v1_effect_proto_depIdxs = []int32{
-	2, // 0: evalfleet.effect.v1.Timing.started_at:type_name -> google.protobuf.Timestamp
-	2, // 1: evalfleet.effect.v1.Timing.completed_at:type_name -> google.protobuf.Timestamp
-	3, // 2: evalfleet.effect.v1.Timing.queued:type_name -> google.protobuf.Duration
-	3, // 3: evalfleet.effect.v1.Timing.retry_wait:type_name -> google.protobuf.Duration
-	3, // 4: evalfleet.effect.v1.Timing.working:type_name -> google.protobuf.Duration
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	3, // 0: evalfleet.effect.v1.Note.time:type_name -> google.protobuf.Timestamp
+	3, // 1: evalfleet.effect.v1.Note.retry_at:type_name -> google.protobuf.Timestamp
+	3, // 2: evalfleet.effect.v1.Timing.started_at:type_name -> google.protobuf.Timestamp
+	3, // 3: evalfleet.effect.v1.Timing.completed_at:type_name -> google.protobuf.Timestamp
+	4, // 4: evalfleet.effect.v1.Timing.queued:type_name -> google.protobuf.Duration
+	4, // 5: evalfleet.effect.v1.Timing.retry_wait:type_name -> google.protobuf.Duration
+	4, // 6: evalfleet.effect.v1.Timing.working:type_name -> google.protobuf.Duration
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_effect_v1_effect_proto_init() }
@@ -304,7 +386,7 @@ func file_evalfleet_effect_v1_effect_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_effect_v1_effect_proto_rawDesc), len(file_evalfleet_effect_v1_effect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

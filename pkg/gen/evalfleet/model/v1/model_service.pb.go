@@ -1179,6 +1179,116 @@ func (x *AttachGenerateRequest) GetCursor() string {
 	return ""
 }
 
+// WatchRetriesRequest says whose calls to watch.
+type WatchRetriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`; `projects/-` is every project.
+	Parent        string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRetriesRequest) Reset() {
+	*x = WatchRetriesRequest{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRetriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRetriesRequest) ProtoMessage() {}
+
+func (x *WatchRetriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRetriesRequest.ProtoReflect.Descriptor instead.
+func (*WatchRetriesRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WatchRetriesRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+// WatchRetriesResponse tells of one call.
+type WatchRetriesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Format: `projects/{project}`; empty in a heartbeat.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The call's key.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The attempt that failed last, and when the next one begins; unset once that has begun.
+	Note          *v1.Note `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRetriesResponse) Reset() {
+	*x = WatchRetriesResponse{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRetriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRetriesResponse) ProtoMessage() {}
+
+func (x *WatchRetriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRetriesResponse.ProtoReflect.Descriptor instead.
+func (*WatchRetriesResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WatchRetriesResponse) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *WatchRetriesResponse) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *WatchRetriesResponse) GetNote() *v1.Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
 // CancelGenerateRequest names a call.
 type CancelGenerateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1192,7 +1302,7 @@ type CancelGenerateRequest struct {
 
 func (x *CancelGenerateRequest) Reset() {
 	*x = CancelGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1314,7 @@ func (x *CancelGenerateRequest) String() string {
 func (*CancelGenerateRequest) ProtoMessage() {}
 
 func (x *CancelGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[13]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1327,7 @@ func (x *CancelGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGenerateRequest.ProtoReflect.Descriptor instead.
 func (*CancelGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelGenerateRequest) GetParent() string {
@@ -1245,7 +1355,7 @@ type CancelGenerateResponse struct {
 
 func (x *CancelGenerateResponse) Reset() {
 	*x = CancelGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1367,7 @@ func (x *CancelGenerateResponse) String() string {
 func (*CancelGenerateResponse) ProtoMessage() {}
 
 func (x *CancelGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[14]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1380,7 @@ func (x *CancelGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGenerateResponse.ProtoReflect.Descriptor instead.
 func (*CancelGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelGenerateResponse) GetAlreadyDone() bool {
@@ -1293,7 +1403,7 @@ type ReleaseGenerateRequest struct {
 
 func (x *ReleaseGenerateRequest) Reset() {
 	*x = ReleaseGenerateRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1415,7 @@ func (x *ReleaseGenerateRequest) String() string {
 func (*ReleaseGenerateRequest) ProtoMessage() {}
 
 func (x *ReleaseGenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[15]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1428,7 @@ func (x *ReleaseGenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGenerateRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseGenerateRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReleaseGenerateRequest) GetParent() string {
@@ -1344,7 +1454,7 @@ type ReleaseGenerateResponse struct {
 
 func (x *ReleaseGenerateResponse) Reset() {
 	*x = ReleaseGenerateResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1466,7 @@ func (x *ReleaseGenerateResponse) String() string {
 func (*ReleaseGenerateResponse) ProtoMessage() {}
 
 func (x *ReleaseGenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[16]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1479,7 @@ func (x *ReleaseGenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseGenerateResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseGenerateResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{18}
 }
 
 // CountTokensRequest holds what to count.
@@ -1393,7 +1503,7 @@ type CountTokensRequest struct {
 
 func (x *CountTokensRequest) Reset() {
 	*x = CountTokensRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1515,7 @@ func (x *CountTokensRequest) String() string {
 func (*CountTokensRequest) ProtoMessage() {}
 
 func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[17]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1528,7 @@ func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensRequest.ProtoReflect.Descriptor instead.
 func (*CountTokensRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CountTokensRequest) GetParent() string {
@@ -1478,7 +1588,7 @@ type CountTokensResponse struct {
 
 func (x *CountTokensResponse) Reset() {
 	*x = CountTokensResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1600,7 @@ func (x *CountTokensResponse) String() string {
 func (*CountTokensResponse) ProtoMessage() {}
 
 func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[18]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1613,7 @@ func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensResponse.ProtoReflect.Descriptor instead.
 func (*CountTokensResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CountTokensResponse) GetMessageTokens() int64 {
@@ -1556,7 +1666,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1678,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1691,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Model) GetName() string {
@@ -1689,7 +1799,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1811,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1824,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Capabilities) GetTools() bool {
@@ -1825,7 +1935,7 @@ type Prices struct {
 
 func (x *Prices) Reset() {
 	*x = Prices{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1947,7 @@ func (x *Prices) String() string {
 func (*Prices) ProtoMessage() {}
 
 func (x *Prices) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1960,7 @@ func (x *Prices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prices.ProtoReflect.Descriptor instead.
 func (*Prices) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Prices) GetInput() float64 {
@@ -1892,7 +2002,7 @@ type GetModelRequest struct {
 
 func (x *GetModelRequest) Reset() {
 	*x = GetModelRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2014,7 @@ func (x *GetModelRequest) String() string {
 func (*GetModelRequest) ProtoMessage() {}
 
 func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2027,7 @@ func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModelRequest.ProtoReflect.Descriptor instead.
 func (*GetModelRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetModelRequest) GetName() string {
@@ -1942,7 +2052,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2064,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2077,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListModelsRequest) GetProvider() string {
@@ -2004,7 +2114,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2126,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2139,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2057,7 +2167,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2179,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2192,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListProvidersRequest) GetParent() string {
@@ -2103,7 +2213,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2225,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2238,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2155,7 +2265,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2277,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2290,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Provider) GetName() string {
@@ -2230,7 +2340,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2352,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2365,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Account) GetName() string {
@@ -2306,7 +2416,7 @@ type GetCacheSizeRequest struct {
 
 func (x *GetCacheSizeRequest) Reset() {
 	*x = GetCacheSizeRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2428,7 @@ func (x *GetCacheSizeRequest) String() string {
 func (*GetCacheSizeRequest) ProtoMessage() {}
 
 func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2441,7 @@ func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeRequest.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetCacheSizeRequest) GetParent() string {
@@ -2359,7 +2469,7 @@ type GetCacheSizeResponse struct {
 
 func (x *GetCacheSizeResponse) Reset() {
 	*x = GetCacheSizeResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2481,7 @@ func (x *GetCacheSizeResponse) String() string {
 func (*GetCacheSizeResponse) ProtoMessage() {}
 
 func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2494,7 @@ func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeResponse.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
@@ -2413,7 +2523,7 @@ type ListCacheEntriesRequest struct {
 
 func (x *ListCacheEntriesRequest) Reset() {
 	*x = ListCacheEntriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2535,7 @@ func (x *ListCacheEntriesRequest) String() string {
 func (*ListCacheEntriesRequest) ProtoMessage() {}
 
 func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2548,7 @@ func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListCacheEntriesRequest) GetParent() string {
@@ -2489,7 +2599,7 @@ type ListCacheEntriesResponse struct {
 
 func (x *ListCacheEntriesResponse) Reset() {
 	*x = ListCacheEntriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2611,7 @@ func (x *ListCacheEntriesResponse) String() string {
 func (*ListCacheEntriesResponse) ProtoMessage() {}
 
 func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2624,7 @@ func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListCacheEntriesResponse) GetEntries() []*CacheEntry {
@@ -2548,7 +2658,7 @@ type CacheEntry struct {
 
 func (x *CacheEntry) Reset() {
 	*x = CacheEntry{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2670,7 @@ func (x *CacheEntry) String() string {
 func (*CacheEntry) ProtoMessage() {}
 
 func (x *CacheEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2683,7 @@ func (x *CacheEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheEntry.ProtoReflect.Descriptor instead.
 func (*CacheEntry) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CacheEntry) GetId() string {
@@ -2621,7 +2731,7 @@ type ClearCacheRequest struct {
 
 func (x *ClearCacheRequest) Reset() {
 	*x = ClearCacheRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2743,7 @@ func (x *ClearCacheRequest) String() string {
 func (*ClearCacheRequest) ProtoMessage() {}
 
 func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2756,7 @@ func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheRequest.ProtoReflect.Descriptor instead.
 func (*ClearCacheRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ClearCacheRequest) GetParent() string {
@@ -2688,7 +2798,7 @@ type ClearCacheResponse struct {
 
 func (x *ClearCacheResponse) Reset() {
 	*x = ClearCacheResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2810,7 @@ func (x *ClearCacheResponse) String() string {
 func (*ClearCacheResponse) ProtoMessage() {}
 
 func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2823,7 @@ func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheResponse.ProtoReflect.Descriptor instead.
 func (*ClearCacheResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ClearCacheResponse) GetRemoved() int64 {
@@ -2748,7 +2858,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2870,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2883,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Batch) GetName() string {
@@ -2847,7 +2957,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +2969,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +2982,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListBatchesRequest) GetParent() string {
@@ -2909,7 +3019,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3031,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3044,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -2962,7 +3072,7 @@ type CancelBatchRequest struct {
 
 func (x *CancelBatchRequest) Reset() {
 	*x = CancelBatchRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2974,7 +3084,7 @@ func (x *CancelBatchRequest) String() string {
 func (*CancelBatchRequest) ProtoMessage() {}
 
 func (x *CancelBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2987,7 +3097,7 @@ func (x *CancelBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBatchRequest.ProtoReflect.Descriptor instead.
 func (*CancelBatchRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CancelBatchRequest) GetName() string {
@@ -3020,7 +3130,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3142,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3155,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Pool) GetName() string {
@@ -3116,7 +3226,7 @@ type PoolChange struct {
 
 func (x *PoolChange) Reset() {
 	*x = PoolChange{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3238,7 @@ func (x *PoolChange) String() string {
 func (*PoolChange) ProtoMessage() {}
 
 func (x *PoolChange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3251,7 @@ func (x *PoolChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolChange.ProtoReflect.Descriptor instead.
 func (*PoolChange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PoolChange) GetTime() *timestamppb.Timestamp {
@@ -3188,7 +3298,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3310,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3323,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
 // ListPoolsResponse holds the pools.
@@ -3227,7 +3337,7 @@ type ListPoolsResponse struct {
 
 func (x *ListPoolsResponse) Reset() {
 	*x = ListPoolsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3349,7 @@ func (x *ListPoolsResponse) String() string {
 func (*ListPoolsResponse) ProtoMessage() {}
 
 func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3362,7 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListPoolsResponse) GetPools() []*Pool {
@@ -3273,7 +3383,7 @@ type UpdatePoolRequest struct {
 
 func (x *UpdatePoolRequest) Reset() {
 	*x = UpdatePoolRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3395,7 @@ func (x *UpdatePoolRequest) String() string {
 func (*UpdatePoolRequest) ProtoMessage() {}
 
 func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3408,7 @@ func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePoolRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePoolRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdatePoolRequest) GetPool() *Pool {
@@ -3329,7 +3439,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3451,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3464,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Budget) GetName() string {
@@ -3414,7 +3524,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3536,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3549,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListBudgetsRequest) GetParent() string {
@@ -3476,7 +3586,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3598,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3611,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -3529,7 +3639,7 @@ type UpdateBudgetRequest struct {
 
 func (x *UpdateBudgetRequest) Reset() {
 	*x = UpdateBudgetRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3651,7 @@ func (x *UpdateBudgetRequest) String() string {
 func (*UpdateBudgetRequest) ProtoMessage() {}
 
 func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3664,7 @@ func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UpdateBudgetRequest) GetBudget() *Budget {
@@ -3654,7 +3764,15 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"f\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"9\n" +
+	"\x13WatchRetriesRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\"|\n" +
+	"\x14WatchRetriesResponse\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12-\n" +
+	"\x04note\x18\x03 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"f\n" +
 	"\x15CancelGenerateRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
@@ -3850,12 +3968,12 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bCacheUse\x12\x19\n" +
 	"\x15CACHE_USE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCACHE_USE_READ\x10\x01\x12\x13\n" +
-	"\x0fCACHE_USE_WRITE\x10\x022\xdb\n" +
-	"\n" +
+	"\x0fCACHE_USE_WRITE\x10\x022\xfd\v\n" +
 	"\fModelService\x12\x8d\x01\n" +
 	"\bGenerate\x12#.evalfleet.model.v1.GenerateRequest\x1a$.evalfleet.model.v1.GenerateResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{parent=projects/*}/models:generate\x12\xb5\x01\n" +
 	"\x0eStreamGenerate\x12).evalfleet.model.v1.StreamGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"J\x82\xd3\xe4\x93\x02D:\arequest\"9/api/v1/{request.parent=projects/*}/models:streamGenerate0\x01\x12\x9f\x01\n" +
-	"\x0eAttachGenerate\x12).evalfleet.model.v1.AttachGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*}/models:attach\x90\x02\x010\x01\x12\xa0\x01\n" +
+	"\x0eAttachGenerate\x12).evalfleet.model.v1.AttachGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*}/models:attach\x90\x02\x010\x01\x12\x9f\x01\n" +
+	"\fWatchRetries\x12'.evalfleet.model.v1.WatchRetriesRequest\x1a(.evalfleet.model.v1.WatchRetriesResponse\":\x82\xd3\xe4\x93\x021\x12//api/v1/{parent=projects/*}/models:watchRetries\x90\x02\x010\x01\x12\xa0\x01\n" +
 	"\x0eCancelGenerate\x12).evalfleet.model.v1.CancelGenerateRequest\x1a*.evalfleet.model.v1.CancelGenerateResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/models:cancel\x90\x02\x02\x12\xa4\x01\n" +
 	"\x0fReleaseGenerate\x12*.evalfleet.model.v1.ReleaseGenerateRequest\x1a+.evalfleet.model.v1.ReleaseGenerateResponse\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{parent=projects/*}/models:release\x90\x02\x02\x12\x9c\x01\n" +
 	"\vCountTokens\x12&.evalfleet.model.v1.CountTokensRequest\x1a'.evalfleet.model.v1.CountTokensResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:countTokens\x90\x02\x01\x12{\n" +
@@ -3892,7 +4010,7 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                    // 0: evalfleet.model.v1.CacheUse
 	(*GenerateRequest)(nil),          // 1: evalfleet.model.v1.GenerateRequest
@@ -3908,79 +4026,82 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*GenerateRestart)(nil),          // 11: evalfleet.model.v1.GenerateRestart
 	(*GenerateHeartbeat)(nil),        // 12: evalfleet.model.v1.GenerateHeartbeat
 	(*AttachGenerateRequest)(nil),    // 13: evalfleet.model.v1.AttachGenerateRequest
-	(*CancelGenerateRequest)(nil),    // 14: evalfleet.model.v1.CancelGenerateRequest
-	(*CancelGenerateResponse)(nil),   // 15: evalfleet.model.v1.CancelGenerateResponse
-	(*ReleaseGenerateRequest)(nil),   // 16: evalfleet.model.v1.ReleaseGenerateRequest
-	(*ReleaseGenerateResponse)(nil),  // 17: evalfleet.model.v1.ReleaseGenerateResponse
-	(*CountTokensRequest)(nil),       // 18: evalfleet.model.v1.CountTokensRequest
-	(*CountTokensResponse)(nil),      // 19: evalfleet.model.v1.CountTokensResponse
-	(*Model)(nil),                    // 20: evalfleet.model.v1.Model
-	(*Capabilities)(nil),             // 21: evalfleet.model.v1.Capabilities
-	(*Prices)(nil),                   // 22: evalfleet.model.v1.Prices
-	(*GetModelRequest)(nil),          // 23: evalfleet.model.v1.GetModelRequest
-	(*ListModelsRequest)(nil),        // 24: evalfleet.model.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),       // 25: evalfleet.model.v1.ListModelsResponse
-	(*ListProvidersRequest)(nil),     // 26: evalfleet.model.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),    // 27: evalfleet.model.v1.ListProvidersResponse
-	(*Provider)(nil),                 // 28: evalfleet.model.v1.Provider
-	(*Account)(nil),                  // 29: evalfleet.model.v1.Account
-	(*GetCacheSizeRequest)(nil),      // 30: evalfleet.model.v1.GetCacheSizeRequest
-	(*GetCacheSizeResponse)(nil),     // 31: evalfleet.model.v1.GetCacheSizeResponse
-	(*ListCacheEntriesRequest)(nil),  // 32: evalfleet.model.v1.ListCacheEntriesRequest
-	(*ListCacheEntriesResponse)(nil), // 33: evalfleet.model.v1.ListCacheEntriesResponse
-	(*CacheEntry)(nil),               // 34: evalfleet.model.v1.CacheEntry
-	(*ClearCacheRequest)(nil),        // 35: evalfleet.model.v1.ClearCacheRequest
-	(*ClearCacheResponse)(nil),       // 36: evalfleet.model.v1.ClearCacheResponse
-	(*Batch)(nil),                    // 37: evalfleet.model.v1.Batch
-	(*ListBatchesRequest)(nil),       // 38: evalfleet.model.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),      // 39: evalfleet.model.v1.ListBatchesResponse
-	(*CancelBatchRequest)(nil),       // 40: evalfleet.model.v1.CancelBatchRequest
-	(*Pool)(nil),                     // 41: evalfleet.model.v1.Pool
-	(*PoolChange)(nil),               // 42: evalfleet.model.v1.PoolChange
-	(*ListPoolsRequest)(nil),         // 43: evalfleet.model.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),        // 44: evalfleet.model.v1.ListPoolsResponse
-	(*UpdatePoolRequest)(nil),        // 45: evalfleet.model.v1.UpdatePoolRequest
-	(*Budget)(nil),                   // 46: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),       // 47: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),      // 48: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),      // 49: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                              // 50: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                              // 51: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),           // 52: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),              // 53: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),             // 54: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),           // 55: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),           // 56: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),      // 57: google.protobuf.Duration
-	(*v12.BlobRef)(nil),              // 58: evalfleet.content.v1.BlobRef
-	(*ModelOutput)(nil),              // 59: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                // 60: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                // 61: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),    // 62: google.protobuf.Timestamp
-	(*v12.Content)(nil),              // 63: evalfleet.content.v1.Content
+	(*WatchRetriesRequest)(nil),      // 14: evalfleet.model.v1.WatchRetriesRequest
+	(*WatchRetriesResponse)(nil),     // 15: evalfleet.model.v1.WatchRetriesResponse
+	(*CancelGenerateRequest)(nil),    // 16: evalfleet.model.v1.CancelGenerateRequest
+	(*CancelGenerateResponse)(nil),   // 17: evalfleet.model.v1.CancelGenerateResponse
+	(*ReleaseGenerateRequest)(nil),   // 18: evalfleet.model.v1.ReleaseGenerateRequest
+	(*ReleaseGenerateResponse)(nil),  // 19: evalfleet.model.v1.ReleaseGenerateResponse
+	(*CountTokensRequest)(nil),       // 20: evalfleet.model.v1.CountTokensRequest
+	(*CountTokensResponse)(nil),      // 21: evalfleet.model.v1.CountTokensResponse
+	(*Model)(nil),                    // 22: evalfleet.model.v1.Model
+	(*Capabilities)(nil),             // 23: evalfleet.model.v1.Capabilities
+	(*Prices)(nil),                   // 24: evalfleet.model.v1.Prices
+	(*GetModelRequest)(nil),          // 25: evalfleet.model.v1.GetModelRequest
+	(*ListModelsRequest)(nil),        // 26: evalfleet.model.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),       // 27: evalfleet.model.v1.ListModelsResponse
+	(*ListProvidersRequest)(nil),     // 28: evalfleet.model.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),    // 29: evalfleet.model.v1.ListProvidersResponse
+	(*Provider)(nil),                 // 30: evalfleet.model.v1.Provider
+	(*Account)(nil),                  // 31: evalfleet.model.v1.Account
+	(*GetCacheSizeRequest)(nil),      // 32: evalfleet.model.v1.GetCacheSizeRequest
+	(*GetCacheSizeResponse)(nil),     // 33: evalfleet.model.v1.GetCacheSizeResponse
+	(*ListCacheEntriesRequest)(nil),  // 34: evalfleet.model.v1.ListCacheEntriesRequest
+	(*ListCacheEntriesResponse)(nil), // 35: evalfleet.model.v1.ListCacheEntriesResponse
+	(*CacheEntry)(nil),               // 36: evalfleet.model.v1.CacheEntry
+	(*ClearCacheRequest)(nil),        // 37: evalfleet.model.v1.ClearCacheRequest
+	(*ClearCacheResponse)(nil),       // 38: evalfleet.model.v1.ClearCacheResponse
+	(*Batch)(nil),                    // 39: evalfleet.model.v1.Batch
+	(*ListBatchesRequest)(nil),       // 40: evalfleet.model.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),      // 41: evalfleet.model.v1.ListBatchesResponse
+	(*CancelBatchRequest)(nil),       // 42: evalfleet.model.v1.CancelBatchRequest
+	(*Pool)(nil),                     // 43: evalfleet.model.v1.Pool
+	(*PoolChange)(nil),               // 44: evalfleet.model.v1.PoolChange
+	(*ListPoolsRequest)(nil),         // 45: evalfleet.model.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),        // 46: evalfleet.model.v1.ListPoolsResponse
+	(*UpdatePoolRequest)(nil),        // 47: evalfleet.model.v1.UpdatePoolRequest
+	(*Budget)(nil),                   // 48: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),       // 49: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),      // 50: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),      // 51: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                              // 52: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                              // 53: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),           // 54: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),              // 55: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),             // 56: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),           // 57: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),           // 58: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),      // 59: google.protobuf.Duration
+	(*v12.BlobRef)(nil),              // 60: evalfleet.content.v1.BlobRef
+	(*ModelOutput)(nil),              // 61: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                // 62: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                // 63: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),    // 64: google.protobuf.Timestamp
+	(*v12.Content)(nil),              // 65: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                  // 66: evalfleet.effect.v1.Note
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	52, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	53, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	54, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	55, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	54, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	55, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	56, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	56, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	57, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	58, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
 	3,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	57, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	50, // 8: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	58, // 9: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
-	59, // 10: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	60, // 11: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	59, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	52, // 8: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	60, // 9: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
+	61, // 10: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	62, // 11: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,  // 12: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	61, // 13: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	56, // 14: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	63, // 13: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	58, // 14: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
 	3,  // 15: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawRequest
 	2,  // 16: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
 	5,  // 17: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	53, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	62, // 19: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	57, // 20: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	55, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	64, // 19: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	59, // 20: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
 	1,  // 21: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
 	8,  // 22: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
 	9,  // 23: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
@@ -3988,66 +4109,69 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	12, // 25: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
 	4,  // 26: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
 	10, // 27: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	63, // 28: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	53, // 29: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	54, // 30: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	21, // 31: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	22, // 32: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	20, // 33: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	28, // 34: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	29, // 35: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	51, // 36: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	34, // 37: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	62, // 38: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	62, // 39: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
-	37, // 40: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
-	42, // 41: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	62, // 42: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	41, // 43: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	41, // 44: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	46, // 45: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	46, // 46: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	1,  // 47: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	6,  // 48: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	13, // 49: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	14, // 50: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	16, // 51: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	18, // 52: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	23, // 53: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	24, // 54: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	26, // 55: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	30, // 56: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	32, // 57: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	35, // 58: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	38, // 59: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
-	40, // 60: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
-	43, // 61: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	45, // 62: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
-	47, // 63: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	49, // 64: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	4,  // 65: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	7,  // 66: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	7,  // 67: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	15, // 68: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	17, // 69: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	19, // 70: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	20, // 71: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	25, // 72: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	27, // 73: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	31, // 74: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	33, // 75: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	36, // 76: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	39, // 77: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
-	37, // 78: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
-	44, // 79: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	41, // 80: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
-	48, // 81: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	46, // 82: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	65, // [65:83] is the sub-list for method output_type
-	47, // [47:65] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	65, // 28: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	66, // 29: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	55, // 30: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	56, // 31: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	23, // 32: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	24, // 33: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	22, // 34: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	30, // 35: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	31, // 36: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	53, // 37: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	36, // 38: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	64, // 39: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	64, // 40: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
+	39, // 41: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
+	44, // 42: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
+	64, // 43: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
+	43, // 44: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
+	43, // 45: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
+	48, // 46: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	48, // 47: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	1,  // 48: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	6,  // 49: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	13, // 50: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	14, // 51: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	16, // 52: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	18, // 53: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	20, // 54: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	25, // 55: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	26, // 56: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	28, // 57: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	32, // 58: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	34, // 59: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	37, // 60: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	40, // 61: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
+	42, // 62: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
+	45, // 63: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
+	47, // 64: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	49, // 65: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	51, // 66: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	4,  // 67: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	7,  // 68: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	7,  // 69: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	15, // 70: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	17, // 71: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	19, // 72: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	21, // 73: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	22, // 74: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	27, // 75: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	29, // 76: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	33, // 77: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	35, // 78: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	38, // 79: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	41, // 80: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
+	39, // 81: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
+	46, // 82: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
+	43, // 83: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	50, // 84: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	48, // 85: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	67, // [67:86] is the sub-list for method output_type
+	48, // [48:67] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }
@@ -4070,15 +4194,15 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 		(*GenerateDelta_ToolCall)(nil),
 		(*GenerateDelta_Part)(nil),
 	}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[19].OneofWrappers = []any{}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[45].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[21].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

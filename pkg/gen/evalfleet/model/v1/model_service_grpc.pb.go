@@ -22,6 +22,7 @@ const (
 	ModelService_Generate_FullMethodName        = "/evalfleet.model.v1.ModelService/Generate"
 	ModelService_StreamGenerate_FullMethodName  = "/evalfleet.model.v1.ModelService/StreamGenerate"
 	ModelService_AttachGenerate_FullMethodName  = "/evalfleet.model.v1.ModelService/AttachGenerate"
+	ModelService_WatchRetries_FullMethodName    = "/evalfleet.model.v1.ModelService/WatchRetries"
 	ModelService_CancelGenerate_FullMethodName  = "/evalfleet.model.v1.ModelService/CancelGenerate"
 	ModelService_ReleaseGenerate_FullMethodName = "/evalfleet.model.v1.ModelService/ReleaseGenerate"
 	ModelService_CountTokens_FullMethodName     = "/evalfleet.model.v1.ModelService/CountTokens"
@@ -47,6 +48,9 @@ type ModelServiceClient interface {
 	StreamGenerate(ctx context.Context, in *StreamGenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamGenerateResponse], error)
 	// AttachGenerate follows a call that is running or done, from a place in its stream. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
 	AttachGenerate(ctx context.Context, in *AttachGenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamGenerateResponse], error)
+	// WatchRetries tells of calls with a request_id that wait for another attempt: first of those that do, then as it changes, until the caller leaves. A slow watcher misses what was
+	// overtaken.
+	WatchRetries(ctx context.Context, in *WatchRetriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRetriesResponse], error)
 	// CancelGenerate stops a call and frees its connection. A key that was never seen is remembered: a later call with it fails with EFFECT_CANCELLED. Idempotent.
 	CancelGenerate(ctx context.Context, in *CancelGenerateRequest, opts ...grpc.CallOption) (*CancelGenerateResponse, error)
 	// ReleaseGenerate drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
@@ -116,6 +120,25 @@ func (c *modelServiceClient) AttachGenerate(ctx context.Context, in *AttachGener
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ModelService_AttachGenerateClient = grpc.ServerStreamingClient[StreamGenerateResponse]
+
+func (c *modelServiceClient) WatchRetries(ctx context.Context, in *WatchRetriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRetriesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ModelService_ServiceDesc.Streams[2], ModelService_WatchRetries_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRetriesRequest, WatchRetriesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ModelService_WatchRetriesClient = grpc.ServerStreamingClient[WatchRetriesResponse]
 
 func (c *modelServiceClient) CancelGenerate(ctx context.Context, in *CancelGenerateRequest, opts ...grpc.CallOption) (*CancelGenerateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -194,6 +217,9 @@ type ModelServiceServer interface {
 	StreamGenerate(*StreamGenerateRequest, grpc.ServerStreamingServer[StreamGenerateResponse]) error
 	// AttachGenerate follows a call that is running or done, from a place in its stream. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
 	AttachGenerate(*AttachGenerateRequest, grpc.ServerStreamingServer[StreamGenerateResponse]) error
+	// WatchRetries tells of calls with a request_id that wait for another attempt: first of those that do, then as it changes, until the caller leaves. A slow watcher misses what was
+	// overtaken.
+	WatchRetries(*WatchRetriesRequest, grpc.ServerStreamingServer[WatchRetriesResponse]) error
 	// CancelGenerate stops a call and frees its connection. A key that was never seen is remembered: a later call with it fails with EFFECT_CANCELLED. Idempotent.
 	CancelGenerate(context.Context, *CancelGenerateRequest) (*CancelGenerateResponse, error)
 	// ReleaseGenerate drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
@@ -224,6 +250,9 @@ func (UnimplementedModelServiceServer) StreamGenerate(*StreamGenerateRequest, gr
 }
 func (UnimplementedModelServiceServer) AttachGenerate(*AttachGenerateRequest, grpc.ServerStreamingServer[StreamGenerateResponse]) error {
 	return status.Error(codes.Unimplemented, "method AttachGenerate not implemented")
+}
+func (UnimplementedModelServiceServer) WatchRetries(*WatchRetriesRequest, grpc.ServerStreamingServer[WatchRetriesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchRetries not implemented")
 }
 func (UnimplementedModelServiceServer) CancelGenerate(context.Context, *CancelGenerateRequest) (*CancelGenerateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelGenerate not implemented")
@@ -303,6 +332,17 @@ func _ModelService_AttachGenerate_Handler(srv interface{}, stream grpc.ServerStr
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ModelService_AttachGenerateServer = grpc.ServerStreamingServer[StreamGenerateResponse]
+
+func _ModelService_WatchRetries_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRetriesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ModelServiceServer).WatchRetries(m, &grpc.GenericServerStream[WatchRetriesRequest, WatchRetriesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ModelService_WatchRetriesServer = grpc.ServerStreamingServer[WatchRetriesResponse]
 
 func _ModelService_CancelGenerate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelGenerateRequest)
@@ -457,6 +497,11 @@ var ModelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "AttachGenerate",
 			Handler:       _ModelService_AttachGenerate_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchRetries",
+			Handler:       _ModelService_WatchRetries_Handler,
 			ServerStreams: true,
 		},
 	},

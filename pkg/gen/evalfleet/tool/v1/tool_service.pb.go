@@ -893,6 +893,7 @@ type ExecuteToolsResponse struct {
 	//
 	//	*ExecuteToolsResponse_Started
 	//	*ExecuteToolsResponse_Result
+	//	*ExecuteToolsResponse_Progress
 	Event         isExecuteToolsResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -953,6 +954,15 @@ func (x *ExecuteToolsResponse) GetResult() *ToolResult {
 	return nil
 }
 
+func (x *ExecuteToolsResponse) GetProgress() *ToolProgress {
+	if x != nil {
+		if x, ok := x.Event.(*ExecuteToolsResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
 type isExecuteToolsResponse_Event interface {
 	isExecuteToolsResponse_Event()
 }
@@ -967,9 +977,190 @@ type ExecuteToolsResponse_Result struct {
 	Result *ToolResult `protobuf:"bytes,2,opt,name=result,proto3,oneof"`
 }
 
+type ExecuteToolsResponse_Progress struct {
+	// A worker says how a call goes on.
+	Progress *ToolProgress `protobuf:"bytes,3,opt,name=progress,proto3,oneof"`
+}
+
 func (*ExecuteToolsResponse_Started) isExecuteToolsResponse_Event() {}
 
 func (*ExecuteToolsResponse_Result) isExecuteToolsResponse_Event() {}
+
+func (*ExecuteToolsResponse_Progress) isExecuteToolsResponse_Event() {}
+
+// ToolProgress is what a worker says of a call that goes on. A slow caller misses what was overtaken.
+type ToolProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call's id.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Its place in the request.
+	Index int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// What to show.
+	Note          *v1.Note `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolProgress) Reset() {
+	*x = ToolProgress{}
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolProgress) ProtoMessage() {}
+
+func (x *ToolProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
+func (*ToolProgress) Descriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ToolProgress) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ToolProgress) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ToolProgress) GetNote() *v1.Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+// WatchWorkersRequest says whose workers to watch.
+type WatchWorkersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`; `projects/-` is every project.
+	Parent        string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchWorkersRequest) Reset() {
+	*x = WatchWorkersRequest{}
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchWorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchWorkersRequest) ProtoMessage() {}
+
+func (x *WatchWorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchWorkersRequest.ProtoReflect.Descriptor instead.
+func (*WatchWorkersRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WatchWorkersRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+// WatchWorkersResponse tells of one tool.
+type WatchWorkersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Format: `projects/{project}`; empty in a heartbeat.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The tool's name.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Whether a worker that takes calls is connected.
+	Served        bool `protobuf:"varint,3,opt,name=served,proto3" json:"served,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchWorkersResponse) Reset() {
+	*x = WatchWorkersResponse{}
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchWorkersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchWorkersResponse) ProtoMessage() {}
+
+func (x *WatchWorkersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchWorkersResponse.ProtoReflect.Descriptor instead.
+func (*WatchWorkersResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WatchWorkersResponse) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *WatchWorkersResponse) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *WatchWorkersResponse) GetServed() bool {
+	if x != nil {
+		return x.Served
+	}
+	return false
+}
 
 // ToolStarted says that a call began.
 type ToolStarted struct {
@@ -984,7 +1175,7 @@ type ToolStarted struct {
 
 func (x *ToolStarted) Reset() {
 	*x = ToolStarted{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[12]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1187,7 @@ func (x *ToolStarted) String() string {
 func (*ToolStarted) ProtoMessage() {}
 
 func (x *ToolStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[12]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1200,7 @@ func (x *ToolStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStarted.ProtoReflect.Descriptor instead.
 func (*ToolStarted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ToolStarted) GetCallId() string {
@@ -1041,7 +1232,7 @@ type AttachToolCallRequest struct {
 
 func (x *AttachToolCallRequest) Reset() {
 	*x = AttachToolCallRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[13]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1244,7 @@ func (x *AttachToolCallRequest) String() string {
 func (*AttachToolCallRequest) ProtoMessage() {}
 
 func (x *AttachToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[13]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1257,7 @@ func (x *AttachToolCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachToolCallRequest.ProtoReflect.Descriptor instead.
 func (*AttachToolCallRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AttachToolCallRequest) GetParent() string {
@@ -1105,7 +1296,7 @@ type CancelToolsRequest struct {
 
 func (x *CancelToolsRequest) Reset() {
 	*x = CancelToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[14]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1308,7 @@ func (x *CancelToolsRequest) String() string {
 func (*CancelToolsRequest) ProtoMessage() {}
 
 func (x *CancelToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[14]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1321,7 @@ func (x *CancelToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelToolsRequest.ProtoReflect.Descriptor instead.
 func (*CancelToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelToolsRequest) GetParent() string {
@@ -1165,7 +1356,7 @@ type CancelToolsResponse struct {
 
 func (x *CancelToolsResponse) Reset() {
 	*x = CancelToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[15]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1368,7 @@ func (x *CancelToolsResponse) String() string {
 func (*CancelToolsResponse) ProtoMessage() {}
 
 func (x *CancelToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[15]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1381,7 @@ func (x *CancelToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelToolsResponse.ProtoReflect.Descriptor instead.
 func (*CancelToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelToolsResponse) GetAlreadyDone() []string {
@@ -1215,7 +1406,7 @@ type ReleaseToolsRequest struct {
 
 func (x *ReleaseToolsRequest) Reset() {
 	*x = ReleaseToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[16]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1418,7 @@ func (x *ReleaseToolsRequest) String() string {
 func (*ReleaseToolsRequest) ProtoMessage() {}
 
 func (x *ReleaseToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[16]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1431,7 @@ func (x *ReleaseToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseToolsRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReleaseToolsRequest) GetParent() string {
@@ -1273,7 +1464,7 @@ type ReleaseToolsResponse struct {
 
 func (x *ReleaseToolsResponse) Reset() {
 	*x = ReleaseToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1476,7 @@ func (x *ReleaseToolsResponse) String() string {
 func (*ReleaseToolsResponse) ProtoMessage() {}
 
 func (x *ReleaseToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1489,7 @@ func (x *ReleaseToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseToolsResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{20}
 }
 
 // McpServer is an MCP server that a project knows.
@@ -1321,7 +1512,7 @@ type McpServer struct {
 
 func (x *McpServer) Reset() {
 	*x = McpServer{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1524,7 @@ func (x *McpServer) String() string {
 func (*McpServer) ProtoMessage() {}
 
 func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1537,7 @@ func (x *McpServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
 func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *McpServer) GetName() string {
@@ -1421,7 +1612,7 @@ type McpHttp struct {
 
 func (x *McpHttp) Reset() {
 	*x = McpHttp{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1624,7 @@ func (x *McpHttp) String() string {
 func (*McpHttp) ProtoMessage() {}
 
 func (x *McpHttp) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1637,7 @@ func (x *McpHttp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpHttp.ProtoReflect.Descriptor instead.
 func (*McpHttp) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *McpHttp) GetUrl() string {
@@ -1487,7 +1678,7 @@ type McpCommand struct {
 
 func (x *McpCommand) Reset() {
 	*x = McpCommand{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1690,7 @@ func (x *McpCommand) String() string {
 func (*McpCommand) ProtoMessage() {}
 
 func (x *McpCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1703,7 @@ func (x *McpCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpCommand.ProtoReflect.Descriptor instead.
 func (*McpCommand) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *McpCommand) GetArgv() []string {
@@ -1558,7 +1749,7 @@ type CreateMcpServerRequest struct {
 
 func (x *CreateMcpServerRequest) Reset() {
 	*x = CreateMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1761,7 @@ func (x *CreateMcpServerRequest) String() string {
 func (*CreateMcpServerRequest) ProtoMessage() {}
 
 func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1774,7 @@ func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*CreateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateMcpServerRequest) GetParent() string {
@@ -1618,7 +1809,7 @@ type GetMcpServerRequest struct {
 
 func (x *GetMcpServerRequest) Reset() {
 	*x = GetMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1821,7 @@ func (x *GetMcpServerRequest) String() string {
 func (*GetMcpServerRequest) ProtoMessage() {}
 
 func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1834,7 @@ func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*GetMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetMcpServerRequest) GetName() string {
@@ -1668,7 +1859,7 @@ type ListMcpServersRequest struct {
 
 func (x *ListMcpServersRequest) Reset() {
 	*x = ListMcpServersRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1871,7 @@ func (x *ListMcpServersRequest) String() string {
 func (*ListMcpServersRequest) ProtoMessage() {}
 
 func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1884,7 @@ func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersRequest.ProtoReflect.Descriptor instead.
 func (*ListMcpServersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListMcpServersRequest) GetParent() string {
@@ -1730,7 +1921,7 @@ type ListMcpServersResponse struct {
 
 func (x *ListMcpServersResponse) Reset() {
 	*x = ListMcpServersResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1933,7 @@ func (x *ListMcpServersResponse) String() string {
 func (*ListMcpServersResponse) ProtoMessage() {}
 
 func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1946,7 @@ func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*ListMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListMcpServersResponse) GetMcpServers() []*McpServer {
@@ -1783,7 +1974,7 @@ type DeleteMcpServerRequest struct {
 
 func (x *DeleteMcpServerRequest) Reset() {
 	*x = DeleteMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +1986,7 @@ func (x *DeleteMcpServerRequest) String() string {
 func (*DeleteMcpServerRequest) ProtoMessage() {}
 
 func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +1999,7 @@ func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteMcpServerRequest) GetName() string {
@@ -1827,7 +2018,7 @@ type DeleteMcpServerResponse struct {
 
 func (x *DeleteMcpServerResponse) Reset() {
 	*x = DeleteMcpServerResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2030,7 @@ func (x *DeleteMcpServerResponse) String() string {
 func (*DeleteMcpServerResponse) ProtoMessage() {}
 
 func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2043,7 @@ func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{29}
 }
 
 // ListMcpToolsRequest names an MCP server.
@@ -1866,7 +2057,7 @@ type ListMcpToolsRequest struct {
 
 func (x *ListMcpToolsRequest) Reset() {
 	*x = ListMcpToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2069,7 @@ func (x *ListMcpToolsRequest) String() string {
 func (*ListMcpToolsRequest) ProtoMessage() {}
 
 func (x *ListMcpToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2082,7 @@ func (x *ListMcpToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListMcpToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListMcpToolsRequest) GetName() string {
@@ -1912,7 +2103,7 @@ type ListMcpToolsResponse struct {
 
 func (x *ListMcpToolsResponse) Reset() {
 	*x = ListMcpToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2115,7 @@ func (x *ListMcpToolsResponse) String() string {
 func (*ListMcpToolsResponse) ProtoMessage() {}
 
 func (x *ListMcpToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2128,7 @@ func (x *ListMcpToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListMcpToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListMcpToolsResponse) GetTools() []*ToolInfo {
@@ -2023,11 +2214,23 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"StoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x13\n" +
-	"\x11_max_output_bytes\"\x94\x01\n" +
+	"\x11_max_output_bytes\"\xd3\x01\n" +
 	"\x14ExecuteToolsResponse\x12:\n" +
 	"\astarted\x18\x01 \x01(\v2\x1e.evalfleet.tool.v1.ToolStartedH\x00R\astarted\x127\n" +
-	"\x06result\x18\x02 \x01(\v2\x1d.evalfleet.tool.v1.ToolResultH\x00R\x06resultB\a\n" +
-	"\x05event\"<\n" +
+	"\x06result\x18\x02 \x01(\v2\x1d.evalfleet.tool.v1.ToolResultH\x00R\x06result\x12=\n" +
+	"\bprogress\x18\x03 \x01(\v2\x1f.evalfleet.tool.v1.ToolProgressH\x00R\bprogressB\a\n" +
+	"\x05event\"l\n" +
+	"\fToolProgress\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12-\n" +
+	"\x04note\x18\x03 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"9\n" +
+	"\x13WatchWorkersRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\"Z\n" +
+	"\x14WatchWorkersResponse\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x16\n" +
+	"\x06served\x18\x03 \x01(\bR\x06served\"<\n" +
 	"\vToolStarted\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\"\x8b\x01\n" +
@@ -2113,13 +2316,15 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x13REVIEW_DECISION_ASK\x10\x02\x12\x1a\n" +
 	"\x16REVIEW_DECISION_REJECT\x10\x03\x12\x1a\n" +
 	"\x16REVIEW_DECISION_CALLER\x10\x04\x12\x1d\n" +
-	"\x19REVIEW_DECISION_TERMINATE\x10\x052\xbf\t\n" +
+	"\x19REVIEW_DECISION_TERMINATE\x10\x052\xde\n" +
+	"\n" +
 	"\vToolService\x12\x84\x01\n" +
 	"\tListTools\x12#.evalfleet.tool.v1.ListToolsRequest\x1a$.evalfleet.tool.v1.ListToolsResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}/tools\x90\x02\x01\x12\x98\x01\n" +
 	"\fResolveTools\x12&.evalfleet.tool.v1.ResolveToolsRequest\x1a'.evalfleet.tool.v1.ResolveToolsResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:resolve\x90\x02\x01\x12\x99\x01\n" +
 	"\rParseToolCall\x12'.evalfleet.tool.v1.ParseToolCallRequest\x1a(.evalfleet.tool.v1.ParseToolCallResponse\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{parent=projects/*}/tools:parse\x90\x02\x01\x12\x94\x01\n" +
 	"\vReviewTools\x12%.evalfleet.tool.v1.ReviewToolsRequest\x1a&.evalfleet.tool.v1.ReviewToolsResponse\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{parent=projects/*}/tools:review\x90\x02\x01\x12\x97\x01\n" +
-	"\fExecuteTools\x12&.evalfleet.tool.v1.ExecuteToolsRequest\x1a'.evalfleet.tool.v1.ExecuteToolsResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:execute0\x01\x12\x8e\x01\n" +
+	"\fExecuteTools\x12&.evalfleet.tool.v1.ExecuteToolsRequest\x1a'.evalfleet.tool.v1.ExecuteToolsResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:execute0\x01\x12\x9c\x01\n" +
+	"\fWatchWorkers\x12&.evalfleet.tool.v1.WatchWorkersRequest\x1a'.evalfleet.tool.v1.WatchWorkersResponse\"9\x82\xd3\xe4\x93\x020\x12./api/v1/{parent=projects/*}/tools:watchWorkers\x90\x02\x010\x01\x12\x8e\x01\n" +
 	"\x0eAttachToolCall\x12(.evalfleet.tool.v1.AttachToolCallRequest\x1a\x1d.evalfleet.tool.v1.ToolResult\"3\x82\xd3\xe4\x93\x02*\x12(/api/v1/{parent=projects/*}/tools:attach\x90\x02\x01\x12\x94\x01\n" +
 	"\vCancelTools\x12%.evalfleet.tool.v1.CancelToolsRequest\x1a&.evalfleet.tool.v1.CancelToolsResponse\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{parent=projects/*}/tools:cancel\x90\x02\x02\x12\x98\x01\n" +
 	"\fReleaseTools\x12&.evalfleet.tool.v1.ReleaseToolsRequest\x1a'.evalfleet.tool.v1.ReleaseToolsResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:release\x90\x02\x022\x83\x06\n" +
@@ -2146,7 +2351,7 @@ func file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_tool_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(ReviewDecision)(0),             // 0: evalfleet.tool.v1.ReviewDecision
 	(*ListToolsRequest)(nil),        // 1: evalfleet.tool.v1.ListToolsRequest
@@ -2161,97 +2366,105 @@ var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(*ReviewToolsResponse)(nil),     // 10: evalfleet.tool.v1.ReviewToolsResponse
 	(*ExecuteToolsRequest)(nil),     // 11: evalfleet.tool.v1.ExecuteToolsRequest
 	(*ExecuteToolsResponse)(nil),    // 12: evalfleet.tool.v1.ExecuteToolsResponse
-	(*ToolStarted)(nil),             // 13: evalfleet.tool.v1.ToolStarted
-	(*AttachToolCallRequest)(nil),   // 14: evalfleet.tool.v1.AttachToolCallRequest
-	(*CancelToolsRequest)(nil),      // 15: evalfleet.tool.v1.CancelToolsRequest
-	(*CancelToolsResponse)(nil),     // 16: evalfleet.tool.v1.CancelToolsResponse
-	(*ReleaseToolsRequest)(nil),     // 17: evalfleet.tool.v1.ReleaseToolsRequest
-	(*ReleaseToolsResponse)(nil),    // 18: evalfleet.tool.v1.ReleaseToolsResponse
-	(*McpServer)(nil),               // 19: evalfleet.tool.v1.McpServer
-	(*McpHttp)(nil),                 // 20: evalfleet.tool.v1.McpHttp
-	(*McpCommand)(nil),              // 21: evalfleet.tool.v1.McpCommand
-	(*CreateMcpServerRequest)(nil),  // 22: evalfleet.tool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),     // 23: evalfleet.tool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),   // 24: evalfleet.tool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),  // 25: evalfleet.tool.v1.ListMcpServersResponse
-	(*DeleteMcpServerRequest)(nil),  // 26: evalfleet.tool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil), // 27: evalfleet.tool.v1.DeleteMcpServerResponse
-	(*ListMcpToolsRequest)(nil),     // 28: evalfleet.tool.v1.ListMcpToolsRequest
-	(*ListMcpToolsResponse)(nil),    // 29: evalfleet.tool.v1.ListMcpToolsResponse
-	nil,                             // 30: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	nil,                             // 31: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	nil,                             // 32: evalfleet.tool.v1.McpCommand.EnvEntry
-	(*ToolDefinition)(nil),          // 33: evalfleet.tool.v1.ToolDefinition
-	(*ToolRef)(nil),                 // 34: evalfleet.tool.v1.ToolRef
-	(*ToolCall)(nil),                // 35: evalfleet.tool.v1.ToolCall
-	(*v1.Attribution)(nil),          // 36: evalfleet.effect.v1.Attribution
-	(*ToolCallError)(nil),           // 37: evalfleet.tool.v1.ToolCallError
-	(*ToolCallView)(nil),            // 38: evalfleet.tool.v1.ToolCallView
-	(*durationpb.Duration)(nil),     // 39: google.protobuf.Duration
-	(*ToolResult)(nil),              // 40: evalfleet.tool.v1.ToolResult
-	(*ToolInfo)(nil),                // 41: evalfleet.tool.v1.ToolInfo
+	(*ToolProgress)(nil),            // 13: evalfleet.tool.v1.ToolProgress
+	(*WatchWorkersRequest)(nil),     // 14: evalfleet.tool.v1.WatchWorkersRequest
+	(*WatchWorkersResponse)(nil),    // 15: evalfleet.tool.v1.WatchWorkersResponse
+	(*ToolStarted)(nil),             // 16: evalfleet.tool.v1.ToolStarted
+	(*AttachToolCallRequest)(nil),   // 17: evalfleet.tool.v1.AttachToolCallRequest
+	(*CancelToolsRequest)(nil),      // 18: evalfleet.tool.v1.CancelToolsRequest
+	(*CancelToolsResponse)(nil),     // 19: evalfleet.tool.v1.CancelToolsResponse
+	(*ReleaseToolsRequest)(nil),     // 20: evalfleet.tool.v1.ReleaseToolsRequest
+	(*ReleaseToolsResponse)(nil),    // 21: evalfleet.tool.v1.ReleaseToolsResponse
+	(*McpServer)(nil),               // 22: evalfleet.tool.v1.McpServer
+	(*McpHttp)(nil),                 // 23: evalfleet.tool.v1.McpHttp
+	(*McpCommand)(nil),              // 24: evalfleet.tool.v1.McpCommand
+	(*CreateMcpServerRequest)(nil),  // 25: evalfleet.tool.v1.CreateMcpServerRequest
+	(*GetMcpServerRequest)(nil),     // 26: evalfleet.tool.v1.GetMcpServerRequest
+	(*ListMcpServersRequest)(nil),   // 27: evalfleet.tool.v1.ListMcpServersRequest
+	(*ListMcpServersResponse)(nil),  // 28: evalfleet.tool.v1.ListMcpServersResponse
+	(*DeleteMcpServerRequest)(nil),  // 29: evalfleet.tool.v1.DeleteMcpServerRequest
+	(*DeleteMcpServerResponse)(nil), // 30: evalfleet.tool.v1.DeleteMcpServerResponse
+	(*ListMcpToolsRequest)(nil),     // 31: evalfleet.tool.v1.ListMcpToolsRequest
+	(*ListMcpToolsResponse)(nil),    // 32: evalfleet.tool.v1.ListMcpToolsResponse
+	nil,                             // 33: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	nil,                             // 34: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	nil,                             // 35: evalfleet.tool.v1.McpCommand.EnvEntry
+	(*ToolDefinition)(nil),          // 36: evalfleet.tool.v1.ToolDefinition
+	(*ToolRef)(nil),                 // 37: evalfleet.tool.v1.ToolRef
+	(*ToolCall)(nil),                // 38: evalfleet.tool.v1.ToolCall
+	(*v1.Attribution)(nil),          // 39: evalfleet.effect.v1.Attribution
+	(*ToolCallError)(nil),           // 40: evalfleet.tool.v1.ToolCallError
+	(*ToolCallView)(nil),            // 41: evalfleet.tool.v1.ToolCallView
+	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
+	(*ToolResult)(nil),              // 43: evalfleet.tool.v1.ToolResult
+	(*v1.Note)(nil),                 // 44: evalfleet.effect.v1.Note
+	(*ToolInfo)(nil),                // 45: evalfleet.tool.v1.ToolInfo
 }
 var file_evalfleet_tool_v1_tool_service_proto_depIdxs = []int32{
-	33, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	34, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	33, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	34, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	35, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
-	36, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	34, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	35, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	36, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	37, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	36, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	37, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	38, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
+	39, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	37, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	38, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
 	8,  // 8: evalfleet.tool.v1.ReviewToolsRequest.policies:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	0,  // 9: evalfleet.tool.v1.ToolReview.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	37, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
-	35, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
-	38, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
+	40, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
+	38, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
+	41, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
 	9,  // 13: evalfleet.tool.v1.ReviewToolsResponse.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	36, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	34, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	35, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
-	30, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	31, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	39, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
-	13, // 20: evalfleet.tool.v1.ExecuteToolsResponse.started:type_name -> evalfleet.tool.v1.ToolStarted
-	40, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
-	20, // 22: evalfleet.tool.v1.McpServer.http:type_name -> evalfleet.tool.v1.McpHttp
-	21, // 23: evalfleet.tool.v1.McpServer.command:type_name -> evalfleet.tool.v1.McpCommand
-	39, // 24: evalfleet.tool.v1.McpHttp.timeout:type_name -> google.protobuf.Duration
-	32, // 25: evalfleet.tool.v1.McpCommand.env:type_name -> evalfleet.tool.v1.McpCommand.EnvEntry
-	19, // 26: evalfleet.tool.v1.CreateMcpServerRequest.mcp_server:type_name -> evalfleet.tool.v1.McpServer
-	19, // 27: evalfleet.tool.v1.ListMcpServersResponse.mcp_servers:type_name -> evalfleet.tool.v1.McpServer
-	41, // 28: evalfleet.tool.v1.ListMcpToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	1,  // 29: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
-	3,  // 30: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
-	5,  // 31: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
-	7,  // 32: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
-	11, // 33: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
-	14, // 34: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
-	15, // 35: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
-	17, // 36: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
-	22, // 37: evalfleet.tool.v1.McpService.CreateMcpServer:input_type -> evalfleet.tool.v1.CreateMcpServerRequest
-	23, // 38: evalfleet.tool.v1.McpService.GetMcpServer:input_type -> evalfleet.tool.v1.GetMcpServerRequest
-	24, // 39: evalfleet.tool.v1.McpService.ListMcpServers:input_type -> evalfleet.tool.v1.ListMcpServersRequest
-	26, // 40: evalfleet.tool.v1.McpService.DeleteMcpServer:input_type -> evalfleet.tool.v1.DeleteMcpServerRequest
-	28, // 41: evalfleet.tool.v1.McpService.ListMcpTools:input_type -> evalfleet.tool.v1.ListMcpToolsRequest
-	2,  // 42: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
-	4,  // 43: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
-	6,  // 44: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
-	10, // 45: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
-	12, // 46: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
-	40, // 47: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
-	16, // 48: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
-	18, // 49: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
-	19, // 50: evalfleet.tool.v1.McpService.CreateMcpServer:output_type -> evalfleet.tool.v1.McpServer
-	19, // 51: evalfleet.tool.v1.McpService.GetMcpServer:output_type -> evalfleet.tool.v1.McpServer
-	25, // 52: evalfleet.tool.v1.McpService.ListMcpServers:output_type -> evalfleet.tool.v1.ListMcpServersResponse
-	27, // 53: evalfleet.tool.v1.McpService.DeleteMcpServer:output_type -> evalfleet.tool.v1.DeleteMcpServerResponse
-	29, // 54: evalfleet.tool.v1.McpService.ListMcpTools:output_type -> evalfleet.tool.v1.ListMcpToolsResponse
-	42, // [42:55] is the sub-list for method output_type
-	29, // [29:42] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	39, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	37, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	38, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	33, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	34, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	42, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
+	16, // 20: evalfleet.tool.v1.ExecuteToolsResponse.started:type_name -> evalfleet.tool.v1.ToolStarted
+	43, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
+	13, // 22: evalfleet.tool.v1.ExecuteToolsResponse.progress:type_name -> evalfleet.tool.v1.ToolProgress
+	44, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
+	23, // 24: evalfleet.tool.v1.McpServer.http:type_name -> evalfleet.tool.v1.McpHttp
+	24, // 25: evalfleet.tool.v1.McpServer.command:type_name -> evalfleet.tool.v1.McpCommand
+	42, // 26: evalfleet.tool.v1.McpHttp.timeout:type_name -> google.protobuf.Duration
+	35, // 27: evalfleet.tool.v1.McpCommand.env:type_name -> evalfleet.tool.v1.McpCommand.EnvEntry
+	22, // 28: evalfleet.tool.v1.CreateMcpServerRequest.mcp_server:type_name -> evalfleet.tool.v1.McpServer
+	22, // 29: evalfleet.tool.v1.ListMcpServersResponse.mcp_servers:type_name -> evalfleet.tool.v1.McpServer
+	45, // 30: evalfleet.tool.v1.ListMcpToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	1,  // 31: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
+	3,  // 32: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
+	5,  // 33: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
+	7,  // 34: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
+	11, // 35: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
+	14, // 36: evalfleet.tool.v1.ToolService.WatchWorkers:input_type -> evalfleet.tool.v1.WatchWorkersRequest
+	17, // 37: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
+	18, // 38: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
+	20, // 39: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
+	25, // 40: evalfleet.tool.v1.McpService.CreateMcpServer:input_type -> evalfleet.tool.v1.CreateMcpServerRequest
+	26, // 41: evalfleet.tool.v1.McpService.GetMcpServer:input_type -> evalfleet.tool.v1.GetMcpServerRequest
+	27, // 42: evalfleet.tool.v1.McpService.ListMcpServers:input_type -> evalfleet.tool.v1.ListMcpServersRequest
+	29, // 43: evalfleet.tool.v1.McpService.DeleteMcpServer:input_type -> evalfleet.tool.v1.DeleteMcpServerRequest
+	31, // 44: evalfleet.tool.v1.McpService.ListMcpTools:input_type -> evalfleet.tool.v1.ListMcpToolsRequest
+	2,  // 45: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
+	4,  // 46: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
+	6,  // 47: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
+	10, // 48: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
+	12, // 49: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
+	15, // 50: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
+	43, // 51: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
+	19, // 52: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
+	21, // 53: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
+	22, // 54: evalfleet.tool.v1.McpService.CreateMcpServer:output_type -> evalfleet.tool.v1.McpServer
+	22, // 55: evalfleet.tool.v1.McpService.GetMcpServer:output_type -> evalfleet.tool.v1.McpServer
+	28, // 56: evalfleet.tool.v1.McpService.ListMcpServers:output_type -> evalfleet.tool.v1.ListMcpServersResponse
+	30, // 57: evalfleet.tool.v1.McpService.DeleteMcpServer:output_type -> evalfleet.tool.v1.DeleteMcpServerResponse
+	32, // 58: evalfleet.tool.v1.McpService.ListMcpTools:output_type -> evalfleet.tool.v1.ListMcpToolsResponse
+	45, // [45:59] is the sub-list for method output_type
+	31, // [31:45] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_tool_v1_tool_service_proto_init() }
@@ -2264,8 +2477,9 @@ func file_evalfleet_tool_v1_tool_service_proto_init() {
 	file_evalfleet_tool_v1_tool_service_proto_msgTypes[11].OneofWrappers = []any{
 		(*ExecuteToolsResponse_Started)(nil),
 		(*ExecuteToolsResponse_Result)(nil),
+		(*ExecuteToolsResponse_Progress)(nil),
 	}
-	file_evalfleet_tool_v1_tool_service_proto_msgTypes[18].OneofWrappers = []any{
+	file_evalfleet_tool_v1_tool_service_proto_msgTypes[21].OneofWrappers = []any{
 		(*McpServer_Http)(nil),
 		(*McpServer_Command)(nil),
 	}
@@ -2275,7 +2489,7 @@ func file_evalfleet_tool_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_tool_v1_tool_service_proto_rawDesc), len(file_evalfleet_tool_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

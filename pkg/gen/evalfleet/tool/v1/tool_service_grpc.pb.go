@@ -24,6 +24,7 @@ const (
 	ToolService_ParseToolCall_FullMethodName  = "/evalfleet.tool.v1.ToolService/ParseToolCall"
 	ToolService_ReviewTools_FullMethodName    = "/evalfleet.tool.v1.ToolService/ReviewTools"
 	ToolService_ExecuteTools_FullMethodName   = "/evalfleet.tool.v1.ToolService/ExecuteTools"
+	ToolService_WatchWorkers_FullMethodName   = "/evalfleet.tool.v1.ToolService/WatchWorkers"
 	ToolService_AttachToolCall_FullMethodName = "/evalfleet.tool.v1.ToolService/AttachToolCall"
 	ToolService_CancelTools_FullMethodName    = "/evalfleet.tool.v1.ToolService/CancelTools"
 	ToolService_ReleaseTools_FullMethodName   = "/evalfleet.tool.v1.ToolService/ReleaseTools"
@@ -46,6 +47,9 @@ type ToolServiceClient interface {
 	// ExecuteTools runs approved calls and streams one result per call as it is durable. With a request_id every call is an effect of its own under
 	// `request_id/call id`, goes on when the caller leaves, and a repeated request attaches. Adjacent calls whose tools allow it run side by side.
 	ExecuteTools(ctx context.Context, in *ExecuteToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteToolsResponse], error)
+	// WatchWorkers tells of tools that workers serve: first of those that are served, then of each whose workers come or go, until the caller leaves. A slow watcher misses what was
+	// overtaken.
+	WatchWorkers(ctx context.Context, in *WatchWorkersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkersResponse], error)
 	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
 	AttachToolCall(ctx context.Context, in *AttachToolCallRequest, opts ...grpc.CallOption) (*ToolResult, error)
 	// CancelTools stops calls, also ones that were never seen: those then fail with EFFECT_CANCELLED. Idempotent.
@@ -121,6 +125,25 @@ func (c *toolServiceClient) ExecuteTools(ctx context.Context, in *ExecuteToolsRe
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ToolService_ExecuteToolsClient = grpc.ServerStreamingClient[ExecuteToolsResponse]
 
+func (c *toolServiceClient) WatchWorkers(ctx context.Context, in *WatchWorkersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchWorkersResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[1], ToolService_WatchWorkers_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchWorkersRequest, WatchWorkersResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_WatchWorkersClient = grpc.ServerStreamingClient[WatchWorkersResponse]
+
 func (c *toolServiceClient) AttachToolCall(ctx context.Context, in *AttachToolCallRequest, opts ...grpc.CallOption) (*ToolResult, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ToolResult)
@@ -168,6 +191,9 @@ type ToolServiceServer interface {
 	// ExecuteTools runs approved calls and streams one result per call as it is durable. With a request_id every call is an effect of its own under
 	// `request_id/call id`, goes on when the caller leaves, and a repeated request attaches. Adjacent calls whose tools allow it run side by side.
 	ExecuteTools(*ExecuteToolsRequest, grpc.ServerStreamingServer[ExecuteToolsResponse]) error
+	// WatchWorkers tells of tools that workers serve: first of those that are served, then of each whose workers come or go, until the caller leaves. A slow watcher misses what was
+	// overtaken.
+	WatchWorkers(*WatchWorkersRequest, grpc.ServerStreamingServer[WatchWorkersResponse]) error
 	// AttachToolCall waits for one call that is running or done. An unknown key fails with EFFECT_UNKNOWN and starts nothing.
 	AttachToolCall(context.Context, *AttachToolCallRequest) (*ToolResult, error)
 	// CancelTools stops calls, also ones that were never seen: those then fail with EFFECT_CANCELLED. Idempotent.
@@ -198,6 +224,9 @@ func (UnimplementedToolServiceServer) ReviewTools(context.Context, *ReviewToolsR
 }
 func (UnimplementedToolServiceServer) ExecuteTools(*ExecuteToolsRequest, grpc.ServerStreamingServer[ExecuteToolsResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExecuteTools not implemented")
+}
+func (UnimplementedToolServiceServer) WatchWorkers(*WatchWorkersRequest, grpc.ServerStreamingServer[WatchWorkersResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchWorkers not implemented")
 }
 func (UnimplementedToolServiceServer) AttachToolCall(context.Context, *AttachToolCallRequest) (*ToolResult, error) {
 	return nil, status.Error(codes.Unimplemented, "method AttachToolCall not implemented")
@@ -312,6 +341,17 @@ func _ToolService_ExecuteTools_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ToolService_ExecuteToolsServer = grpc.ServerStreamingServer[ExecuteToolsResponse]
 
+func _ToolService_WatchWorkers_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchWorkersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ToolServiceServer).WatchWorkers(m, &grpc.GenericServerStream[WatchWorkersRequest, WatchWorkersResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_WatchWorkersServer = grpc.ServerStreamingServer[WatchWorkersResponse]
+
 func _ToolService_AttachToolCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AttachToolCallRequest)
 	if err := dec(in); err != nil {
@@ -406,6 +446,11 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ExecuteTools",
 			Handler:       _ToolService_ExecuteTools_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchWorkers",
+			Handler:       _ToolService_WatchWorkers_Handler,
 			ServerStreams: true,
 		},
 	},

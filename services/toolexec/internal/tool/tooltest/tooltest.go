@@ -164,6 +164,7 @@ func (h Harness) call(arguments string, sandbox *Sandbox) *tool.Call {
 // NewCall makes a call with checked arguments. With a nil sandbox the run has none.
 func NewCall(arguments string, sandbox *Sandbox) *tool.Call {
 	return &tool.Call{
+		Progress:  func(string) {},
 		Arguments: json.RawMessage(arguments),
 		Sandbox: func(environment string) (tool.Sandbox, error) {
 			if sandbox == nil {

@@ -1,0 +1,24 @@
+package server
+
+import (
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/board"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/worker"
+)
+
+// WatchWorkers tells which tools workers serve, as they come and go.
+func (t *Tools) WatchWorkers(request *toolv1.WatchWorkersRequest, stream grpc.ServerStreamingServer[toolv1.WatchWorkersResponse]) error {
+	meant, err := resource.Within("parent", request.GetParent())
+	if err != nil {
+		return err
+	}
+	return t.served.Follow(stream.Context(), func(of worker.Offered) bool { return meant(of.Project) }, func(news *board.News[worker.Offered, struct{}]) error {
+		if news == nil {
+			return stream.Send(&toolv1.WatchWorkersResponse{})
+		}
+		return stream.Send(&toolv1.WatchWorkersResponse{Parent: "projects/" + news.Key.Project, Tool: news.Key.Name, Served: !news.Gone})
+	})
+}
