@@ -152,6 +152,8 @@ func TestModelsAndProvidersAreListed(t *testing.T) {
 	assert.Equal(t, int32(10), model.GetDefaultMaxConnections())
 	_, err = g.models.GetModel(t.Context(), &modelv1.GetModelRequest{Name: "models/x"})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
+	_, err = g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: "mockllm/model", ModelArgsJson: `{"script": "nowhere"}`})
+	require.ErrorContains(t, err, `no script "nowhere" is configured`, "what a model's arguments name is looked at")
 	count, err := g.models.CountTokens(t.Context(), &modelv1.CountTokensRequest{Parent: project, Model: "mockllm/model", Messages: ask("", "12345678").Messages})
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), count.GetMessageTokens())

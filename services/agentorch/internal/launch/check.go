@@ -205,7 +205,7 @@ func (l *Launcher) checkModels(ctx context.Context, project string, spec *agentv
 		ref := refs[field]
 		err := checkModel(ref, answer.GetProviders())
 		if err == nil && ref.GetModelArgsJson() != "" {
-			// To count the tokens of nothing opens the model, which reads its arguments, and calls no one.
+			// To count the tokens of nothing opens the model, which reads its arguments and what they name, and calls no one.
 			_, err = l.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
 				Parent: "projects/" + project, Model: ref.GetModel(), Account: ref.GetAccount(), ModelArgsJson: ref.GetModelArgsJson(),
 			})

@@ -223,7 +223,7 @@ func (s *session) transcript(ctx context.Context, run string, f logFlags) error 
 		return nil
 	}
 	if f.follow {
-		return s.watchRun(ctx, run, show)
+		return s.watchRun(ctx, run, show, !s.app.json)
 	}
 	for after := int64(0); ; {
 		r, err := s.runs.ListRunEvents(ctx, &agentv1.ListRunEventsRequest{Run: run, AfterSeq: after, Content: true, PageSize: 1000})
@@ -242,8 +242,8 @@ func (s *session) transcript(ctx context.Context, run string, f logFlags) error 
 	}
 }
 
-// watchRun shows a run's events until it has ended. A connection that breaks is made again.
-func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.Event) error) error {
+// watchRun shows a run's events until it has ended, and notes what is known of its open effects, if it is asked to. A connection that breaks is made again.
+func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.Event) error, notes bool) error {
 	cursor := ""
 	return again(ctx, func() error {
 		stream, err := s.runs.WatchRun(ctx, &agentv1.WatchRunRequest{Name: run, Cursor: cursor, Content: true})
@@ -251,6 +251,9 @@ func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.E
 			return err
 		}
 		return receiveAll(stream, &cursor, func(r *agentv1.WatchRunResponse) error {
+			if n := r.GetNote().GetNote(); n != nil && notes {
+				s.app.note("  … %s", transcript.NoteText(n))
+			}
 			if r.GetEvent() == nil {
 				return nil
 			}

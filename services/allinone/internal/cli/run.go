@@ -190,7 +190,7 @@ func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error
 		return nil
 	}
 	watched, stop := s.app.untilInterrupt(ctx)
-	err = s.watchRun(watched, run.GetName(), show)
+	err = s.watchRun(watched, run.GetName(), show, !f.quiet && !s.app.json)
 	stop()
 	if interrupted(watched) {
 		return s.abandonRun(ctx, run.GetName())

@@ -45,6 +45,9 @@ func (l *Lines) Show(s *State) {
 	default:
 		return
 	}
+	for _, open := range s.open(1) {
+		note += " · " + open
+	}
 	fmt.Fprintln(l.out, counts+" · "+s.costs()+note)
 	l.tenth, l.text, l.last = tenth, counts, time.Now()
 }

@@ -12,6 +12,9 @@ import (
 // frame is the least time between two drawings: many samples may end at once.
 const frame = 100 * time.Millisecond
 
+// openLines bounds the lines about open effects.
+const openLines = 3
+
 // Live draws over itself in a terminal.
 type Live struct {
 	out   io.Writer
@@ -48,12 +51,18 @@ func (l *Live) draw() {
 		"\x1b[2m" + text.Snip(l.due.counts(), width-1, "…") + "\x1b[0m",
 		"\x1b[2m" + text.Snip(l.due.costs(), width-1, "…") + "\x1b[0m",
 	}
+	for _, open := range l.due.open(openLines) {
+		lines = append(lines, "\x1b[2m"+text.Snip(open, width-1, "…")+"\x1b[0m")
+	}
 	var b strings.Builder
 	if l.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", l.drawn)
 	}
 	for _, line := range lines {
 		b.WriteString("\r\x1b[2K" + line + "\n")
+	}
+	if len(lines) < l.drawn {
+		b.WriteString("\x1b[J")
 	}
 	l.drawn, l.due, l.last = len(lines), nil, time.Now()
 	_, _ = io.WriteString(l.out, b.String()) // One write, so that nothing flickers. Nothing can be done when the terminal is gone.

@@ -3,6 +3,7 @@ package progress
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type View interface {
 type State struct {
 	start time.Time
 	eval  *agentv1.Eval
+	notes []*agentv1.RunNote
 	means []mean
 }
 
@@ -41,7 +43,7 @@ func (s *State) Eval() *agentv1.Eval { return s.eval }
 // Observe takes in what a watch of the evaluation said.
 func (s *State) Observe(r *agentv1.WatchEvalResponse) {
 	if p := r.GetProgress(); p != nil {
-		s.eval = p
+		s.eval, s.notes = p, r.GetNotes()
 	}
 	if f := r.GetEvent().GetSampleFinished(); f != nil {
 		for _, score := range f.GetContent().GetScores() {
@@ -122,6 +124,26 @@ func (s *State) costs() string {
 		parts = append(parts, fmt.Sprintf("%s %.3f so far", m.name, m.sum/float64(m.count)))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// open tells what is known of open effects, the latest first, in at most so many lines.
+func (s *State) open(most int) []string {
+	var lines []string
+	for i, n := range s.notes {
+		if i == most {
+			lines[i-1] += fmt.Sprintf(" · and %d more", len(s.notes)-most)
+			break
+		}
+		of := n.GetSample()
+		if of == "" {
+			of = path.Base(n.GetRun())
+		}
+		if n.GetEpoch() > 1 {
+			of += fmt.Sprintf(", epoch %d", n.GetEpoch())
+		}
+		lines = append(lines, of+": "+transcript.NoteText(n.GetNote()))
+	}
+	return lines
 }
 
 // Count writes a number of things for people: 950, 12.3k, 4.5M.

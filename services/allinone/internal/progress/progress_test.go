@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
@@ -135,6 +136,64 @@ func TestLiveDrawsOverItself(t *testing.T) {
 		time.Sleep(time.Second)
 		l.Show(s)
 		assert.Equal(t, strings.Replace(first, "0:00", "0:02", 1), out.String(), "after Close nothing is drawn over")
+	})
+}
+
+// noted is the state with what is known of open effects.
+func noted(notes ...*agentv1.RunNote) *agentv1.WatchEvalResponse {
+	r := at(0, 0)
+	r.Notes = notes
+	return r
+}
+
+func waiting(sample string, epoch int32, in time.Duration) *agentv1.RunNote {
+	return &agentv1.RunNote{Sample: sample, Epoch: epoch, Note: &effectv1.Note{Message: "openai answered 429: slow down", RetryAt: timestamppb.New(time.Now().Add(in))}}
+}
+
+func TestOpenEffectsAreShownWhileTheyAreOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		l := progress.NewLive(&out, func() int { return 80 })
+		s := progress.NewState(at(0, 0).GetProgress())
+		dug := &agentv1.RunNote{Run: "projects/default/runs/r1", Note: &effectv1.Note{Message: "half \x1b[2J way"}}
+		s.Observe(noted(waiting("a", 1, 12*time.Second), dug, waiting("b", 2, time.Second), waiting("c", 1, time.Second), waiting("d", 1, time.Second)))
+		l.Show(s)
+		lines := strings.Split(out.String(), "\n")
+		assert.Equal(t, []string{
+			"\r\x1b[2K\x1b[2ma: retrying in 12 s: openai answered 429: slow down\x1b[0m",
+			"\r\x1b[2K\x1b[2mr1: half ·[2J way\x1b[0m",
+			"\r\x1b[2K\x1b[2mb, epoch 2: retrying in 1 s: openai answered 429: slow down · and 2 more\x1b[0m",
+		}, lines[3:6])
+
+		time.Sleep(13 * time.Second)
+		out.Reset()
+		l.Show(s)
+		assert.Contains(t, out.String(), "a: retrying: openai answered 429", "the time is over")
+
+		out.Reset()
+		time.Sleep(time.Second)
+		s.Observe(at(1, 0))
+		l.Show(s)
+		assert.True(t, strings.HasPrefix(out.String(), "\x1b[6A"), "%q", out.String())
+		assert.True(t, strings.HasSuffix(out.String(), "\n\x1b[J"), "what is not known any more is taken away: %q", out.String())
+	})
+}
+
+func TestLinesTellOfTheLatestOpenEffect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		l := progress.NewLines(&out)
+		s := progress.NewState(at(0, 0).GetProgress())
+		l.Show(s)
+		s.Observe(noted(waiting("a", 1, time.Minute), waiting("b", 1, time.Minute)))
+		l.Show(s)
+		time.Sleep(10 * time.Second)
+		l.Show(s)
+		assert.Equal(t, ""+
+			"0/40 done · 3 running · 12.3k tokens · $0.0123 · 0:00\n"+
+			"0/40 done · 3 running · 12.3k tokens · $0.0123 · 0:10 · no change for 0:10 · a: retrying in 50 s: openai answered 429: slow down · and 1 more\n", out.String())
 	})
 }
 

@@ -4,11 +4,13 @@ package transcript
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -35,6 +37,18 @@ type Writer struct {
 // New makes a writer of one run. Errors of out are out's to remember.
 func New(out io.Writer, options Options) *Writer {
 	return &Writer{out: out, options: options, shown: map[string]bool{}, calls: map[int64]string{}}
+}
+
+// NoteText tells in one line what is known of an open effect.
+func NoteText(n *effectv1.Note) string {
+	line := strings.ReplaceAll(Printable(n.GetMessage()), "\n", " ")
+	if n.GetRetryAt() == nil {
+		return line
+	}
+	if left := time.Until(n.GetRetryAt().AsTime()); left > 0 {
+		return fmt.Sprintf("retrying in %.0f s: %s", math.Ceil(left.Truncate(10*time.Millisecond).Seconds()), line)
+	}
+	return "retrying: " + line
 }
 
 // Event writes one event. Kinds that have nothing to say to a reader write nothing.

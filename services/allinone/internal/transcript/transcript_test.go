@@ -132,6 +132,16 @@ func TestFailedAttemptsAreTold(t *testing.T) {
 `, write(transcript.Options{}, e))
 }
 
+func TestOpenEffectsAreToldInALine(t *testing.T) {
+	t.Parallel()
+	note := &effectv1.Note{Message: "half \x1b[2J\nway"}
+	assert.Equal(t, "half ·[2J way", transcript.NoteText(note))
+	note.RetryAt = timestamppb.New(time.Now().Add(time.Minute + time.Millisecond))
+	assert.Equal(t, "retrying in 60 s: half ·[2J way", transcript.NoteText(note))
+	note.RetryAt = timestamppb.New(time.Now())
+	assert.Equal(t, "retrying: half ·[2J way", transcript.NoteText(note))
+}
+
 func TestOutputsCannotDriveTheTerminal(t *testing.T) {
 	t.Parallel()
 	got := write(transcript.Options{Color: true}, assistant("\x1b[2Jgone\x07 \u009b5A\r\n\xff", chat.Call("c", "x\x1b]0;title\x07", `{"\u001b[1m": "\u001b[0m"}`)))

@@ -115,6 +115,8 @@ type Kind struct {
 	Accounts []*modelv1.Account
 	// Open gives access to a model. It does no I/O.
 	Open func(Spec) (Provider, error)
+	// Check looks at what a model's arguments name beside themselves, such as a script; nil where they name nothing.
+	Check func(context.Context, Spec) error
 }
 
 // Spec says what to open.

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -112,6 +113,15 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 		_ = unused.Close()
 	}
 	return model, nil
+}
+
+// Check opens a model and looks at what its arguments name. It calls no one.
+func (r *Registry) Check(ctx context.Context, ref Ref) error {
+	model, err := r.Open(ref)
+	if err != nil || model.Kind.Check == nil {
+		return err
+	}
+	return model.Kind.Check(ctx, Spec{Project: ref.Project, Model: model.Name, Account: model.Account, BaseURL: ref.BaseURL, Args: ref.Args})
 }
 
 // Close closes all instances.

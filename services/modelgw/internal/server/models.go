@@ -12,13 +12,13 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// CountTokens implements ModelService. No provider counts by itself yet, so every count is an estimate.
-func (s *Server) CountTokens(_ context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
+// CountTokens implements ModelService. No provider counts by itself yet, so every count is an estimate. A model whose arguments cannot be used counts nothing.
+func (s *Server) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
 	project, err := resource.Project("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Registry.Open(provider.Ref{Project: project, Model: r.GetModel(), Account: r.GetAccount(), Args: r.GetModelArgsJson()}); err != nil {
+	if err := s.Registry.Check(ctx, provider.Ref{Project: project, Model: r.GetModel(), Account: r.GetAccount(), Args: r.GetModelArgsJson()}); err != nil {
 		return nil, err
 	}
 	return &modelv1.CountTokensResponse{

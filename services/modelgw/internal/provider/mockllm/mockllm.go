@@ -83,7 +83,8 @@ func Kind(config Config, blobs Blobs) (provider.Kind, func() error, error) {
 		Description: "answers from a script; needs no account",
 		Models:      append([]string{"model"}, slices.Collect(maps.Keys(config.Scripts))...),
 		Accounts:    []*modelv1.Account{{Name: provider.DefaultAccount, Usable: true}},
-		Open:        h.open,
+		Open:        func(spec provider.Spec) (provider.Provider, error) { return h.open(spec) },
+		Check:       h.check,
 	}, log.Close, nil
 }
 
@@ -106,7 +107,7 @@ type arguments struct {
 	Script  string            `json:"script"`
 }
 
-func (h *host) open(spec provider.Spec) (provider.Provider, error) {
+func (h *host) open(spec provider.Spec) (*model, error) {
 	m := &model{host: h, project: spec.Project, name: spec.Model}
 	if spec.Account != provider.DefaultAccount {
 		return nil, provider.NoSuchAccount(Name, spec.Account, []string{provider.DefaultAccount})
@@ -135,6 +136,16 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		m.inline = parsed
 	}
 	return m, nil
+}
+
+// check reads the script that a model's arguments name.
+func (h *host) check(ctx context.Context, spec provider.Spec) error {
+	m, err := h.open(spec)
+	if err != nil {
+		return err
+	}
+	_, err = m.script(ctx)
+	return err
 }
 
 // script returns the script of a model, or nil when it has none.
