@@ -27,11 +27,11 @@ func main() {
 	sum := newSummary(os.Stdout)
 	err := runAll(ctx, sum, flag.Args(), strings.Fields(*race))
 	stop()
+	sum.close()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		os.Exit(1)
 	}
-	sum.close()
 	if sum.failed > 0 || (*noSkip && len(sum.skips) > 0) {
 		os.Exit(1)
 	}

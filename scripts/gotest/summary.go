@@ -29,6 +29,9 @@ type pkg struct {
 type test struct {
 	result string // pass, fail or skip; empty while it runs
 	output strings.Builder
+	// after is what came under the test's name when it had ended well: words of the program, which may be its last.
+	after strings.Builder
+	ended bool
 }
 
 func newSummary(out io.Writer) *summary {
@@ -77,22 +80,44 @@ func (p *pkg) add(e testevent.Event) {
 	}
 	switch e.Action {
 	case "output":
-		t.output.WriteString(e.Output)
+		switch {
+		case t.ended:
+			t.after.WriteString(e.Output)
+		case endsWell(e.Output):
+			t.ended = true
+			fallthrough
+		default:
+			t.output.WriteString(e.Output)
+		}
 	case "pass", "fail", "skip":
 		t.result = e.Action
 	}
 }
 
-// finish counts the tests of p and prints its line.
+// endsWell reports whether a line says that a test has ended without a failure.
+func endsWell(line string) bool {
+	line = strings.TrimLeft(line, " ")
+	return strings.HasPrefix(line, "--- PASS: ") || strings.HasPrefix(line, "--- SKIP: ")
+}
+
+// finish counts the tests of p, which has ended, and prints its line.
 func (s *summary) finish(p *pkg, e testevent.Event, label string) {
+	s.tell(p, e.Package, label, e.Action == "fail", fmt.Sprintf("%.1fs", e.Elapsed))
+}
+
+// tell counts the tests of a package and prints its line. When it failed, so is what its program printed.
+func (s *summary) tell(p *pkg, name, label string, broken bool, took string) {
 	var passed, failed, skipped int
 	parents := p.parents()
-	for _, name := range slices.Sorted(maps.Keys(p.tests)) {
-		t := p.tests[name]
+	for _, test := range slices.Sorted(maps.Keys(p.tests)) {
+		t := p.tests[test]
 		if t.result != "pass" && t.result != "skip" {
 			fmt.Fprint(s.out, &t.output)
 		}
-		if parents[name] {
+		if broken {
+			fmt.Fprint(s.out, &t.after)
+		}
+		if parents[test] {
 			continue
 		}
 		switch t.result {
@@ -100,25 +125,25 @@ func (s *summary) finish(p *pkg, e testevent.Event, label string) {
 			passed++
 		case "skip":
 			skipped++
-			s.skips = append(s.skips, fmt.Sprintf("%s.%s%s: %s", e.Package, name, label, reason(t.output.String())))
+			s.skips = append(s.skips, fmt.Sprintf("%s.%s%s: %s", name, test, label, reason(t.output.String())))
 		default:
 			failed++
 		}
 	}
-	if e.Action == "fail" {
+	if broken {
 		fmt.Fprint(s.out, &p.output)
 		failed = max(failed, 1)
 	}
 	s.passed += passed
 	s.failed += failed
-	if e.Action != "fail" && len(p.tests) == 0 {
+	if !broken && len(p.tests) == 0 {
 		return // it has no tests, or none that were asked for
 	}
 	verdict := "ok  "
 	if failed > 0 {
 		verdict = "FAIL"
 	}
-	fmt.Fprintf(s.out, "%s %s%s: %d passed, %d failed, %d skipped (%.1fs)\n", verdict, e.Package, label, passed, failed, skipped, e.Elapsed)
+	fmt.Fprintf(s.out, "%s %s%s: %d passed, %d failed, %d skipped (%s)\n", verdict, name, label, passed, failed, skipped, took)
 }
 
 // parents is the set of tests that have subtests.
@@ -152,8 +177,11 @@ func reason(output string) string {
 	return strings.Join(said, " ")
 }
 
-// close prints the skipped tests and the closing line.
+// close prints what is there of packages that have not ended, the skipped tests and the closing line.
 func (s *summary) close() {
+	for _, name := range slices.Sorted(maps.Keys(s.packages)) {
+		s.tell(s.packages[name], name, "", true, "unfinished")
+	}
 	for _, skip := range s.skips {
 		fmt.Fprintln(s.out, "SKIP", skip)
 	}

@@ -57,6 +57,25 @@ func TestSummary(t *testing.T) {
 			want: "panic\nFAIL p: 0 passed, 1 failed, 0 skipped (0.0s)\n0 passed, 1 failed, 0 skipped\n",
 		},
 		{
+			name: "what a dying program prints under the name of a test that has passed",
+			stream: `
+				{"Action":"output","Package":"p","Test":"TestA","Output":"hidden\n"}
+				{"Action":"output","Package":"p","Test":"TestA","Output":"--- PASS: TestA (0.00s)\n"}
+				{"Action":"output","Package":"p","Test":"TestA","Output":"panic: in a goroutine\n"}
+				{"Action":"pass","Package":"p","Test":"TestA"}
+				{"Action":"fail","Package":"p","Elapsed":0}`,
+			want: "panic: in a goroutine\nFAIL p: 1 passed, 1 failed, 0 skipped (0.0s)\n1 passed, 1 failed, 0 skipped\n",
+		},
+		{
+			name: "a stream that ends in the middle",
+			stream: `
+				{"Action":"output","Package":"p","Output":"from the program\n"}
+				{"Action":"output","Package":"p","Test":"TestA","Output":"hidden\n"}
+				{"Action":"pass","Package":"p","Test":"TestA"}
+				{"Action":"output","Package":"p","Test":"TestB","Output":"so far\n"}`,
+			want: "so far\nfrom the program\nFAIL p: 1 passed, 1 failed, 0 skipped (unfinished)\n1 passed, 1 failed, 0 skipped\n",
+		},
+		{
 			name: "a package that fails outside its tests is a failure",
 			stream: `
 				{"Action":"pass","Package":"p","Test":"TestA"}
