@@ -174,12 +174,13 @@ const (
 	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai", "status": "400"}}
 	//	{"reason": "PROVIDER_REJECTED", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_REJECTED ErrorReason = 43
-	// The provider's rate limit held through our retries. Code RESOURCE_EXHAUSTED, with RetryInfo.
+	// The provider's rate limit held through our retries. Code RESOURCE_EXHAUSTED, with RetryInfo; the latest of the attempts before are details of the type evalfleet.model.v1.FailedAttempt.
 	//
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai", "status": "429"}}
 	//	{"reason": "PROVIDER_RATE_LIMITED", "metadata": {"provider": "openai"}}
 	ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED ErrorReason = 44
-	// The provider is away (5xx, reset, overloaded, time-out) after our retries. Code UNAVAILABLE, with RetryInfo.
+	// The provider is away (5xx, reset, overloaded, time-out) after our retries. Code UNAVAILABLE, with RetryInfo; the latest of the attempts before are details of the type
+	// evalfleet.model.v1.FailedAttempt.
 	//
 	//	{"reason": "PROVIDER_UNAVAILABLE", "metadata": {"provider": "openai", "status": "503"}}
 	//	{"reason": "PROVIDER_UNAVAILABLE", "metadata": {"provider": "openai"}}
