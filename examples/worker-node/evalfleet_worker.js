@@ -7,6 +7,8 @@ const protos = process.env.EVALFLEET_PROTO ?? path.join(__dirname, "../../proto"
 const loaded = loader.loadSync("evalfleet/worker/v1/worker_service.proto", { includeDirs: [protos], keepCase: false });
 const { WorkerService } = grpc.loadPackageDefinition(loaded).evalfleet.worker.v1;
 
+const maxAnswer = 4_000_000; // A larger frame would cost the connection, each time it is sent.
+
 // serve serves functions for ever, each with its offer, and connects again whenever the connection is lost. A function takes a call's payload and returns the answer, or a promise of it, both as
 // JSON objects; what it throws is the call's failure. Results are kept by the call's key, in memory, until the server says that they count.
 exports.serve = function serve(functions, maxInFlight = 1) {
@@ -17,7 +19,11 @@ exports.serve = function serve(functions, maxInFlight = 1) {
     console.log("call", key);
     try {
       const { call } = functions.find(({ offer }) => offer.kind === kind && offer.name === name);
-      return { key, payloadJson: JSON.stringify(await call(JSON.parse(payloadJson))) };
+      const answer = JSON.stringify(await call(JSON.parse(payloadJson)));
+      if (Buffer.byteLength(answer) > maxAnswer) {
+        throw new Error(`the answer has ${Buffer.byteLength(answer)} bytes, more than ${maxAnswer}`);
+      }
+      return { key, payloadJson: answer };
     } catch (fault) {
       return { key, error: { type: "unknown", message: String(fault) } };
     }

@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from evalfleet.worker.v1 import worker_service_pb2 as pb, worker_service_pb2_grpc as rpc
 
+MAX_ANSWER = 4_000_000  # A larger frame would cost the connection, each time it is sent.
+
 class Worker:
     """Serves functions. One takes a call's payload and returns the answer, both as JSON objects; what it raises is the call's failure.
 
@@ -59,7 +61,10 @@ class Worker:
     def work(self, call):
         print("call", call.key, flush=True)
         try:
-            result = pb.CallResult(key=call.key, payload_json=json.dumps(self.functions[call.kind, call.name](json.loads(call.payload_json))))
+            payload = json.dumps(self.functions[call.kind, call.name](json.loads(call.payload_json)))
+            if len(payload) > MAX_ANSWER:
+                raise ValueError(f"the answer has {len(payload)} bytes, more than {MAX_ANSWER}")
+            result = pb.CallResult(key=call.key, payload_json=payload)
         except Exception as fault:
             result = pb.CallResult(key=call.key, error=pb.CallError(type="unknown", message=repr(fault)))
         self.kept.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", [call.key, result.SerializeToString()])

@@ -119,7 +119,7 @@ func accepted(id string) *workerv1.ConnectResponse {
 // Connect implements WorkerService: it has one worker until its connection ends.
 func (h *Host) Connect(stream workerv1.WorkerService_ConnectServer) error {
 	first, err := stream.Recv()
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	s, err := h.enrol(first.GetRegister())

@@ -10,7 +10,9 @@ package split
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -79,7 +81,7 @@ func (f *Front) leave(w *worker) {
 // Connect implements WorkerService.
 func (f *Front) Connect(stream workerv1.WorkerService_ConnectServer) error {
 	first, err := stream.Recv()
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if first.GetRegister() == nil {

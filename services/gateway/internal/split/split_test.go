@@ -115,7 +115,7 @@ func TestAWorkerThatComesBackIsHeardByWhoeverAskedIt(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w := workertest.Dial(t, f.client)
-	assert.Equal(t, []string{"old"}, w.Register(both("t", "s", "old")).GetForget())
+	assert.Equal(t, []string{"old"}, w.Register(both("t", "old", "s", "old", "old")).GetForget())
 	w.Send(workertest.Result("s", `{"score":{}}`))
 	w.Send(workertest.Result("t", `{"text":"t"}`))
 	require.NoError(t, (<-ask(t, f.rest, "scorer", "polite", "s")).err)
@@ -172,6 +172,18 @@ func TestWhatEndsAConnection(t *testing.T) {
 		w := workertest.Dial(t, newFleet(t).client)
 		w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{}}})
 		assert.Equal(t, codes.InvalidArgument, rpcerr.Code(w.Ended()))
+	})
+	t.Run("nothing said at all", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t)
+		host := serve(t, f.tools.Register)
+		for _, client := range []workerv1.WorkerServiceClient{f.client, host} {
+			stream, err := client.Connect(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, stream.CloseSend())
+			_, err = stream.Recv()
+			assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "%v", err)
+		}
 	})
 	t.Run("a host that goes", func(t *testing.T) {
 		t.Parallel()

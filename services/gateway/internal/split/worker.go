@@ -60,6 +60,8 @@ func (w *worker) connect(ctx context.Context, all Hosts) error {
 	if err != nil {
 		return err
 	}
+	slices.Sort(w.register.Unfinished)
+	w.register.Unfinished = slices.Compact(w.register.Unfinished) // Hosts are counted below, once for each key.
 	unwanted, name := map[string]int{}, w.register.GetWorker()
 	for _, part := range parts {
 		register := proto.CloneOf(w.register)
