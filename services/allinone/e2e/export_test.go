@@ -30,7 +30,11 @@ type readLog struct {
 		Status string
 		Eval   struct {
 			Task, Model string
-			Dataset     struct {
+			Revision    struct {
+				Type, Commit, Origin string
+				Dirty                bool
+			}
+			Dataset struct {
 				SampleIDs []any `json:"sample_ids"`
 			}
 			Config struct{ Epochs int }
@@ -140,7 +144,8 @@ func logged(t *testing.T) *agentv1.EvalSpec {
 	t.Helper()
 	words := strings.Repeat("long enough to stand in a log only once ", 5)
 	return &agentv1.EvalSpec{
-		Task: "logged_task", TaskVersion: "2", Tags: []string{"first"}, MetadataJson: `{"about":{"logs":[1,2.5,null]}}`,
+		Revision: &agentv1.Revision{Commit: "0a1b2c3", Origin: "https://example.org/tasks.git", Dirty: true},
+		Task:     "logged_task", TaskVersion: "2", Tags: []string{"first"}, MetadataJson: `{"about":{"logs":[1,2.5,null]}}`,
 		Dataset: &agentv1.Dataset{Name: "kinds", Source: &agentv1.Dataset_Inline{Inline: &agentv1.SampleList{Samples: []*agentv1.Sample{
 			{Id: "7", IntegerId: true, InputText: true, Input: []*modelv1.ChatMessage{chat.User("Say yes.")}, Target: &agentv1.Target{Values: []string{"yes"}}, MetadataJson: `{"n":1}`},
 			{
@@ -273,6 +278,8 @@ func (c *client) compare(t *testing.T, eval *agentv1.Eval, log readLog) {
 	assert.Equal(t, "mockllm/model", log.Header.Eval.Model)
 	assert.Equal(t, []any{7.0, "a/b ü", "long", "broken"}, log.Header.Eval.Dataset.SampleIDs)
 	assert.Equal(t, 2, log.Header.Eval.Config.Epochs)
+	revision := log.Header.Eval.Revision
+	assert.Equal(t, []any{"git", "0a1b2c3", "https://example.org/tasks.git", true}, []any{revision.Type, revision.Commit, revision.Origin, revision.Dirty})
 	assert.NotEmpty(t, log.Header.Stats.Started)
 	assert.NotEmpty(t, log.Header.Stats.Completed)
 	assert.Positive(t, log.Attachments)

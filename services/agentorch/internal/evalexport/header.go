@@ -77,6 +77,9 @@ func (l *Log) makeEval(model int) evallog.Eval {
 		Config:   configOf(spec),
 		Packages: []evallog.Package{{Name: "evalfleet", Version: version.String()}},
 	}
+	if r := spec.GetRevision(); r != nil {
+		log.Revision = &evallog.Revision{Origin: r.GetOrigin(), Commit: r.GetCommit(), Dirty: r.GetDirty()}
+	}
 	for _, sample := range l.samples {
 		log.Dataset.IDs = append(log.Dataset.IDs, idOf(sample))
 	}

@@ -59,9 +59,16 @@ type Eval struct {
 	ModelArgs             json.RawMessage
 	ModelRoles            []Member
 	Config                Config
+	Revision              *Revision // nil for none
 	Packages              []Package
 	Metadata              json.RawMessage
 	Scorers               []Scorer
+}
+
+// Revision is what the task was under version control with git.
+type Revision struct {
+	Origin, Commit string
+	Dirty          bool
 }
 
 // Dataset describes the samples.

@@ -65,6 +65,15 @@ func (e *Eval) write(w *encode.Writer) {
 	object(w, "model_args", e.ModelArgs)
 	members(w, "model_roles", e.ModelRoles)
 	e.Config.write(w)
+	if r := e.Revision; r != nil {
+		w.Key("revision")
+		w.BeginObject()
+		w.TextMember("type", "git")
+		w.TextMember("origin", r.Origin)
+		w.TextMember("commit", r.Commit)
+		w.BoolMember("dirty", r.Dirty)
+		w.EndObject()
+	}
 	w.Key("packages")
 	w.BeginObject()
 	for _, p := range e.Packages {

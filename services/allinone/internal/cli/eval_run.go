@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/revision"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
 )
 
@@ -60,6 +62,7 @@ evaluation failed.`,
 			if err != nil {
 				return err
 			}
+			task.Spec.Revision = revision.Of(c.Context(), filepath.Dir(args[0]))
 			return a.work(c.Context(), func(ctx context.Context, s *session) error { return s.runEval(ctx, task, f.check) })
 		},
 	}

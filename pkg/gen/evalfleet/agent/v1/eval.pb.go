@@ -155,7 +155,9 @@ type EvalSpec struct {
 	// Optional. Whether raw provider calls are kept: `errors`, `none`, `all`; default `errors`.
 	RecordCalls string `protobuf:"bytes,27,opt,name=record_calls,json=recordCalls,proto3" json:"record_calls,omitempty"`
 	// Optional. Name for people.
-	DisplayName   string `protobuf:"bytes,28,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	DisplayName string `protobuf:"bytes,28,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// Optional. What the task is under version control.
+	Revision      *Revision `protobuf:"bytes,29,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +388,77 @@ func (x *EvalSpec) GetDisplayName() string {
 	return ""
 }
 
+func (x *EvalSpec) GetRevision() *Revision {
+	if x != nil {
+		return x.Revision
+	}
+	return nil
+}
+
+// Revision is a state of a folder under version control with git.
+type Revision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Commit, abbreviated.
+	Commit string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
+	// Optional. Where the repository is from; without credentials.
+	Origin string `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Whether the folder has changes that are not in the commit.
+	Dirty         bool `protobuf:"varint,3,opt,name=dirty,proto3" json:"dirty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revision) Reset() {
+	*x = Revision{}
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revision) ProtoMessage() {}
+
+func (x *Revision) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revision.ProtoReflect.Descriptor instead.
+func (*Revision) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Revision) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *Revision) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Revision) GetDirty() bool {
+	if x != nil {
+		return x.Dirty
+	}
+	return false
+}
+
 // SampleRange is a half-open range of samples by position.
 type SampleRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -399,7 +472,7 @@ type SampleRange struct {
 
 func (x *SampleRange) Reset() {
 	*x = SampleRange{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[1]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +484,7 @@ func (x *SampleRange) String() string {
 func (*SampleRange) ProtoMessage() {}
 
 func (x *SampleRange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[1]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +497,7 @@ func (x *SampleRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleRange.ProtoReflect.Descriptor instead.
 func (*SampleRange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{1}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SampleRange) GetStart() int32 {
@@ -456,7 +529,7 @@ type Epochs struct {
 
 func (x *Epochs) Reset() {
 	*x = Epochs{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +541,7 @@ func (x *Epochs) String() string {
 func (*Epochs) ProtoMessage() {}
 
 func (x *Epochs) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +554,7 @@ func (x *Epochs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Epochs.ProtoReflect.Descriptor instead.
 func (*Epochs) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Epochs) GetCount() int32 {
@@ -521,7 +594,7 @@ type FailOnError struct {
 
 func (x *FailOnError) Reset() {
 	*x = FailOnError{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +606,7 @@ func (x *FailOnError) String() string {
 func (*FailOnError) ProtoMessage() {}
 
 func (x *FailOnError) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +619,7 @@ func (x *FailOnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailOnError.ProtoReflect.Descriptor instead.
 func (*FailOnError) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FailOnError) GetRule() isFailOnError_Rule {
@@ -613,7 +686,7 @@ type Dataset struct {
 
 func (x *Dataset) Reset() {
 	*x = Dataset{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +698,7 @@ func (x *Dataset) String() string {
 func (*Dataset) ProtoMessage() {}
 
 func (x *Dataset) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +711,7 @@ func (x *Dataset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dataset.ProtoReflect.Descriptor instead.
 func (*Dataset) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{4}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Dataset) GetName() string {
@@ -725,7 +798,7 @@ type SampleList struct {
 
 func (x *SampleList) Reset() {
 	*x = SampleList{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +810,7 @@ func (x *SampleList) String() string {
 func (*SampleList) ProtoMessage() {}
 
 func (x *SampleList) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +823,7 @@ func (x *SampleList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleList.ProtoReflect.Descriptor instead.
 func (*SampleList) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{5}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SampleList) GetSamples() []*Sample {
@@ -784,7 +857,7 @@ type DatasetFile struct {
 
 func (x *DatasetFile) Reset() {
 	*x = DatasetFile{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +869,7 @@ func (x *DatasetFile) String() string {
 func (*DatasetFile) ProtoMessage() {}
 
 func (x *DatasetFile) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +882,7 @@ func (x *DatasetFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DatasetFile.ProtoReflect.Descriptor instead.
 func (*DatasetFile) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DatasetFile) GetBlob() *v13.BlobRef {
@@ -890,7 +963,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +975,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +988,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Sample) GetInput() []*v1.ChatMessage {
@@ -1025,7 +1098,7 @@ type Eval struct {
 
 func (x *Eval) Reset() {
 	*x = Eval{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1110,7 @@ func (x *Eval) String() string {
 func (*Eval) ProtoMessage() {}
 
 func (x *Eval) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1123,7 @@ func (x *Eval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eval.ProtoReflect.Descriptor instead.
 func (*Eval) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Eval) GetName() string {
@@ -1184,7 +1257,7 @@ type EvalProgress struct {
 
 func (x *EvalProgress) Reset() {
 	*x = EvalProgress{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1269,7 @@ func (x *EvalProgress) String() string {
 func (*EvalProgress) ProtoMessage() {}
 
 func (x *EvalProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1282,7 @@ func (x *EvalProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalProgress.ProtoReflect.Descriptor instead.
 func (*EvalProgress) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EvalProgress) GetTotal() int32 {
@@ -1313,7 +1386,7 @@ type EvalWait struct {
 
 func (x *EvalWait) Reset() {
 	*x = EvalWait{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1398,7 @@ func (x *EvalWait) String() string {
 func (*EvalWait) ProtoMessage() {}
 
 func (x *EvalWait) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1411,7 @@ func (x *EvalWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalWait.ProtoReflect.Descriptor instead.
 func (*EvalWait) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EvalWait) GetReason() string {
@@ -1408,7 +1481,7 @@ type EvalSample struct {
 
 func (x *EvalSample) Reset() {
 	*x = EvalSample{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1493,7 @@ func (x *EvalSample) String() string {
 func (*EvalSample) ProtoMessage() {}
 
 func (x *EvalSample) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1506,7 @@ func (x *EvalSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalSample.ProtoReflect.Descriptor instead.
 func (*EvalSample) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EvalSample) GetName() string {
@@ -1556,7 +1629,7 @@ type EvalResults struct {
 
 func (x *EvalResults) Reset() {
 	*x = EvalResults{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1641,7 @@ func (x *EvalResults) String() string {
 func (*EvalResults) ProtoMessage() {}
 
 func (x *EvalResults) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1654,7 @@ func (x *EvalResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalResults.ProtoReflect.Descriptor instead.
 func (*EvalResults) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EvalResults) GetTotalSamples() int32 {
@@ -1630,7 +1703,7 @@ type ScoreResult struct {
 
 func (x *ScoreResult) Reset() {
 	*x = ScoreResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1715,7 @@ func (x *ScoreResult) String() string {
 func (*ScoreResult) ProtoMessage() {}
 
 func (x *ScoreResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1728,7 @@ func (x *ScoreResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreResult.ProtoReflect.Descriptor instead.
 func (*ScoreResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScoreResult) GetName() string {
@@ -1733,7 +1806,7 @@ type MetricResult struct {
 
 func (x *MetricResult) Reset() {
 	*x = MetricResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1818,7 @@ func (x *MetricResult) String() string {
 func (*MetricResult) ProtoMessage() {}
 
 func (x *MetricResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1831,7 @@ func (x *MetricResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetricResult.ProtoReflect.Descriptor instead.
 func (*MetricResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MetricResult) GetKey() string {
@@ -1800,7 +1873,7 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\f\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\f\n" +
 	"\bEvalSpec\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x125\n" +
 	"\adataset\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.DatasetR\adataset\x122\n" +
@@ -1833,7 +1906,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\ttask_file\x18\x19 \x01(\tR\btaskFile\x12$\n" +
 	"\x0etask_args_json\x18\x1a \x01(\tR\ftaskArgsJson\x12!\n" +
 	"\frecord_calls\x18\x1b \x01(\tR\vrecordCalls\x12!\n" +
-	"\fdisplay_name\x18\x1c \x01(\tR\vdisplayName\x1a[\n" +
+	"\fdisplay_name\x18\x1c \x01(\tR\vdisplayName\x128\n" +
+	"\brevision\x18\x1d \x01(\v2\x1c.evalfleet.agent.v1.RevisionR\brevision\x1a[\n" +
 	"\x0fModelRolesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
 	"\x05value\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.ModelRefR\x05value:\x028\x01\x1a_\n" +
@@ -1841,7 +1915,11 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
 	"\x05value\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x05value:\x028\x01B\x0e\n" +
 	"\f_max_samplesB\x0f\n" +
-	"\r_shuffle_seed\"5\n" +
+	"\r_shuffle_seed\"P\n" +
+	"\bRevision\x12\x16\n" +
+	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x14\n" +
+	"\x05dirty\x18\x03 \x01(\bR\x05dirty\"5\n" +
 	"\vSampleRange\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x05R\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\x05R\x03end\"j\n" +
@@ -2009,102 +2087,104 @@ func file_evalfleet_agent_v1_eval_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_eval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(EvalState)(0),                // 0: evalfleet.agent.v1.EvalState
 	(*EvalSpec)(nil),              // 1: evalfleet.agent.v1.EvalSpec
-	(*SampleRange)(nil),           // 2: evalfleet.agent.v1.SampleRange
-	(*Epochs)(nil),                // 3: evalfleet.agent.v1.Epochs
-	(*FailOnError)(nil),           // 4: evalfleet.agent.v1.FailOnError
-	(*Dataset)(nil),               // 5: evalfleet.agent.v1.Dataset
-	(*SampleList)(nil),            // 6: evalfleet.agent.v1.SampleList
-	(*DatasetFile)(nil),           // 7: evalfleet.agent.v1.DatasetFile
-	(*Sample)(nil),                // 8: evalfleet.agent.v1.Sample
-	(*Eval)(nil),                  // 9: evalfleet.agent.v1.Eval
-	(*EvalProgress)(nil),          // 10: evalfleet.agent.v1.EvalProgress
-	(*EvalWait)(nil),              // 11: evalfleet.agent.v1.EvalWait
-	(*EvalSample)(nil),            // 12: evalfleet.agent.v1.EvalSample
-	(*EvalResults)(nil),           // 13: evalfleet.agent.v1.EvalResults
-	(*ScoreResult)(nil),           // 14: evalfleet.agent.v1.ScoreResult
-	(*MetricResult)(nil),          // 15: evalfleet.agent.v1.MetricResult
-	nil,                           // 16: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	nil,                           // 17: evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	nil,                           // 18: evalfleet.agent.v1.Sample.FilesEntry
-	nil,                           // 19: evalfleet.agent.v1.Eval.UsageEntry
-	nil,                           // 20: evalfleet.agent.v1.Eval.RoleUsageEntry
-	(*AgentRef)(nil),              // 21: evalfleet.agent.v1.AgentRef
-	(*ModelRef)(nil),              // 22: evalfleet.agent.v1.ModelRef
-	(*v1.GenerateConfig)(nil),     // 23: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolRef)(nil),           // 24: evalfleet.tool.v1.ToolRef
-	(*ScorerRef)(nil),             // 25: evalfleet.agent.v1.ScorerRef
-	(*MetricRef)(nil),             // 26: evalfleet.agent.v1.MetricRef
-	(*RunLimits)(nil),             // 27: evalfleet.agent.v1.RunLimits
-	(*v11.ApprovalPolicy)(nil),    // 28: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.BlobRef)(nil),           // 29: evalfleet.content.v1.BlobRef
-	(*v1.ChatMessage)(nil),        // 30: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                // 31: evalfleet.agent.v1.Target
-	(*v12.SandboxSpec)(nil),       // 32: evalfleet.sandbox.v1.SandboxSpec
-	(*RunError)(nil),              // 33: evalfleet.agent.v1.RunError
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(RunState)(0),                 // 35: evalfleet.agent.v1.RunState
-	(*NamedScore)(nil),            // 36: evalfleet.agent.v1.NamedScore
-	(*LimitReached)(nil),          // 37: evalfleet.agent.v1.LimitReached
-	(*v1.ModelUsage)(nil),         // 38: evalfleet.model.v1.ModelUsage
-	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
+	(*Revision)(nil),              // 2: evalfleet.agent.v1.Revision
+	(*SampleRange)(nil),           // 3: evalfleet.agent.v1.SampleRange
+	(*Epochs)(nil),                // 4: evalfleet.agent.v1.Epochs
+	(*FailOnError)(nil),           // 5: evalfleet.agent.v1.FailOnError
+	(*Dataset)(nil),               // 6: evalfleet.agent.v1.Dataset
+	(*SampleList)(nil),            // 7: evalfleet.agent.v1.SampleList
+	(*DatasetFile)(nil),           // 8: evalfleet.agent.v1.DatasetFile
+	(*Sample)(nil),                // 9: evalfleet.agent.v1.Sample
+	(*Eval)(nil),                  // 10: evalfleet.agent.v1.Eval
+	(*EvalProgress)(nil),          // 11: evalfleet.agent.v1.EvalProgress
+	(*EvalWait)(nil),              // 12: evalfleet.agent.v1.EvalWait
+	(*EvalSample)(nil),            // 13: evalfleet.agent.v1.EvalSample
+	(*EvalResults)(nil),           // 14: evalfleet.agent.v1.EvalResults
+	(*ScoreResult)(nil),           // 15: evalfleet.agent.v1.ScoreResult
+	(*MetricResult)(nil),          // 16: evalfleet.agent.v1.MetricResult
+	nil,                           // 17: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	nil,                           // 18: evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	nil,                           // 19: evalfleet.agent.v1.Sample.FilesEntry
+	nil,                           // 20: evalfleet.agent.v1.Eval.UsageEntry
+	nil,                           // 21: evalfleet.agent.v1.Eval.RoleUsageEntry
+	(*AgentRef)(nil),              // 22: evalfleet.agent.v1.AgentRef
+	(*ModelRef)(nil),              // 23: evalfleet.agent.v1.ModelRef
+	(*v1.GenerateConfig)(nil),     // 24: evalfleet.model.v1.GenerateConfig
+	(*v11.ToolRef)(nil),           // 25: evalfleet.tool.v1.ToolRef
+	(*ScorerRef)(nil),             // 26: evalfleet.agent.v1.ScorerRef
+	(*MetricRef)(nil),             // 27: evalfleet.agent.v1.MetricRef
+	(*RunLimits)(nil),             // 28: evalfleet.agent.v1.RunLimits
+	(*v11.ApprovalPolicy)(nil),    // 29: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.BlobRef)(nil),           // 30: evalfleet.content.v1.BlobRef
+	(*v1.ChatMessage)(nil),        // 31: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                // 32: evalfleet.agent.v1.Target
+	(*v12.SandboxSpec)(nil),       // 33: evalfleet.sandbox.v1.SandboxSpec
+	(*RunError)(nil),              // 34: evalfleet.agent.v1.RunError
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(RunState)(0),                 // 36: evalfleet.agent.v1.RunState
+	(*NamedScore)(nil),            // 37: evalfleet.agent.v1.NamedScore
+	(*LimitReached)(nil),          // 38: evalfleet.agent.v1.LimitReached
+	(*v1.ModelUsage)(nil),         // 39: evalfleet.model.v1.ModelUsage
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
-	5,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
-	21, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	22, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
-	16, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	23, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	24, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	17, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	25, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	26, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
-	3,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
-	27, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
-	2,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
-	4,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
-	28, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	6,  // 14: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
-	7,  // 15: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
-	8,  // 16: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
-	29, // 17: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
-	30, // 18: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
-	31, // 19: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
-	18, // 20: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
-	32, // 21: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	1,  // 22: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	0,  // 23: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
-	10, // 24: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
-	13, // 25: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
-	19, // 26: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
-	20, // 27: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
-	33, // 28: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
-	34, // 29: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
-	34, // 30: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
-	34, // 31: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
-	11, // 32: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
-	34, // 33: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
-	35, // 34: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
-	36, // 35: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
-	37, // 36: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
-	33, // 37: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
-	38, // 38: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
-	39, // 39: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
-	39, // 40: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
-	14, // 41: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	15, // 42: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	22, // 43: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	32, // 44: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	38, // 45: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	38, // 46: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	6,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
+	22, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	23, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
+	17, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	24, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	25, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	18, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	26, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	27, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
+	4,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
+	28, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	3,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
+	5,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
+	29, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	2,  // 14: evalfleet.agent.v1.EvalSpec.revision:type_name -> evalfleet.agent.v1.Revision
+	7,  // 15: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
+	8,  // 16: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
+	9,  // 17: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
+	30, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	31, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
+	32, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
+	19, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
+	33, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	1,  // 23: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	0,  // 24: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
+	11, // 25: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
+	14, // 26: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
+	20, // 27: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
+	21, // 28: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
+	34, // 29: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
+	35, // 30: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
+	35, // 31: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
+	35, // 32: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
+	12, // 33: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
+	35, // 34: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
+	36, // 35: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
+	37, // 36: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
+	38, // 37: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
+	34, // 38: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
+	39, // 39: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
+	40, // 40: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
+	40, // 41: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
+	15, // 42: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	16, // 43: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	23, // 44: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	33, // 45: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	39, // 46: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	39, // 47: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }
@@ -2115,27 +2195,27 @@ func file_evalfleet_agent_v1_eval_proto_init() {
 	file_evalfleet_agent_v1_run_proto_init()
 	file_evalfleet_agent_v1_score_proto_init()
 	file_evalfleet_agent_v1_eval_proto_msgTypes[0].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[2].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[3].OneofWrappers = []any{
+	file_evalfleet_agent_v1_eval_proto_msgTypes[3].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[4].OneofWrappers = []any{
 		(*FailOnError_Enabled)(nil),
 		(*FailOnError_Threshold)(nil),
 	}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[4].OneofWrappers = []any{
+	file_evalfleet_agent_v1_eval_proto_msgTypes[5].OneofWrappers = []any{
 		(*Dataset_Inline)(nil),
 		(*Dataset_File)(nil),
 		(*Dataset_Worker)(nil),
 	}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[6].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[9].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[13].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[7].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[10].OneofWrappers = []any{}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[14].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_proto_rawDesc), len(file_evalfleet_agent_v1_eval_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
