@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -63,7 +64,7 @@ type Parts struct {
 	// Blobs holds bodies; services share it.
 	Blobs blob.Store
 	// Peers are connections to the services that the program calls, by name.
-	Peers map[string]*grpc.ClientConn
+	Peers map[string]grpcclient.Conn
 	// Addresses are where those services are, host:port, that run in processes of their own.
 	Addresses map[string]string
 	// Handlers are what services of this process that were built before offer over HTTP, by name.

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
@@ -73,7 +71,7 @@ func (p *Process) Address() string { return p.base.Listener.Addr().String() }
 func LedgerTable(service string) string { return service + "_effects" }
 
 func (p *Process) startPeers(ctx context.Context) error {
-	p.parts.Peers, p.parts.Addresses = map[string]*grpc.ClientConn{}, map[string]string{}
+	p.parts.Peers, p.parts.Addresses = map[string]grpcclient.Conn{}, map[string]string{}
 	for _, name := range p.program.Calls {
 		options := grpcclient.Options{Unary: p.program.Forward}
 		if p.program.Forward == nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 )
 
 // Server is a gRPC server and an HTTP server at one address.
@@ -17,6 +18,10 @@ type Server struct {
 
 // Serve takes connections of l until Stop, which may come first, and says that the server is ready. It then returns nil.
 func (s *Server) Serve(l net.Listener) error {
+	if _, ok := l.(*inprocess.Listener); ok { // nobody speaks HTTP within the process
+		s.GRPC.SetReady(true)
+		return s.GRPC.Serve(l)
+	}
 	http2, http1 := Split(l)
 	failed := make(chan error, 2)
 	go func() { failed <- s.GRPC.Serve(http2) }()

@@ -1,17 +1,19 @@
-// Package grpcclient makes the connections from one service to another, over the network or in memory.
+// Package grpcclient makes the connections from one service to another, over the network or within a process.
 package grpcclient
 
 import (
 	"context"
-	"net"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -34,14 +36,18 @@ const serviceConfig = `{"methodConfig": [{"name": [{}], "waitForReady": true}]}`
 type Options struct {
 	// Token is sent with every call; zero sends none.
 	Token config.Secret
-	// Dial opens the byte stream in place of TCP, such as a listener in memory; nil dials the address.
-	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// TLS secures the connection; nil sends plain text, which is right on loopback and in memory only.
+	// TLS secures the connection; nil sends plain text, which is right on loopback only.
 	TLS credentials.TransportCredentials
 	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's deadline.
 	FailFast bool
-	// Unary is called around each unary call, outside the turning back of errors; nil adds nothing.
+	// Unary is called around each unary call, outside the turning back of errors, within a process without a connection; nil adds nothing.
 	Unary grpc.UnaryClientInterceptor
+}
+
+// Conn is a connection over the network or within the process.
+type Conn interface {
+	grpc.ClientConnInterface
+	io.Closer
 }
 
 // New makes a connection. It dials when it is first used; Close ends it. Errors of its calls are turned back into the kinds of pkg/rpcerr.
@@ -69,11 +75,50 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	if !o.Token.IsZero() {
 		options = append(options, grpc.WithPerRPCCredentials(bearer{token: o.Token, secure: o.TLS != nil}))
 	}
-	if o.Dial != nil {
-		options = append(options, grpc.WithContextDialer(o.Dial))
-		address = "passthrough:///" + address
-	}
 	return grpc.NewClient(address, options...)
+}
+
+// Within makes a connection to whoever serves l in this process. Of the options, those that say how to reach a server have no meaning.
+func Within(l *inprocess.Listener, o Options) Conn {
+	c := &within{Conn: l.Dial(maxMessageBytes), unary: o.Unary}
+	if !o.Token.IsZero() {
+		c.credential = "Bearer " + o.Token.Reveal()
+	}
+	return c
+}
+
+// within does for calls within the process what the options of New do for others.
+type within struct {
+	*inprocess.Conn
+	credential string
+	unary      grpc.UnaryClientInterceptor
+}
+
+func (w *within) authorized(ctx context.Context) context.Context {
+	if w.credential == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", w.credential)
+}
+
+// Invoke implements [grpc.ClientConnInterface].
+func (w *within) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
+	call := func(ctx context.Context, method string, request, reply any, _ *grpc.ClientConn, options ...grpc.CallOption) error {
+		return rpcerr.FromStatus(w.Conn.Invoke(w.authorized(ctx), method, request, reply, options...))
+	}
+	if w.unary == nil {
+		return call(ctx, method, request, reply, nil, options...)
+	}
+	return w.unary(ctx, method, request, reply, nil, call, options...)
+}
+
+// NewStream implements [grpc.ClientConnInterface].
+func (w *within) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := w.Conn.NewStream(w.authorized(ctx), desc, method, options...)
+	if err != nil {
+		return nil, rpcerr.FromStatus(err)
+	}
+	return &errorStream{s}, nil
 }
 
 type bearer struct {

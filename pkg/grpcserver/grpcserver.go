@@ -1,4 +1,4 @@
-// Package grpcserver makes the gRPC servers of the platform: one order of interceptors, validation, health, reflection, limits, and an in-memory listener that passes all of it too.
+// Package grpcserver makes the gRPC servers of the platform: one order of interceptors, validation, health, reflection and limits, for calls over the network and for those of the same process.
 //
 // Interceptors, outermost first: recover, request id, log and metrics, status, auth, validate. So the log and the metrics see the final code, and every layer below may return an
 // error of any kind.
@@ -21,6 +21,7 @@ import (
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
@@ -47,7 +48,7 @@ type Options struct {
 	Metrics *telemetry.CallMetrics
 	// Services are services that the server has without their being registered, since it passes them on; reflection and health name them too.
 	Services []string
-	// Extra are further options, such as an unknown service handler.
+	// Extra are further options, such as an unknown service handler. They hold for calls over the network.
 	Extra []grpc.ServerOption
 }
 
@@ -58,8 +59,15 @@ const workers = 16
 // Server is a gRPC server with health and reflection.
 type Server struct {
 	*grpc.Server
+	local  *inprocess.Server
 	health *health.Server
 	passed []string
+}
+
+// RegisterService implements [grpc.ServiceRegistrar].
+func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	s.Server.RegisterService(desc, impl)
+	s.local.RegisterService(desc, impl)
 }
 
 // GetServiceInfo returns the services that reflection names.
@@ -91,12 +99,16 @@ func New(o Options) (*Server, error) {
 		grpc.ChainStreamInterceptor(c.stream),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
-	s := &Server{Server: grpc.NewServer(append(options, o.Extra...)...), health: health.NewServer(), passed: o.Services}
+	s := &Server{
+		Server: grpc.NewServer(append(options, o.Extra...)...),
+		local:  inprocess.NewServer(inprocess.Options{Unary: c.unary, Stream: c.stream, ReceiveBytes: receiveBytes, SendBytes: MaxMessageBytes, Workers: workers}),
+		health: health.NewServer(), passed: o.Services,
+	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
-	healthv1.RegisterHealthServer(s.Server, s.health)
+	healthv1.RegisterHealthServer(s, s.health)
 	reflected := reflection.NewServerV1(reflection.ServerOptions{Services: s})
-	reflectionv1.RegisterServerReflectionServer(s.Server, reflected)
-	reflectionv1alpha.RegisterServerReflectionServer(s.Server, reflection.NewServer(reflection.ServerOptions{Services: s}))
+	reflectionv1.RegisterServerReflectionServer(s, reflected)
+	reflectionv1alpha.RegisterServerReflectionServer(s, reflection.NewServer(reflection.ServerOptions{Services: s}))
 	return s, nil
 }
 
@@ -112,12 +124,29 @@ func (s *Server) SetReady(ready bool) {
 	}
 }
 
-// Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server was stopped before Serve had begun.
+// Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server was stopped before Serve had begun. Where l is an
+// [inprocess.Listener] it takes calls without connections.
 func (s *Server) Serve(l net.Listener) error {
+	if within, ok := l.(*inprocess.Listener); ok {
+		s.local.Serve(within)
+	}
 	if err := s.Server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
+}
+
+// GracefulStop takes no more calls and waits until those under way have ended.
+func (s *Server) GracefulStop() {
+	s.local.Close()
+	s.Server.GracefulStop()
+	s.local.Wait()
+}
+
+// Stop cuts all calls off.
+func (s *Server) Stop() {
+	s.local.Stop()
+	s.Server.Stop()
 }
 
 // Drain says not ready, lets calls in flight end, and cuts those that still run when ctx ends.

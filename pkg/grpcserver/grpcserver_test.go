@@ -22,6 +22,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -50,12 +51,11 @@ func serve(t *testing.T, token string, log io.Writer, list func(context.Context)
 	})
 	require.NoError(t, err)
 	toolv1.RegisterToolServiceServer(s, toolServer{list: list})
-	l := grpcserver.ListenMemory()
+	l := inprocess.Listen()
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	s.SetReady(true)
-	conn, err := grpcclient.New("memory", grpcclient.Options{Token: config.NewSecret(token), Dial: l.Dial})
-	require.NoError(t, err)
+	conn := grpcclient.Within(l, grpcclient.Options{Token: config.NewSecret(token)})
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
 		s.Drain(context.Background())

@@ -22,6 +22,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch"
@@ -70,7 +71,7 @@ type site struct {
 	db     *sqlite.DB
 	blobs  blob.Store
 	models *models
-	others *grpc.ClientConn
+	others grpcclient.Conn
 }
 
 func newSite(t *testing.T) *site {
@@ -95,13 +96,13 @@ func newSite(t *testing.T) *site {
 }
 
 // serve serves in memory until the test ends.
-func (s *site) serve(register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+func (s *site) serve(register func(grpc.ServiceRegistrar)) grpcclient.Conn {
 	s.t.Helper()
 	return grpcservertest.Serve(s.t, "user:ada", register)
 }
 
 // start starts the service. The function that it returns ends it.
-func (s *site) start() (*grpc.ClientConn, func()) {
+func (s *site) start() (grpcclient.Conn, func()) {
 	s.t.Helper()
 	var cfg agentorch.Config
 	cfg.SetDefaults()

@@ -1,9 +1,9 @@
-// Package allinone is every service in one process: over in-memory connections, with embedded parts, and the gateway in front on one loopback address.
+// Package allinone is every service in one process: joined within it, with embedded parts, and the gateway in front on one loopback address.
 //
-// The services are the same as in a fleet, and so are their connections: each has a gRPC server of its own with its own check of credentials; only the bytes do not leave the process. Journal, effect
+// The services are the same as in a fleet, and so are their calls: each has a gRPC server of its own with its own check of credentials; only HTTP/2 is left out (pkg/inprocess). Journal, effect
 // ledgers and catalogue share one SQLite database, so that one sync of the disk makes the steps of many runs durable at once.
 //
-//	clients ──▶ gateway (TCP, loopback) ──▶ modelgw   toolexec   sandboxd   agentorch      (in-memory listeners)
+//	clients ──▶ gateway (TCP, loopback) ──▶ modelgw   toolexec   sandboxd   agentorch      (in-process listeners)
 //	                                           ▲          ▲          ▲          │
 //	                                           └──────────┴──────────┴──────────┘
 //
@@ -22,15 +22,13 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
-	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
@@ -58,7 +56,7 @@ type Server struct {
 	base     *daemon.Base
 	internal map[string]config.Secret // the credential of each service that calls others
 	parts    daemon.Parts             // what the services share
-	memory   map[string]grpcserver.Memory
+	within   map[string]*inprocess.Listener
 	listener *countedListener
 	failed   chan error
 }
@@ -82,7 +80,7 @@ func New(cfg Config, deps Deps) *Server {
 		base.Listen, base.Lock = anyPort, nil
 	}
 	s := &Server{
-		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, memory: map[string]grpcserver.Memory{}, failed: make(chan error, len(programs)),
+		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, within: map[string]*inprocess.Listener{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
 			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: listen, DataDir: deps.Dir.Path(),
 			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
@@ -134,43 +132,36 @@ func (s *Server) share(programs []daemon.Program) {
 }
 
 // connect makes connections to the services that a program calls.
-func (s *Server) connect(program daemon.Program) (conns map[string]*grpc.ClientConn, err error) {
-	conns = map[string]*grpc.ClientConn{}
+func (s *Server) connect(program daemon.Program) map[string]grpcclient.Conn {
+	conns := map[string]grpcclient.Conn{}
 	for _, name := range program.Calls {
-		options := grpcclient.Options{Token: s.internal[program.Name], Unary: program.Forward, Dial: s.memory[name].Dial}
-		conn, err := grpcclient.New(name, options)
-		if err != nil {
-			return nil, errors.Join(err, closeAll(conns))
-		}
-		conns[name] = conn
+		conns[name] = grpcclient.Within(s.within[name], grpcclient.Options{Token: s.internal[program.Name], Unary: program.Forward})
 	}
-	return conns, nil
+	return conns
 }
 
-func closeAll(conns map[string]*grpc.ClientConn) (err error) {
+func closeAll(conns map[string]grpcclient.Conn) (err error) {
 	for _, conn := range conns {
 		err = errors.Join(err, conn.Close())
 	}
 	return err
 }
 
-// service is a service as a part: the gateway at the process's address, the others in memory.
+// service is a service as a part: the gateway at the process's address, the others within the process.
 func (s *Server) service(program daemon.Program) lifecycle.Part {
 	name := program.Name
 	if name != "gateway" {
-		s.memory[name] = grpcserver.ListenMemory()
+		s.within[name] = inprocess.Listen()
 	}
 	var (
 		server daemon.Server
-		conns  map[string]*grpc.ClientConn
+		conns  map[string]grpcclient.Conn
 		served sync.WaitGroup
 	)
 	return lifecycle.Part{
 		Name: name,
 		Start: func(ctx context.Context) (err error) {
-			if conns, err = s.connect(program); err != nil {
-				return err
-			}
+			conns = s.connect(program)
 			parts := s.parts
 			parts.Name, parts.Peers, parts.Logger = name, conns, s.deps.Logger.With("service", name)
 			if program.Effects {
@@ -186,8 +177,8 @@ func (s *Server) service(program daemon.Program) lifecycle.Part {
 				s.parts.Handlers[name] = web.Handler()
 			}
 			listener := net.Listener(s.listener)
-			if memory, ok := s.memory[name]; ok {
-				listener = memory
+			if within, ok := s.within[name]; ok {
+				listener = within
 			}
 			served.Go(func() { s.ended(name, server.Serve(listener)) })
 			return nil

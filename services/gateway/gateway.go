@@ -50,7 +50,7 @@ func (c *Config) Validate() error {
 // Deps are the services behind the gateway, and what it shares with the process.
 type Deps struct {
 	// Models, Tools, Sandboxes and Orchestrator are connections to the four services. They pass the caller's credential on and add none of their own.
-	Models, Tools, Sandboxes, Orchestrator *grpc.ClientConn
+	Models, Tools, Sandboxes, Orchestrator grpc.ClientConnInterface
 	// Listen is the address that the gateway was told to take clients at: one that they may name as the Host.
 	Listen string
 	// Vendor serves the vendor-shaped endpoints, below /v1/, where modelgw is in this process. Its handler knows its callers itself.
@@ -79,7 +79,7 @@ type Gateway struct {
 
 // New builds a gateway; it listens once Serve is called.
 func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
-	conns := map[string]*grpc.ClientConn{
+	conns := map[string]grpc.ClientConnInterface{
 		modelv1.ModelService_ServiceDesc.ServiceName:     deps.Models,
 		modelv1.CacheService_ServiceDesc.ServiceName:     deps.Models,
 		modelv1.BatchService_ServiceDesc.ServiceName:     deps.Models,
@@ -93,10 +93,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 		agentv1.AdminService_ServiceDesc.ServiceName:     deps.Orchestrator,
 		blobv1.BlobService_ServiceDesc.ServiceName:       deps.Orchestrator,
 	}
-	backends := proxy.Backends{}
-	for name, conn := range conns {
-		backends[name] = conn
-	}
+	backends := proxy.Backends(conns)
 	s, err := grpcserver.New(grpcserver.Options{Logger: deps.Logger, Auth: deps.Auth, Metrics: deps.Metrics, Services: backends.Services(), Extra: backends.ServerOptions()})
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/gateway"
 )
@@ -75,11 +76,10 @@ func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) s
 	behind, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens})
 	require.NoError(t, err)
 	agentv1.RegisterRunServiceServer(behind, backend)
-	memory := grpcserver.ListenMemory()
+	memory := inprocess.Listen()
 	served := make(chan error, 2)
 	go func() { served <- behind.Serve(memory) }()
-	conn, err := grpcclient.New("backend", grpcclient.Options{Dial: memory.Dial, Unary: gateway.UnaryInterceptor})
-	require.NoError(t, err)
+	conn := grpcclient.Within(memory, grpcclient.Options{Unary: gateway.UnaryInterceptor})
 
 	g, err := gateway.New(t.Context(), cfg, gateway.Deps{
 		VendorAddress: vendor, Models: conn, Tools: conn, Sandboxes: conn, Orchestrator: conn, Auth: tokens, Logger: log,

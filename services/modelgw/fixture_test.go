@@ -26,6 +26,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -73,14 +74,13 @@ func start(t testing.TB, changes ...setup) *gateway {
 	require.NoError(t, err)
 	service.Register(server)
 	g.web = service.Handler()
-	listener := grpcserver.ListenMemory()
+	listener := inprocess.Listen()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = server.Serve(listener)
 	}()
-	conn, err := grpcclient.New("modelgw", grpcclient.Options{Token: config.NewSecret("any"), Dial: listener.Dial})
-	require.NoError(t, err)
+	conn := grpcclient.Within(listener, grpcclient.Options{Token: config.NewSecret("any")})
 	g.connect(conn)
 	closed := false
 	g.close = func() {

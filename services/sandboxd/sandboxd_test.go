@@ -32,6 +32,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/sandboxd"
@@ -111,9 +112,8 @@ func (in *installation) start(t testing.TB) {
 	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	service.Register(server)
-	listener := grpcserver.ListenMemory()
-	conn, err := grpcclient.New("memory", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(t, err)
+	listener := inprocess.Listen()
+	conn := grpcclient.Within(listener, grpcclient.Options{})
 	in.client = sandboxv1.NewSandboxServiceClient(conn)
 	done := make(chan error, 2)
 	go func() { done <- server.Serve(listener) }()

@@ -22,6 +22,7 @@ import (
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
 	"github.com/evalfleet/evalfleet/services/toolexec"
@@ -45,11 +46,10 @@ func live(t *testing.T, ledger effect.Ledger, owner string) *life {
 	server, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	service.Register(server)
-	listener := grpcserver.ListenMemory()
+	listener := inprocess.Listen()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn, err := grpcclient.New("toolexec", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(t, err)
+	conn := grpcclient.Within(listener, grpcclient.Options{})
 	ended := false
 	end := func() {
 		if ended {

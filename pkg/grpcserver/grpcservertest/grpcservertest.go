@@ -12,19 +12,19 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/inprocess"
 )
 
 // Serve serves what register adds until the test ends, and returns a connection to it. Every caller is the principal of that name.
-func Serve(t testing.TB, principal string, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
+func Serve(t testing.TB, principal string, register func(grpc.ServiceRegistrar)) grpcclient.Conn {
 	t.Helper()
 	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: principal}})
 	require.NoError(t, err)
 	register(server)
-	listener := grpcserver.ListenMemory()
+	listener := inprocess.Listen()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn, err := grpcclient.New("memory", grpcclient.Options{Dial: listener.Dial})
-	require.NoError(t, err)
+	conn := grpcclient.Within(listener, grpcclient.Options{})
 	t.Cleanup(func() {
 		assert.NoError(t, conn.Close())
 		server.Stop()

@@ -21,7 +21,7 @@ func TestEveryRouteRefusesQueryParametersThatItWouldPassOver(t *testing.T) {
 	conn, err := grpc.NewClient("passthrough:///nowhere", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
-	conns := map[string]*grpc.ClientConn{}
+	conns := map[string]grpc.ClientConnInterface{}
 	for name := range services() {
 		conns[name] = conn
 	}

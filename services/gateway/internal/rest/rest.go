@@ -27,28 +27,35 @@ const MaxBodyBytes = 6 << 20
 const keyHeader = "Idempotency-Key"
 
 // register ties the paths of one service to the connection that has it.
-type register func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error
+type register func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error
 
 // services are all services with a mapping, by full name.
 func services() map[string]register {
 	return map[string]register{
-		agentv1.RunService_ServiceDesc.ServiceName:       agentv1.RegisterRunServiceHandler,
-		agentv1.EvalService_ServiceDesc.ServiceName:      agentv1.RegisterEvalServiceHandler,
-		agentv1.ApprovalService_ServiceDesc.ServiceName:  agentv1.RegisterApprovalServiceHandler,
-		agentv1.AdminService_ServiceDesc.ServiceName:     agentv1.RegisterAdminServiceHandler,
-		modelv1.ModelService_ServiceDesc.ServiceName:     modelv1.RegisterModelServiceHandler,
-		modelv1.CacheService_ServiceDesc.ServiceName:     modelv1.RegisterCacheServiceHandler,
-		modelv1.BatchService_ServiceDesc.ServiceName:     modelv1.RegisterBatchServiceHandler,
-		modelv1.LimitService_ServiceDesc.ServiceName:     modelv1.RegisterLimitServiceHandler,
-		toolv1.ToolService_ServiceDesc.ServiceName:       toolv1.RegisterToolServiceHandler,
-		toolv1.McpService_ServiceDesc.ServiceName:        toolv1.RegisterMcpServiceHandler,
-		sandboxv1.SandboxService_ServiceDesc.ServiceName: sandboxv1.RegisterSandboxServiceHandler,
-		blobv1.BlobService_ServiceDesc.ServiceName:       blobv1.RegisterBlobServiceHandler,
+		agentv1.RunService_ServiceDesc.ServiceName:       over(agentv1.NewRunServiceClient, agentv1.RegisterRunServiceHandlerClient),
+		agentv1.EvalService_ServiceDesc.ServiceName:      over(agentv1.NewEvalServiceClient, agentv1.RegisterEvalServiceHandlerClient),
+		agentv1.ApprovalService_ServiceDesc.ServiceName:  over(agentv1.NewApprovalServiceClient, agentv1.RegisterApprovalServiceHandlerClient),
+		agentv1.AdminService_ServiceDesc.ServiceName:     over(agentv1.NewAdminServiceClient, agentv1.RegisterAdminServiceHandlerClient),
+		modelv1.ModelService_ServiceDesc.ServiceName:     over(modelv1.NewModelServiceClient, modelv1.RegisterModelServiceHandlerClient),
+		modelv1.CacheService_ServiceDesc.ServiceName:     over(modelv1.NewCacheServiceClient, modelv1.RegisterCacheServiceHandlerClient),
+		modelv1.BatchService_ServiceDesc.ServiceName:     over(modelv1.NewBatchServiceClient, modelv1.RegisterBatchServiceHandlerClient),
+		modelv1.LimitService_ServiceDesc.ServiceName:     over(modelv1.NewLimitServiceClient, modelv1.RegisterLimitServiceHandlerClient),
+		toolv1.ToolService_ServiceDesc.ServiceName:       over(toolv1.NewToolServiceClient, toolv1.RegisterToolServiceHandlerClient),
+		toolv1.McpService_ServiceDesc.ServiceName:        over(toolv1.NewMcpServiceClient, toolv1.RegisterMcpServiceHandlerClient),
+		sandboxv1.SandboxService_ServiceDesc.ServiceName: over(sandboxv1.NewSandboxServiceClient, sandboxv1.RegisterSandboxServiceHandlerClient),
+		blobv1.BlobService_ServiceDesc.ServiceName:       over(blobv1.NewBlobServiceClient, blobv1.RegisterBlobServiceHandlerClient),
+	}
+}
+
+// over makes the mapping of a service from its generated parts.
+func over[Client any](client func(grpc.ClientConnInterface) Client, mapping func(context.Context, *runtime.ServeMux, Client) error) register {
+	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
+		return mapping(ctx, mux, client(conn))
 	}
 }
 
 // New maps REST to the given connections, by the full name of their services. A connection needs UnaryKeys as an interceptor for Idempotency-Key to count.
-func New(ctx context.Context, conns map[string]*grpc.ClientConn) (http.Handler, error) {
+func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.Handler, error) {
 	asJSON := &messages{runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{},
 		UnmarshalOptions: protojson.UnmarshalOptions{}, // An unknown field is an error that names it.

@@ -1,0 +1,79 @@
+// Package inprocess joins gRPC clients and a gRPC server of one process.
+//
+// Its one idea: between two parts of a process nothing of HTTP/2 is needed but its promises. A call is a goroutine for the handler and a queue of encoded messages in each direction. What callers
+// and handlers see is what they would see over the network: messages pass through the codecs of both sides and share no memory; headers, trailers and the details of a status arrive; the caller's
+// deadline and its leaving reach the handler, and none of the caller's context values or causes do; a side that reads nothing holds the other up; messages have the bounds of the network's.
+// Credentials, interceptors and whatever else makes a client or a server are left to pkg/grpcclient and pkg/grpcserver.
+package inprocess
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// Listener is where a server is found: clients connect to it, and the server serves it. It is a listener without byte streams, so that a server takes it for one of its
+// addresses. Calls that are made before it is served wait.
+type Listener struct {
+	closed chan struct{}
+	once   sync.Once
+
+	mu      sync.Mutex
+	server  *Server
+	changed chan struct{} // closed when there is another server, or none
+}
+
+// Listen makes a listener.
+func Listen() *Listener {
+	return &Listener{closed: make(chan struct{}), changed: make(chan struct{})}
+}
+
+// Accept implements [net.Listener]: no connection ever comes.
+func (l *Listener) Accept() (net.Conn, error) {
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+// Close implements [net.Listener].
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr implements [net.Listener].
+func (l *Listener) Addr() net.Addr { return address{} }
+
+// set makes a server known, or that there is none.
+func (l *Listener) set(s *Server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.server = s
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// await waits for a server that takes the call, as a connection waits for an address where somebody answers.
+func (l *Listener) await(ctx context.Context, c *call) error {
+	for {
+		l.mu.Lock()
+		s, changed := l.server, l.changed
+		l.mu.Unlock()
+		if s != nil && s.begin(c) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.conn.closed:
+			return errClosing
+		}
+	}
+}
+
+// address is that of everyone in the process.
+type address struct{}
+
+func (address) Network() string { return "inprocess" }
+
+func (address) String() string { return "inprocess" }

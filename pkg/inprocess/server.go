@@ -1,0 +1,297 @@
+package inprocess
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Options set a server up.
+type Options struct {
+	// Unary and Stream are called around every handler.
+	Unary  grpc.UnaryServerInterceptor
+	Stream grpc.StreamServerInterceptor
+	// ReceiveBytes and SendBytes bound the messages that it takes and gives.
+	ReceiveBytes, SendBytes int
+	// Workers is how many goroutines take calls one after another, so that most calls find a stack that has grown to what they need. Calls beyond them get goroutines of their own.
+	Workers int
+}
+
+// Server carries the calls out that come by way of listeners. Services are registered before it serves.
+type Server struct {
+	options  Options
+	services map[string]service
+	work     chan *call
+	over     chan struct{} // closed when it is stopped
+
+	mu        sync.Mutex
+	listeners []*Listener
+	closed    bool
+	stopped   bool
+	calls     map[*call]struct{}
+	idle      chan struct{} // closed when there is no call after it was closed
+}
+
+// service is what was registered under one name.
+type service struct {
+	impl    any
+	unary   map[string]*grpc.MethodDesc
+	streams map[string]*grpc.StreamDesc
+}
+
+// NewServer makes a server.
+func NewServer(o Options) *Server {
+	return &Server{options: o, services: map[string]service{}, work: make(chan *call), over: make(chan struct{}), calls: map[*call]struct{}{}, idle: make(chan struct{})}
+}
+
+// RegisterService implements [grpc.ServiceRegistrar].
+func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	known := service{impl: impl, unary: map[string]*grpc.MethodDesc{}, streams: map[string]*grpc.StreamDesc{}}
+	for i := range desc.Methods {
+		known.unary[desc.Methods[i].MethodName] = &desc.Methods[i]
+	}
+	for i := range desc.Streams {
+		known.streams[desc.Streams[i].StreamName] = &desc.Streams[i]
+	}
+	s.services[desc.ServiceName] = known
+}
+
+// Serve takes the calls of a listener, until Close.
+func (s *Server) Serve(l *Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if len(s.listeners) == 0 {
+		for range s.options.Workers {
+			go s.worker()
+		}
+	}
+	s.listeners = append(s.listeners, l)
+	l.set(s)
+}
+
+// Close takes no more calls: those that come wait for another server.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for _, l := range s.listeners {
+		l.set(nil)
+	}
+	if len(s.calls) == 0 {
+		s.rest()
+	}
+}
+
+// rest ends the workers, when no call is left. The caller holds mu.
+func (s *Server) rest() {
+	if !s.stopped {
+		s.stopped = true
+		close(s.over)
+		close(s.idle)
+	}
+}
+
+// Wait waits until the calls under way have ended, or were cut off. It is called after Close.
+func (s *Server) Wait() { <-s.idle }
+
+// Stop cuts the calls under way off. Handlers are not waited for.
+func (s *Server) Stop() {
+	s.Close()
+	s.cut(nil, status.New(codes.Unavailable, "the server is stopping"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest()
+}
+
+// cut ends the calls of a connection, or of all.
+func (s *Server) cut(conn *Conn, why *status.Status) {
+	s.mu.Lock()
+	var calls []*call
+	for c := range s.calls {
+		if conn == nil || c.conn == conn {
+			calls = append(calls, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range calls {
+		c.finish(why)
+	}
+}
+
+// begin takes a call on, unless the server is closed.
+func (s *Server) begin(c *call) bool {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return false
+	}
+	s.calls[c] = struct{}{}
+	s.mu.Unlock()
+	select {
+	case <-c.conn.closed: // while it began; Close may not have seen it
+		c.finish(status.Convert(errClosing))
+	default:
+	}
+	select {
+	case s.work <- c:
+	default:
+		go s.carryOut(c)
+	}
+	return true
+}
+
+func (s *Server) worker() {
+	for {
+		select {
+		case c := <-s.work:
+			s.carryOut(c)
+		case <-s.over:
+			return
+		}
+	}
+}
+
+// carryOut runs the handler of a call.
+func (s *Server) carryOut(c *call) {
+	stream := &serverStream{call: c, server: s}
+	stream.ctx = grpc.NewContextWithServerTransportStream(c.ctx, transport{c})
+	c.finish(statusOf(s.handle(stream)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, c)
+	if s.closed && len(s.calls) == 0 {
+		s.rest()
+	}
+}
+
+func (s *Server) handle(stream *serverStream) error {
+	name, method, ok := strings.Cut(strings.TrimPrefix(stream.method, "/"), "/")
+	if !ok {
+		return status.Errorf(codes.Unimplemented, "malformed method name: %q", stream.method)
+	}
+	known, ok := s.services[name]
+	if !ok {
+		return status.Errorf(codes.Unimplemented, "unknown service %s", name)
+	}
+	if desc := known.unary[method]; desc != nil {
+		reply, err := desc.Handler(known.impl, stream.ctx, stream.only, s.options.Unary)
+		if err != nil {
+			return err
+		}
+		return stream.SendMsg(reply)
+	}
+	if desc := known.streams[method]; desc != nil {
+		info := &grpc.StreamServerInfo{FullMethod: stream.method, IsClientStream: desc.ClientStreams, IsServerStream: desc.ServerStreams}
+		return s.options.Stream(known.impl, stream, info, desc.Handler)
+	}
+	return status.Errorf(codes.Unimplemented, "unknown method %s for service %s", method, name)
+}
+
+// serverStream is the handler's side of a call.
+type serverStream struct {
+	*call
+
+	ctx    context.Context //nolint:containedctx // A stream has one.
+	server *Server
+}
+
+var _ grpc.ServerStream = (*serverStream)(nil)
+
+// Context implements [grpc.ServerStream].
+func (s *serverStream) Context() context.Context { return s.ctx }
+
+// SetHeader implements [grpc.ServerStream].
+func (s *serverStream) SetHeader(md metadata.MD) error { return s.setHeader(md) }
+
+// SendHeader implements [grpc.ServerStream].
+func (s *serverStream) SendHeader(md metadata.MD) error {
+	err := s.setHeader(md)
+	s.sendHeader()
+	return err
+}
+
+// SetTrailer implements [grpc.ServerStream].
+func (s *serverStream) SetTrailer(md metadata.MD) { s.setTrailer(md) }
+
+// SendMsg implements [grpc.ServerStream].
+func (s *serverStream) SendMsg(m any) error {
+	message, err := protocol().Marshal(m)
+	if err != nil {
+		return status.Errorf(codes.Internal, "grpc: error while marshaling: %v", err)
+	}
+	if size := message.Len(); size > s.server.options.SendBytes {
+		message.Free()
+		return tooLarge("send", size, s.server.options.SendBytes)
+	}
+	s.sendHeader()
+	if s.ctx.Err() != nil || !s.down.put(message, s.ctx.Done()) {
+		message.Free()
+		return status.FromContextError(cmp.Or(s.ctx.Err(), context.Canceled)).Err()
+	}
+	return nil
+}
+
+// RecvMsg implements [grpc.ServerStream].
+func (s *serverStream) RecvMsg(m any) error {
+	message, ended, ok := s.up.take(s.ctx.Done())
+	switch {
+	case !ok:
+		return status.FromContextError(s.ctx.Err()).Err()
+	case ended:
+		return io.EOF
+	}
+	defer message.Free()
+	if size := message.Len(); size > s.server.options.ReceiveBytes {
+		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, s.server.options.ReceiveBytes)
+	}
+	if err := protocol().Unmarshal(message, m); err != nil {
+		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+	}
+	return nil
+}
+
+// only receives the one message of a unary call.
+func (s *serverStream) only(m any) error {
+	err := s.RecvMsg(m)
+	if err == io.EOF { //nolint:errorlint // as RecvMsg returns it
+		return status.Error(codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
+	}
+	return err
+}
+
+// transport lets handlers set headers by their context, as [grpc.SetHeader] does.
+type transport struct{ call *call }
+
+var _ grpc.ServerTransportStream = transport{}
+
+// Method implements [grpc.ServerTransportStream].
+func (t transport) Method() string { return t.call.method }
+
+// SetHeader implements [grpc.ServerTransportStream].
+func (t transport) SetHeader(md metadata.MD) error { return t.call.setHeader(md) }
+
+// SendHeader implements [grpc.ServerTransportStream].
+func (t transport) SendHeader(md metadata.MD) error {
+	err := t.call.setHeader(md)
+	t.call.sendHeader()
+	return err
+}
+
+// SetTrailer implements [grpc.ServerTransportStream].
+func (t transport) SetTrailer(md metadata.MD) error {
+	t.call.setTrailer(md)
+	return nil
+}
