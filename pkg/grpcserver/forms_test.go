@@ -255,6 +255,34 @@ func TestMessagesAreBounded(t *testing.T) {
 	})
 }
 
+func TestAfterTheOneAnswerComesTheEnd(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+			return &toolv1.ListToolsResponse{}, nil
+		}
+		for _, desc := range []*grpc.StreamDesc{{}, {ClientStreams: true}} {
+			s, err := f.conn.NewStream(t.Context(), desc, toolv1.ToolService_ListTools_FullMethodName)
+			require.NoError(t, err)
+			require.NoError(t, s.SendMsg(listing()))
+			require.NoError(t, s.CloseSend())
+			require.NoError(t, s.RecvMsg(&toolv1.ListToolsResponse{}))
+			assert.ErrorIs(t, s.RecvMsg(&toolv1.ListToolsResponse{}), io.EOF)
+		}
+	})
+}
+
+func TestAnAnswerThatDoesNotComeIsAFault(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		f.execute = func(*toolv1.ExecuteToolsRequest, toolv1.ToolService_ExecuteToolsServer) error { return nil }
+		s, err := f.conn.NewStream(t.Context(), &grpc.StreamDesc{}, toolv1.ToolService_ExecuteTools_FullMethodName)
+		require.NoError(t, err)
+		require.NoError(t, s.SendMsg(executing()))
+		assert.Equal(t, codes.Internal, rpcerr.Code(s.RecvMsg(&toolv1.ExecuteToolsResponse{})))
+	})
+}
+
 func TestWhatNobodyHasIsUnimplemented(t *testing.T) {
 	t.Parallel()
 	inEveryForm(t, func(t *testing.T, f *form) {

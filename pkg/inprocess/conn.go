@@ -90,6 +90,7 @@ type clientStream struct {
 	codec           encoding.CodecV2
 	header, trailer []*metadata.MD
 	closed          bool // the caller has sent all; of its sending goroutine
+	answered        bool // the one answer was received; of its receiving goroutine
 }
 
 var _ grpc.ClientStream = (*clientStream)(nil)
@@ -151,9 +152,10 @@ func (s *clientStream) RecvMsg(m any) error {
 	err := s.receive(m)
 	switch {
 	case s.desc.ServerStreams:
-	case err == io.EOF: //nolint:errorlint // as receive returns it
+	case err == io.EOF && !s.answered: //nolint:errorlint // as receive returns it
 		err = status.Error(codes.Internal, "cardinality violation: received no response message from non-server-streaming RPC")
 	case err == nil:
+		s.answered = true
 		// The one answer counts when the call has ended well.
 		if err = s.receive(nil); err == io.EOF { //nolint:errorlint // as receive returns it
 			err = nil

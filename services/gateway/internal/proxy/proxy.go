@@ -96,7 +96,7 @@ func (b Backends) handle(_ any, in grpc.ServerStream) error {
 		return err
 	}
 	if kind.ClientStreams {
-		err = both(in, out, cancel)
+		err = both(in, out, kind, cancel)
 	} else {
 		err = one(in, out, kind)
 	}
@@ -120,11 +120,16 @@ func one(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc) err
 	if err != nil {
 		return err
 	}
+	return back(out, in, kind)
+}
+
+// back passes on what the backend says, until it ends.
+func back(out grpc.ClientStream, in grpc.ServerStream, kind *grpc.StreamDesc) error {
 	if kind.ServerStreams {
 		return drain(out, in)
 	}
 	answer := &frame{}
-	err = out.RecvMsg(answer)
+	err := out.RecvMsg(answer)
 	if header, headerErr := out.Header(); headerErr == nil {
 		err = cmp.Or(err, in.SetHeader(header))
 	}
@@ -134,8 +139,8 @@ func one(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc) err
 	return in.SendMsg(answer)
 }
 
-// both passes a call on whose two sides send as they please.
-func both(in grpc.ServerStream, out grpc.ClientStream, cancel func()) error {
+// both passes a call on whose caller sends as it pleases.
+func both(in grpc.ServerStream, out grpc.ClientStream, kind *grpc.StreamDesc, cancel func()) error {
 	sent := make(chan error, 1)
 	go func() {
 		err := pump(in, out)
@@ -144,7 +149,7 @@ func both(in grpc.ServerStream, out grpc.ClientStream, cancel func()) error {
 			cancel() // The backend would wait for more.
 		}
 	}()
-	err := drain(out, in)
+	err := back(out, in, kind)
 	// Where the backend has ended well, the caller may still be sending what nobody wants. Its context ends with this call, and the pump with it.
 	select {
 	case pumpErr := <-sent:
