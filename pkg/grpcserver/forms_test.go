@@ -163,19 +163,21 @@ func TestACallersEndReachesTheHandlerWithoutItsCause(t *testing.T) {
 func TestADeadlineEndsTheWaitWhateverTheHandlerDoes(t *testing.T) {
 	t.Parallel()
 	inEveryForm(t, func(t *testing.T, f *form) {
-		has, end := make(chan bool, 1), make(chan struct{})
+		begun, end := make(chan bool, 100), make(chan struct{})
+		defer close(end)
 		f.list = func(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
-			_, ok := ctx.Deadline()
-			has <- ok
+			_, has := ctx.Deadline()
+			begun <- has
 			<-end
 			return &toolv1.ListToolsResponse{}, nil
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err := f.tools.ListTools(ctx, listing())
-		assert.Equal(t, codes.DeadlineExceeded, rpcerr.Code(err))
-		close(end)
-		assert.True(t, <-has)
+		for timeout := 50 * time.Millisecond; len(begun) == 0; timeout *= 2 { // a busy machine may need longer to begin
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			_, err := f.tools.ListTools(ctx, listing())
+			cancel()
+			require.Equal(t, codes.DeadlineExceeded, rpcerr.Code(err))
+		}
+		assert.True(t, <-begun)
 	})
 }
 
@@ -358,6 +360,35 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 			close(end)
 			assert.Equal(t, "done", (<-answered).GetNextPageToken())
 			<-drained
+		})
+	})
+	t.Run("a connection that is closed meanwhile", func(t *testing.T) {
+		t.Parallel()
+		inEveryForm(t, func(t *testing.T, f *form) {
+			begun := make(chan struct{})
+			f.list = func(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+				close(begun)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			answered := make(chan error, 1)
+			go func() {
+				_, err := f.tools.ListTools(t.Context(), listing())
+				answered <- err
+			}()
+			<-begun
+			drained := make(chan struct{})
+			go func() {
+				defer close(drained)
+				f.server.Drain(context.Background())
+			}()
+			refused, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, _ = f.worker.Connect(refused) // which waits until the drain has begun, in most runs
+			require.NoError(t, f.conn.Close())
+			assert.Error(t, <-answered)
+			<-drained
+			f.conn = closed{}
 		})
 	})
 	t.Run("stop", func(t *testing.T) {

@@ -29,10 +29,7 @@ func (l *Listener) Dial(maxBytes int) *Conn {
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
-		c.listener.mu.Lock()
-		s := c.listener.server
-		c.listener.mu.Unlock()
-		if s != nil {
+		if s, _ := c.listener.latest(); s != nil {
 			s.cut(c, status.Convert(errClosing))
 		}
 	})

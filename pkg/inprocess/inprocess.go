@@ -19,8 +19,8 @@ type Listener struct {
 	once   sync.Once
 
 	mu      sync.Mutex
-	server  *Server
-	changed chan struct{} // closed when there is another server, or none
+	server  *Server       // the latest, which may have calls under way though it takes no more
+	changed chan struct{} // closed when there is another server
 }
 
 // Listen makes a listener.
@@ -43,7 +43,7 @@ func (l *Listener) Close() error {
 // Addr implements [net.Listener].
 func (l *Listener) Addr() net.Addr { return address{} }
 
-// set makes a server known, or that there is none.
+// set makes a server known.
 func (l *Listener) set(s *Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,12 +52,17 @@ func (l *Listener) set(s *Server) {
 	l.changed = make(chan struct{})
 }
 
+// latest returns the server that there is, or was, and what tells of the next.
+func (l *Listener) latest() (s *Server, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.server, l.changed
+}
+
 // await waits for a server that takes the call, as a connection waits for an address where somebody answers.
 func (l *Listener) await(ctx context.Context, c *call) error {
 	for {
-		l.mu.Lock()
-		s, changed := l.server, l.changed
-		l.mu.Unlock()
+		s, changed := l.latest()
 		if s != nil && s.begin(c) {
 			return nil
 		}

@@ -31,12 +31,12 @@ type Server struct {
 	work     chan *call
 	over     chan struct{} // closed when it is stopped
 
-	mu        sync.Mutex
-	listeners []*Listener
-	closed    bool
-	stopped   bool
-	calls     map[*call]struct{}
-	idle      chan struct{} // closed when there is no call after it was closed
+	mu      sync.Mutex
+	serves  bool
+	closed  bool
+	stopped bool
+	calls   map[*call]struct{}
+	idle    chan struct{} // closed when there is no call after it was closed
 }
 
 // service is what was registered under one name.
@@ -70,12 +70,12 @@ func (s *Server) Serve(l *Listener) {
 	if s.closed {
 		return
 	}
-	if len(s.listeners) == 0 {
+	if !s.serves {
+		s.serves = true
 		for range s.options.Workers {
 			go s.worker()
 		}
 	}
-	s.listeners = append(s.listeners, l)
 	l.set(s)
 }
 
@@ -87,9 +87,6 @@ func (s *Server) Close() {
 		return
 	}
 	s.closed = true
-	for _, l := range s.listeners {
-		l.set(nil)
-	}
 	if len(s.calls) == 0 {
 		s.rest()
 	}
