@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -41,7 +41,7 @@ func (backend) ListTools(ctx context.Context, r *toolv1.ListToolsRequest) (*tool
 	_ = grpc.SetHeader(ctx, metadata.Pairs("head", "a"))
 	_ = grpc.SetTrailer(ctx, metadata.Pairs("trail", "z"))
 	if r.GetPageToken() != "" {
-		return nil, rpcerr.NotFound(errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, "no such tool")
+		return nil, rpcerr.ToolNotFound("x", nil)
 	}
 	return &toolv1.ListToolsResponse{NextPageToken: r.GetParent()}, nil
 }
@@ -84,7 +84,7 @@ func (backend) Connect(s workerv1.WorkerService_ConnectServer) error {
 // serve serves within the process until the test ends.
 func serve(t *testing.T, register func(grpc.ServiceRegistrar)) *inprocess.Listener {
 	t.Helper()
-	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "test"}})
+	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}})
 	require.NoError(t, err)
 	register(server)
 	l := inprocess.Listen()
@@ -110,7 +110,7 @@ func front(t *testing.T) grpc.ClientConnInterface {
 		backends[desc.ServiceName] = behind
 	}
 	server, err := grpcserver.New(grpcserver.Options{
-		Logger: slog.New(slog.DiscardHandler), Auth: auth.Allow{Name: "test"}, Services: backends.Services(), Extra: backends.ServerOptions(),
+		Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}, Services: backends.Services(), Extra: backends.ServerOptions(),
 	})
 	require.NoError(t, err)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
