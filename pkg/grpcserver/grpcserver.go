@@ -32,7 +32,7 @@ const MaxMessageBytes = 4 << 20
 const receiveBytes = 4 * MaxMessageBytes
 
 // Bytes that may be under way unread on one stream, and on one connection. They are fixed, since what grpc-go does to find better ones costs every small call two pings and
-// two window updates, and the wake-ups for them (docs/adr/0019). They let one stream carry 1 GB/s over a round trip of a millisecond.
+// two window updates, and the wake-ups for them (docs/adr/0018). They let one stream carry 1 GB/s over a round trip of a millisecond.
 const (
 	streamWindow     = 1 << 20
 	connectionWindow = 4 << 20

@@ -10,7 +10,7 @@ import (
 
 // A birth makes a process as vfork does: the child borrows this program's memory until it executes its own program, and all that
 // it does before is a list of system calls, so that no Go code runs in it. Against syscall.ForkExec that saves a pipe that tells of
-// failure, a second sleep of the thread that forks, and a system call for every signal that this program handles; docs/adr/0019 tells more.
+// failure, a second sleep of the thread that forks, and a system call for every signal that this program handles; docs/adr/0018 tells more.
 type birth struct {
 	calls  [maxCalls]call
 	count  int
