@@ -57,9 +57,12 @@ func stateJSON(s citationState) string {
 	return string(document)
 }
 
-// cites says whether any document of a conversation is to be cited.
+// cites says whether any document of a conversation is to be cited. What a tool gave beside a failure is not sent.
 func cites(messages []*modelv1.ChatMessage) bool {
 	for _, m := range messages {
+		if m.GetError() != nil {
+			continue
+		}
 		for _, part := range m.GetContent().GetList().GetParts() {
 			if part.GetDocument().GetCitations() {
 				return true

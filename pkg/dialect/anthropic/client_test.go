@@ -213,6 +213,11 @@ func TestDocumentsAreCitedAllOrNone(t *testing.T) {
 		}
 		assert.Equal(t, want, strings.Count(string(body), `"citations":{"enabled":true}`))
 	}
+	failed := withParts(chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Error: &toolv1.ToolCallError{Message: "late"}}), document(true))
+	r := &anthropic.Request{Messages: []*modelv1.ChatMessage{withParts(chat.User(""), document(false)), failed}}
+	body, err := r.Append(nil)
+	require.NoError(t, err)
+	assert.NotContains(t, string(body), "citations", "a document beside a failure is not sent")
 }
 
 func TestAFailureThatSaysNothingIsSaidByWhatTheToolGave(t *testing.T) {
