@@ -466,3 +466,27 @@ func BenchmarkEncode400KB(b *testing.B) {
 		}
 	})
 }
+
+func TestThinkingOfAServerThatSealsNothingGoesBackAsItCame(t *testing.T) {
+	t.Parallel()
+	m, err := anthropic.Decode([]byte(`{"type":"message","role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"x"}]}`))
+	require.NoError(t, err)
+	output, err := m.Output(nil)
+	require.NoError(t, err)
+	body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{chat.FirstMessage(output)}}).Append(nil)
+	require.NoError(t, err)
+	assert.Contains(t, string(body), `{"type":"thinking","thinking":"hm","signature":""}`)
+}
+
+func TestWhichErrorsGoBy(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]bool{
+		"Overloaded":            true,
+		"Internal server error": true,
+		"request is not valid JSON: unexpected end of data": true,
+		"tool input: Unexpected end of JSON":                false,
+		"prompt is too long":                                false,
+	} {
+		assert.Equal(t, want, (&anthropic.Error{Type: "invalid_request_error", Message: message}).Passing(), message)
+	}
+}

@@ -125,9 +125,6 @@ func (b *wireBlock) spokenPart() *contentv1.Content {
 	case "text":
 		return b.textPart()
 	case "thinking":
-		if b.Signature == "" {
-			return chat.ReasoningPart(b.Thinking) // another provider's, which is not sealed
-		}
 		return sealed(&contentv1.Reasoning{Reasoning: b.Signature, Summary: &b.Thinking})
 	case "redacted_thinking":
 		return sealed(&contentv1.Reasoning{Reasoning: b.Data})

@@ -128,11 +128,12 @@ func (e *Error) Stop(status int, model string) (output *modelv1.ModelOutput, ok 
 	return output, true
 }
 
-// Passing says whether an error goes by, whatever its status: servers say so of overload and of their own faults under the wrong ones.
+// Passing says whether an error goes by, whatever its status: servers say so of overload and of their own faults under the wrong ones, and of a request
+// that arrived cut off.
 func (e *Error) Passing() bool {
 	message := strings.ToLower(e.Message)
-	return e.Type == "overloaded_error" || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") ||
-		strings.Contains(message, "unexpected end of json") || strings.Contains(message, "unexpected eof")
+	cut := strings.Contains(message, "not valid json") && strings.Contains(message, "unexpected end of data")
+	return e.Type == "overloaded_error" || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") || cut
 }
 
 // EncodeError writes the body of an error.

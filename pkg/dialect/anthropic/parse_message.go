@@ -57,6 +57,7 @@ func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, erro
 		}
 		message := chat.Assistant("")
 		said := readSpoken(blocks, nil)
+		unseal(said.parts)
 		message.Content, message.ToolCalls = chat.ListContent(said.parts...), said.calls
 		return []*modelv1.ChatMessage{message}, nil
 	case roleUser:
@@ -218,4 +219,13 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{
 		Media: &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}}, Filename: b.Title, Citations: enabled.Enabled,
 	}}}, nil
+}
+
+// unseal makes open reasoning again of thinking that no server sealed: that of another provider's model, as it was given to the client.
+func unseal(parts []*contentv1.Content) {
+	for i, part := range parts {
+		if r := part.GetReasoning(); r.GetRedacted() && r.Summary != nil && r.GetReasoning() == "" {
+			parts[i] = chat.ReasoningPart(r.GetSummary())
+		}
+	}
 }

@@ -251,3 +251,18 @@ func BenchmarkEncode400KB(b *testing.B) {
 		}
 	})
 }
+
+func TestARefusalStandsInThePlaceOfTheTextAndKeepsTheReasoning(t *testing.T) {
+	t.Parallel()
+	output, err := openaichat.Decode([]byte(`{"choices":[
+		{"index":0,"message":{"content":"some","refusal":"no","reasoning_content":"why"},"finish_reason":"stop"},
+		{"index":1,"message":{"refusal":"no"},"finish_reason":"content_filter"}]}`), nil)
+	require.NoError(t, err)
+	parts := output.GetChoices()[0].GetMessage().GetContent().GetList().GetParts()
+	require.Len(t, parts, 2)
+	assert.Equal(t, "why", parts[0].GetReasoning().GetReasoning())
+	assert.Equal(t, "no", parts[1].GetText().GetText())
+	assert.True(t, parts[1].GetText().GetRefusal())
+	assert.Equal(t, "refusal", output.GetChoices()[0].GetStopDetails().GetType())
+	assert.Equal(t, "content_filter", output.GetChoices()[1].GetStopDetails().GetType())
+}

@@ -178,13 +178,17 @@ func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice 
 // thinkTag is the internal JSON of reasoning that stood between tags in the text.
 const thinkTag = `"think"`
 
-// content returns what the model said: a refusal, a plain text, or reasoning and text.
+// content returns what the model said: a plain text, or a text or a refusal, which stands in its place, with the reasoning before it.
 func (m *message) content() *contentv1.MessageContent {
 	text := string(m.Content)
-	if m.Refusal != "" {
-		return chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: m.Refusal, Refusal: new(true)}}})
-	}
 	reasoning := m.reasoning()
+	if m.Refusal != "" {
+		refusal := &contentv1.Content{Part: &contentv1.Content_Text{Text: &contentv1.Text{Text: m.Refusal, Refusal: new(true)}}}
+		if reasoning == nil {
+			return chat.ListContent(refusal)
+		}
+		return chat.ListContent(reasoning, refusal)
+	}
 	if reasoning == nil {
 		thought, rest, ok := dialect.CutThink(text)
 		if !ok {
@@ -259,10 +263,16 @@ func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 	return &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: r}}
 }
 
+// finishFiltered is the reason to finish, and the kind of stop, of what a filter took out.
+const finishFiltered = "content_filter"
+
 // stopDetails says why content was filtered or refused.
 func (c *choice) stopDetails() *modelv1.StopDetails {
-	if c.Message.Refusal != "" {
-		return chat.NewStopDetails(kindRefusal, "", c.Message.Refusal)
+	if refusal := c.Message.Refusal; refusal != "" {
+		if c.FinishReason == finishFiltered {
+			return chat.NewStopDetails(finishFiltered, "", refusal)
+		}
+		return chat.NewStopDetails(kindRefusal, "", refusal)
 	}
 	var categories []*modelv1.StopCategory
 	for name, result := range c.FilterResults {
@@ -271,7 +281,7 @@ func (c *choice) stopDetails() *modelv1.StopDetails {
 		}
 	}
 	slices.SortFunc(categories, func(a, b *modelv1.StopCategory) int { return cmp.Compare(a.GetCategory(), b.GetCategory()) })
-	return chat.NewStopDetails("content_filter", "", "", categories...)
+	return chat.NewStopDetails(finishFiltered, "", "", categories...)
 }
 
 func (l *logprobs) message() *modelv1.Logprobs {
