@@ -23,7 +23,7 @@ import (
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
-	"github.com/evalfleet/evalfleet/pkg/inprocess"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/proxy"
 )
@@ -81,30 +81,14 @@ func (backend) Connect(s workerv1.WorkerService_ConnectServer) error {
 	}
 }
 
-// serve serves within the process until the test ends.
-func serve(t *testing.T, register func(grpc.ServiceRegistrar)) *inprocess.Listener {
-	t.Helper()
-	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}})
-	require.NoError(t, err)
-	register(server)
-	l := inprocess.Listen()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	t.Cleanup(func() {
-		server.Stop()
-		assert.NoError(t, <-served)
-	})
-	return l
-}
-
 // front serves a proxy at an address, before a backend that is within the process, and returns a connection to it.
 func front(t *testing.T) grpc.ClientConnInterface {
 	t.Helper()
-	behind := grpcclient.Within(serve(t, func(r grpc.ServiceRegistrar) {
+	behind := grpcservertest.Serve(t, "test", func(r grpc.ServiceRegistrar) {
 		toolv1.RegisterToolServiceServer(r, backend{})
 		blobv1.RegisterBlobServiceServer(r, backend{})
 		workerv1.RegisterWorkerServiceServer(r, backend{})
-	}), grpcclient.Options{})
+	})
 	backends := proxy.Backends{}
 	for _, desc := range []*grpc.ServiceDesc{&toolv1.ToolService_ServiceDesc, &blobv1.BlobService_ServiceDesc, &workerv1.WorkerService_ServiceDesc} {
 		backends[desc.ServiceName] = behind
@@ -123,7 +107,6 @@ func front(t *testing.T) grpc.ClientConnInterface {
 		assert.NoError(t, conn.Close())
 		server.Stop()
 		assert.NoError(t, <-served)
-		assert.NoError(t, behind.Close())
 	})
 	return conn
 }
