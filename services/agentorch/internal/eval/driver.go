@@ -28,6 +28,8 @@ type driver struct {
 	plan    plan
 	// seen is the last change of a run's row that was looked at.
 	seen int64
+	// strangers are runs that had ended before the journal said whose they are, as after a crash between the two.
+	strangers map[string]struct{}
 	// stopping is set while runs are being cancelled, with the event that follows when none is left.
 	stopping *stop
 	wake     chan struct{}
@@ -120,6 +122,9 @@ func (d *driver) collect(ctx context.Context) error {
 		var events []*agentv1.Event
 		for _, row := range rows {
 			slot := d.state.ByRun(row.Name)
+			if slot == nil && row.Done {
+				d.strangers[row.Name] = struct{}{}
+			}
 			if slot == nil || slot.Finished != nil || !row.Done {
 				continue
 			}
@@ -308,10 +313,16 @@ func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) 
 		return fmt.Errorf("%s: %w", runTitle(sample, slot), err)
 	}
 	failpoint.Hit("agentorch/after-sample-run")
-	return d.append(ctx, nil, &agentv1.Event{Id: created.GetName(), Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
+	err = d.append(ctx, nil, &agentv1.Event{Id: created.GetName(), Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
 		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: created.GetName(), Attempt: int32(attempt),
 		Model: spec.GetModels()[slot.Model].GetModel(), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
 	}}})
+	if _, ended := d.strangers[created.GetName()]; err == nil && ended {
+		delete(d.strangers, created.GetName())
+		d.seen = 0 // Its row will not change again, so all are looked at once more.
+		d.poke()
+	}
+	return err
 }
 
 // finish computes the results and ends the evaluation.

@@ -349,7 +349,7 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &driver{engine: e, project: name.Project, head: head, state: state, samples: samples, plan: plan, wake: make(chan struct{}, 1)}, nil
+	return &driver{engine: e, project: name.Project, head: head, state: state, samples: samples, plan: plan, strangers: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. One of an earlier epoch can write no more, and is replaced: an evaluation may be resumed while the start

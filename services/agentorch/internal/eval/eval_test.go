@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -395,6 +396,36 @@ func TestASuccessorGoesOnAfterACrash(t *testing.T) {
 	end := b.ended(t, name)
 	assert.InDelta(t, 4.0/6, metricOf(end, "accuracy"), 1e-9)
 	assert.Len(t, b.runs.byName, 6, "no sample ran twice")
+}
+
+// refusing fails to journal the admission of a sample once, as a crash between its run and its admission would.
+type refusing struct {
+	journal.Store
+
+	once sync.Once
+}
+
+func (r *refusing) Append(ctx context.Context, a journal.Append) (err error) {
+	if a.Entries[0].Event.GetSampleAdmitted() != nil {
+		r.once.Do(func() { err = errors.New("the disk is full") })
+	}
+	if err != nil {
+		return err
+	}
+	return r.Store.Append(ctx, a)
+}
+
+func TestARunThatEndedBeforeItsAdmissionWasJournaledCounts(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	b.engine.Close()
+	b.journals = &refusing{Store: b.journals}
+	b.engine = b.newEngine()
+	made, err := b.engine.Create(t.Context(), "default", spec(2), "", false)
+	require.NoError(t, err)
+	end := b.ended(t, made.Eval.GetName())
+	assert.EqualValues(t, 2, end.Eval.GetProgress().GetSucceeded())
+	assert.Len(t, b.runs.byName, 2, "no sample ran twice")
 }
 
 // The start adopts what is open, and a call may have made or resumed an evaluation a moment before.
