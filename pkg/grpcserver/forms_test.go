@@ -1,6 +1,7 @@
 package grpcserver_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
@@ -24,6 +27,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
 // service answers as a test tells it.
@@ -54,44 +58,76 @@ type form struct {
 	conn   grpcclient.Conn
 	tools  toolv1.ToolServiceClient
 	worker workerv1.WorkerServiceClient
+	health healthv1.HealthClient
+
+	// What the server has told of its calls; the log is read when the server has ended.
+	log     *bytes.Buffer
+	metrics prometheus.Gatherer
+}
+
+// forms are the ways from a client to a server.
+var forms = map[string]struct {
+	listen func(testing.TB) net.Listener
+	dial   func(net.Listener) (grpcclient.Conn, error)
+}{
+	"network": {
+		listen: func(t testing.TB) net.Listener {
+			t.Helper()
+			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			return l
+		},
+		dial: func(l net.Listener) (grpcclient.Conn, error) {
+			return grpcclient.New(l.Addr().String(), grpcclient.Options{})
+		},
+	},
+	"within": {
+		listen: func(testing.TB) net.Listener { return inprocess.Listen() },
+		dial: func(l net.Listener) (grpcclient.Conn, error) {
+			return grpcclient.Within(l.(*inprocess.Listener), grpcclient.Options{}), nil
+		},
+	},
+}
+
+// serveForm serves until the test ends.
+func serveForm(t testing.TB, name string, level slog.Level) *form {
+	t.Helper()
+	f := &form{service: &service{}, log: &bytes.Buffer{}}
+	registry := prometheus.NewRegistry()
+	f.metrics = registry
+	server, err := grpcserver.New(grpcserver.Options{
+		Logger:  slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: level})),
+		Auth:    authtest.Allow{Name: "test"},
+		Metrics: telemetry.NewCallMetrics(registry),
+	})
+	require.NoError(t, err)
+	f.server = server
+	toolv1.RegisterToolServiceServer(server, f.service)
+	workerv1.RegisterWorkerServiceServer(server, f.service)
+	server.SetReady(true)
+	l := forms[name].listen(t)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	f.conn, err = forms[name].dial(l)
+	require.NoError(t, err)
+	f.tools, f.worker, f.health = toolv1.NewToolServiceClient(f.conn), workerv1.NewWorkerServiceClient(f.conn), healthv1.NewHealthClient(f.conn)
+	t.Cleanup(func() {
+		assert.NoError(t, f.conn.Close())
+		server.Stop()
+		assert.NoError(t, <-served)
+	})
+	return f
 }
 
 // inEveryForm holds a promise over the network and within the process: a caller cannot tell one from the other.
 func inEveryForm(t *testing.T, promise func(*testing.T, *form)) {
 	t.Helper()
-	run := func(name string, listen func(*testing.T) net.Listener, dial func(net.Listener) (grpcclient.Conn, error)) {
+	for name := range forms {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}})
-			require.NoError(t, err)
-			f := &form{service: &service{}, server: server}
-			toolv1.RegisterToolServiceServer(server, f.service)
-			workerv1.RegisterWorkerServiceServer(server, f.service)
-			l := listen(t)
-			served := make(chan error, 1)
-			go func() { served <- server.Serve(l) }()
-			f.conn, err = dial(l)
-			require.NoError(t, err)
-			f.tools, f.worker = toolv1.NewToolServiceClient(f.conn), workerv1.NewWorkerServiceClient(f.conn)
-			t.Cleanup(func() {
-				assert.NoError(t, f.conn.Close())
-				server.Stop()
-				assert.NoError(t, <-served)
-			})
-			promise(t, f)
+			promise(t, serveForm(t, name, slog.LevelDebug))
 		})
 	}
-	run("network", func(t *testing.T) net.Listener {
-		t.Helper()
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		return l
-	}, func(l net.Listener) (grpcclient.Conn, error) {
-		return grpcclient.New(l.Addr().String(), grpcclient.Options{})
-	})
-	run("within", func(*testing.T) net.Listener { return inprocess.Listen() }, func(l net.Listener) (grpcclient.Conn, error) {
-		return grpcclient.Within(l.(*inprocess.Listener), grpcclient.Options{}), nil
-	})
 }
 
 func listing() *toolv1.ListToolsRequest { return &toolv1.ListToolsRequest{Parent: "projects/p"} }
