@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,15 +77,21 @@ func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Res
 		s.leave(key, f)
 		return nil, context.Cause(ctx)
 	}
-	switch {
-	case leads:
+	if leads {
 		c.Notes, c.Attempt = f.notes, f.notes.Attempts
-	case f.err == nil:
-		c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
-		c.Notes.Queued += time.Since(start)
-		return &provider.Response{Output: proto.CloneOf(f.response.Output), Warnings: f.response.Warnings}, nil
 	}
-	return f.response, f.err
+	if f.err != nil {
+		return nil, f.err
+	}
+	// Whoever has an answer may change it, the leader too.
+	own := &provider.Response{Output: proto.CloneOf(f.response.Output), Warnings: slices.Clone(f.response.Warnings)}
+	if leads {
+		own.Call = f.response.Call
+		return own, nil
+	}
+	c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
+	c.Notes.Queued += time.Since(start)
+	return own, nil
 }
 
 // board joins the flight for a key, or starts one and leads it.

@@ -2,6 +2,7 @@ package generate_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -220,6 +222,30 @@ func TestEqualCachedCallsInFlightShareOne(t *testing.T) {
 		}
 		assert.Equal(t, 1, g.provider.count())
 		assert.Equal(t, map[modelv1.CacheUse]int{modelv1.CacheUse_CACHE_USE_WRITE: 1, modelv1.CacheUse_CACHE_USE_READ: 2}, counts)
+	})
+}
+
+func TestASharedAnswerIsEachCallersOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(time.Second, func(context.Context, *provider.Request) (*provider.Response, error) {
+			return &provider.Response{Output: chat.TextOutput("m", "shared"), Warnings: make([]string, 1, 4)}, nil
+		}))
+		answers := make(chan *provider.Response, 3)
+		for i := range cap(answers) {
+			go func() {
+				response, err := g.generate(t.Context(), g.call(cached()))
+				if assert.NoError(t, err) {
+					response.Output.Completion = fmt.Sprint(i)
+					response.Warnings = append(response.Warnings, fmt.Sprint(i))
+				}
+				answers <- response
+			}()
+		}
+		for range cap(answers) {
+			response := <-answers
+			assert.Equal(t, []string{"", response.Output.GetCompletion()}, response.Warnings)
+		}
 	})
 }
 
