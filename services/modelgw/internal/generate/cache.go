@@ -17,10 +17,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
-// Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one. A cache that fails is as good
-// as an empty one: the failure is logged and the call made.
+// Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one, if they are made on equal
+// terms. A cache that fails is as good as an empty one: the failure is logged and the call made.
 func Cache(store cache.Cache, log *slog.Logger) Stage {
-	s := &sharing{store: store, log: log, flights: map[cache.Key]*flight{}}
+	s := &sharing{store: store, log: log, flights: map[route]*flight{}}
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call) (*provider.Response, error) {
 			if !c.Config.GetCache().GetEnabled() {
@@ -37,7 +37,26 @@ type sharing struct {
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	flights map[cache.Key]*flight
+	flights map[route]*flight
+}
+
+// route is what calls have in common that share a flight. Equal answers are not enough: how long a call goes on, who pays for it and what it then fails with
+// come with its terms, and a failure by the terms of another is none of a caller's.
+type route struct {
+	cache.Key
+	// terms are the whole configuration and the budgets.
+	terms string
+	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own follower has seen.
+	alone *Call
+}
+
+func routeOf(c *Call, key cache.Key) (route, error) {
+	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(&modelv1.GenerateRequest{Config: c.Config, BudgetScopes: c.Scopes})
+	r := route{Key: key, terms: string(terms)}
+	if c.Committed {
+		r.alone = c
+	}
+	return r, err
 }
 
 // flight is a call on its way on behalf of everybody who waits for it. It ends when the last of them leaves.
@@ -69,12 +88,16 @@ func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Res
 		c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
 		return &provider.Response{Output: output}, nil
 	}
-	f, leads := s.board(ctx, c, key, policy, next)
+	r, err := routeOf(c, key)
+	if err != nil {
+		return nil, rpcerr.InvalidField("config", "%v", err)
+	}
+	f, leads := s.board(ctx, c, r, policy, next)
 	start := time.Now()
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		s.leave(key, f)
+		s.leave(r, f)
 		return nil, context.Cause(ctx)
 	}
 	if leads {
@@ -94,34 +117,28 @@ func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Res
 	return own, nil
 }
 
-// board joins the flight for a key, or starts one and leads it.
-func (s *sharing) board(ctx context.Context, c *Call, key cache.Key, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool) {
+// board joins the flight on a route, or starts one and leads it.
+func (s *sharing) board(ctx context.Context, c *Call, r route, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, ok := s.flights[key]; ok {
+	if f, ok := s.flights[r]; ok {
 		f.waiting++
 		return f, false
 	}
-	// The flight may outlive the one who started it, but has its deadline.
-	work := context.WithoutCancel(ctx)
-	cancel := context.CancelFunc(func() {})
-	if deadline, ok := ctx.Deadline(); ok {
-		work, cancel = context.WithDeadline(work, deadline)
-	}
-	f = &flight{done: make(chan struct{}), waiting: 1}
-	work, f.cancel = context.WithCancel(work)
-	s.flights[key] = f
+	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the last one ends it.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f = &flight{done: make(chan struct{}), cancel: cancel, waiting: 1}
+	s.flights[r] = f
 	inner := *c
 	go func() {
 		defer cancel()
-		defer f.cancel()
-		s.fly(work, key, f, &inner, policy, next)
+		s.fly(work, r, f, &inner, policy, next)
 	}()
 	return f, true
 }
 
 // fly makes the call of a flight and lands it.
-func (s *sharing) fly(ctx context.Context, key cache.Key, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
+func (s *sharing) fly(ctx context.Context, r route, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.ErrorContext(ctx, "a shared model call panicked", "panic", p, "stack", string(debug.Stack()))
@@ -129,26 +146,26 @@ func (s *sharing) fly(ctx context.Context, key cache.Key, f *flight, c *Call, po
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.flights[key] == f {
-			delete(s.flights, key)
+		if s.flights[r] == f {
+			delete(s.flights, r)
 		}
 		close(f.done)
 	}()
 	f.response, f.err = next(ctx, c)
 	if f.err == nil {
-		c.Notes.Cache = s.keep(ctx, key, policy, f.response.Output)
+		c.Notes.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
 	}
 	f.notes = c.Notes
 }
 
 // leave gives up waiting; the last one ends the flight.
-func (s *sharing) leave(key cache.Key, f *flight) {
+func (s *sharing) leave(r route, f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.waiting--; f.waiting == 0 {
 		f.cancel()
-		if s.flights[key] == f {
-			delete(s.flights, key) // whoever comes now starts anew
+		if s.flights[r] == f {
+			delete(s.flights, r) // whoever comes now starts anew
 		}
 	}
 }

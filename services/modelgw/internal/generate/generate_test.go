@@ -295,6 +295,67 @@ func TestASharedCallOutlivesItsFirstCallerAndEndsWithItsLast(t *testing.T) {
 	})
 }
 
+func TestWhoSharesACallKeepsTheirOwnDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(after(10*time.Second, says("shared")))
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() {
+			_, err := g.generate(hurried, g.call(cached()))
+			first <- err
+		}()
+		synctest.Wait()
+		response, err := g.generate(t.Context(), g.call(cached()))
+		require.NoError(t, err)
+		assert.Equal(t, "shared", response.Output.GetCompletion())
+		require.ErrorIs(t, <-first, context.DeadlineExceeded)
+		assert.Equal(t, 1, g.provider.count())
+	})
+}
+
+// What ends a call early, and who pays for it, are the caller's own: equal calls on other terms do not fail with it.
+func TestOnlyCallsOnEqualTermsShareOne(t *testing.T) {
+	t.Parallel()
+	for name, differ := range map[string]func(g *rig, first *generate.Call){
+		"retries":  func(_ *rig, first *generate.Call) { first.Config.MaxRetries = new(int32(0)) },
+		"attempts": func(_ *rig, first *generate.Call) { first.Config.MaxRetries, first.Config.AttemptTimeout = new(int32(0)), new(0.5) },
+		"budgets": func(g *rig, first *generate.Call) {
+			first.Scopes, first.UnreadTokens = []string{"projects/p/evals/e"}, 90
+			g.budgets.Set(first.Scopes[0], budget.Bounds{MaxTokens: new(int64(100))})
+			settle, err := g.budgets.Reserve(t.Context(), first.Scopes, func() int64 { return 90 })
+			require.NoError(t, err)
+			time.AfterFunc(time.Second, func() { settle(100, 0) })
+		},
+		"followers": func(_ *rig, first *generate.Call) { first.Committed, first.Sink = true, &heard{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				breaks := func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+					if r.Stream != nil {
+						r.Stream(&modelv1.GenerateDelta{})
+					}
+					return after(time.Second, fails(503, 0))(ctx, r)
+				}
+				g := newRig(breaks, breaks, says("x"))
+				first := g.call(cached())
+				differ(g, first)
+				failed := make(chan error, 1)
+				go func() {
+					_, err := g.generate(t.Context(), first)
+					failed <- err
+				}()
+				synctest.Wait()
+				_, err := g.generate(t.Context(), g.call(cached()))
+				require.NoError(t, err)
+				require.Error(t, <-failed)
+			})
+		})
+	}
+}
+
 func TestASharedFailureReachesEverybody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
