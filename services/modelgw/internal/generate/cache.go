@@ -3,7 +3,6 @@ package generate
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -40,38 +39,6 @@ type sharing struct {
 	flights map[route]*flight
 }
 
-// route is what calls have in common that share a flight. Equal answers are not enough: how long a call goes on, who pays for it and what it then fails with
-// come with its terms, and a failure by the terms of another is none of a caller's.
-type route struct {
-	cache.Key
-	// terms are the whole configuration and the budgets.
-	terms string
-	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own follower has seen.
-	alone *Call
-}
-
-func routeOf(c *Call, key cache.Key) (route, error) {
-	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(&modelv1.GenerateRequest{Config: c.Config, BudgetScopes: c.Scopes})
-	r := route{Key: key, terms: string(terms)}
-	if c.Committed {
-		r.alone = c
-	}
-	return r, err
-}
-
-// flight is a call on its way on behalf of everybody who waits for it. It ends when the last of them leaves.
-type flight struct {
-	done   chan struct{}
-	cancel context.CancelFunc
-	// waiting is guarded by sharing.mu.
-	waiting int
-
-	// The rest is final once done is closed.
-	notes    Notes
-	response *provider.Response
-	err      error
-}
-
 func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Response, error) {
 	policy := c.Config.GetCache().GetPolicy()
 	if policy == nil {
@@ -97,11 +64,14 @@ func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Res
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		s.leave(r, f)
+		s.leave(r, f, c)
 		return nil, context.Cause(ctx)
 	}
-	if leads {
+	switch {
+	case leads:
 		c.Notes, c.Attempt = f.notes, f.notes.Attempts
+	case f.err != nil:
+		c.Notes.Failed = f.notes.Failed
 	}
 	if f.err != nil {
 		return nil, f.err
@@ -115,59 +85,6 @@ func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Res
 	c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
 	c.Notes.Queued += time.Since(start)
 	return own, nil
-}
-
-// board joins the flight on a route, or starts one and leads it.
-func (s *sharing) board(ctx context.Context, c *Call, r route, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f, ok := s.flights[r]; ok {
-		f.waiting++
-		return f, false
-	}
-	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the last one ends it.
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f = &flight{done: make(chan struct{}), cancel: cancel, waiting: 1}
-	s.flights[r] = f
-	inner := *c
-	go func() {
-		defer cancel()
-		s.fly(work, r, f, &inner, policy, next)
-	}()
-	return f, true
-}
-
-// fly makes the call of a flight and lands it.
-func (s *sharing) fly(ctx context.Context, r route, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.log.ErrorContext(ctx, "a shared model call panicked", "panic", p, "stack", string(debug.Stack()))
-			f.err = rpcerr.Internal("a shared model call")
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.flights[r] == f {
-			delete(s.flights, r)
-		}
-		close(f.done)
-	}()
-	f.response, f.err = next(ctx, c)
-	if f.err == nil {
-		c.Notes.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
-	}
-	f.notes = c.Notes
-}
-
-// leave gives up waiting; the last one ends the flight.
-func (s *sharing) leave(r route, f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f.waiting--; f.waiting == 0 {
-		f.cancel()
-		if s.flights[r] == f {
-			delete(s.flights, r) // whoever comes now starts anew
-		}
-	}
 }
 
 func (s *sharing) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput {

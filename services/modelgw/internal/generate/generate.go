@@ -59,7 +59,7 @@ type Call struct {
 	Notes Notes
 }
 
-// Sink follows a call. Its methods are called from one goroutine at a time, also after whoever made the call has left.
+// Sink follows a call. Its methods are called from one goroutine at a time, and not once the call has returned. They do not wait for whoever reads.
 type Sink interface {
 	// Started says that an attempt begins.
 	Started(attempt int)

@@ -3,6 +3,7 @@ package generate_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,8 +320,10 @@ func TestWhoSharesACallKeepsTheirOwnDeadline(t *testing.T) {
 func TestOnlyCallsOnEqualTermsShareOne(t *testing.T) {
 	t.Parallel()
 	for name, differ := range map[string]func(g *rig, first *generate.Call){
-		"retries":  func(_ *rig, first *generate.Call) { first.Config.MaxRetries = new(int32(0)) },
-		"attempts": func(_ *rig, first *generate.Call) { first.Config.MaxRetries, first.Config.AttemptTimeout = new(int32(0)), new(0.5) },
+		"retries": func(_ *rig, first *generate.Call) { first.Config.MaxRetries = new(int32(0)) },
+		"attempts": func(_ *rig, first *generate.Call) {
+			first.Config.MaxRetries, first.Config.AttemptTimeout = new(int32(0)), new(0.5)
+		},
 		"budgets": func(g *rig, first *generate.Call) {
 			first.Scopes, first.UnreadTokens = []string{"projects/p/evals/e"}, 90
 			g.budgets.Set(first.Scopes[0], budget.Bounds{MaxTokens: new(int64(100))})
@@ -372,6 +375,120 @@ func TestASharedFailureReachesEverybody(t *testing.T) {
 		}
 		_, err := g.generate(t.Context(), g.call(cached()))
 		require.NoError(t, err, "a failure is not kept")
+	})
+}
+
+// asleep is what a caller was told of a call's sleep: how many failures, and whether it sleeps now.
+type asleep struct {
+	failures int
+	now      bool
+}
+
+// told keeps what a caller is told.
+type told struct {
+	mu   sync.Mutex
+	last asleep
+}
+
+func (a *told) tell(failed *modelv1.FailedAttempt) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last.now = failed != nil; a.last.now {
+		a.last.failures++
+	}
+}
+
+func (a *told) got() asleep {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
+}
+
+func TestEverybodyAboardIsToldOfRetriesAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(fails(503, 10*time.Second), fails(503, 10*time.Second), fails(503, 10*time.Second), after(time.Second, says("x")))
+		results := make(chan error, 3)
+		join := func(ctx context.Context) *told {
+			a, c := &told{}, g.call(cached())
+			c.Asleep = a.tell
+			go func() {
+				_, err := g.generate(ctx, c)
+				results <- err
+			}()
+			synctest.Wait()
+			return a
+		}
+		hurried, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		leader, waiter := join(hurried), join(t.Context())
+		assert.Equal(t, asleep{1, true}, leader.got())
+		assert.Equal(t, asleep{1, true}, waiter.got())
+		require.ErrorIs(t, <-results, context.DeadlineExceeded)
+		assert.Equal(t, asleep{2, false}, leader.got(), "its note is taken away")
+		assert.Equal(t, asleep{2, true}, waiter.got())
+		late := join(t.Context())
+		assert.Equal(t, asleep{2, true}, late.got())
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []asleep{{2, false}, {3, true}, {3, true}}, []asleep{leader.got(), waiter.got(), late.got()})
+		require.NoError(t, <-results)
+		require.NoError(t, <-results)
+		assert.Equal(t, []asleep{{2, false}, {3, false}, {3, false}}, []asleep{leader.got(), waiter.got(), late.got()})
+	})
+}
+
+func TestASharedFailureTellsEverybodyWhatWasTried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(fails(503, 10*time.Second), after(time.Second, fails(400, 0)))
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		notes := make(chan generate.Notes, 3)
+		for _, ctx := range []context.Context{hurried, t.Context(), t.Context()} {
+			go func() {
+				c := g.call(cached())
+				_, err := g.generate(ctx, c)
+				assert.Error(t, err)
+				notes <- c.Notes
+			}()
+			synctest.Wait()
+		}
+		for range cap(notes) {
+			failed := (<-notes).Failed
+			if assert.Len(t, failed, 1) {
+				assert.Equal(t, "test answered 503", failed[0].GetError())
+			}
+		}
+	})
+}
+
+func TestWhoLeftASharedCallHearsNothingMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+			for _, text := range []string{"a", "b"} {
+				r.Stream(&modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: text}})
+				time.Sleep(10 * time.Second)
+			}
+			return says("ab")(ctx, r)
+		})
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		leader, waited := &heard{}, make(chan error, 1)
+		go func() {
+			c := g.call(cached())
+			c.Sink = leader
+			_, err := g.generate(hurried, c)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		}()
+		synctest.Wait()
+		go func() {
+			_, err := g.generate(t.Context(), g.call(cached()))
+			waited <- err
+		}()
+		require.NoError(t, <-waited)
+		assert.Equal(t, []string{"started", "a"}, leader.events)
 	})
 }
 

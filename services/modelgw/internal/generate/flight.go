@@ -1,0 +1,170 @@
+package generate
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/cache"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// route is what calls have in common that share a flight. Equal answers are not enough: how long a call goes on, who pays for it and what it then fails with
+// come with its terms, and a failure by the terms of another is none of a caller's.
+type route struct {
+	cache.Key
+	// terms are the whole configuration and the budgets.
+	terms string
+	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own follower has seen.
+	alone *Call
+}
+
+func routeOf(c *Call, key cache.Key) (route, error) {
+	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(&modelv1.GenerateRequest{Config: c.Config, BudgetScopes: c.Scopes})
+	r := route{Key: key, terms: string(terms)}
+	if c.Committed {
+		r.alone = c
+	}
+	return r, err
+}
+
+// flight is a call on its way on behalf of everybody aboard. It ends when the last of them leaves.
+type flight struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	aboard map[*Call]struct{}
+	// failed are the attempts that failed so far; asleep says that the call sleeps after the last of them.
+	failed []*modelv1.FailedAttempt
+	asleep bool
+
+	// The rest is final once done is closed.
+	notes    Notes
+	response *provider.Response
+	err      error
+}
+
+// take takes a call aboard and tells it what failed before.
+func (f *flight) take(c *Call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.aboard[c] = struct{}{}
+	if c.Asleep == nil || len(f.failed) == 0 {
+		return
+	}
+	for _, failed := range f.failed {
+		c.Asleep(failed)
+	}
+	if !f.asleep {
+		c.Asleep(nil)
+	}
+}
+
+// drop lets a call off, which hears nothing any more, and returns how many are left. The call takes along what failed meanwhile.
+func (f *flight) drop(c *Call) (left int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.aboard, c)
+	c.Notes.Failed = slices.Clone(f.failed)
+	if f.asleep && c.Asleep != nil {
+		c.Asleep(nil)
+	}
+	return len(f.aboard)
+}
+
+// tell is Call.Asleep for everybody aboard.
+func (f *flight) tell(failed *modelv1.FailedAttempt) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asleep = failed != nil; f.asleep {
+		f.failed = append(f.failed, failed)
+	}
+	for c := range f.aboard {
+		if c.Asleep != nil {
+			c.Asleep(failed)
+		}
+	}
+}
+
+// leaderSink passes an answer on as it comes to the call that began a flight, while it is aboard. The others were not there from the start and get the answer whole, as
+// from the cache.
+type leaderSink struct {
+	flight *flight
+	leader *Call
+}
+
+func (s leaderSink) Started(attempt int)            { s.pass(func(to Sink) { to.Started(attempt) }) }
+func (s leaderSink) Delta(d *modelv1.GenerateDelta) { s.pass(func(to Sink) { to.Delta(d) }) }
+func (s leaderSink) Restart(attempt int)            { s.pass(func(to Sink) { to.Restart(attempt) }) }
+
+func (s leaderSink) pass(tell func(Sink)) {
+	s.flight.mu.Lock()
+	defer s.flight.mu.Unlock()
+	if _, there := s.flight.aboard[s.leader]; there {
+		tell(s.leader.Sink)
+	}
+}
+
+// board joins the flight on a route, or starts one and leads it.
+func (s *sharing) board(ctx context.Context, c *Call, r route, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ok := s.flights[r]; ok {
+		f.take(c)
+		return f, false
+	}
+	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the last one ends it.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f = &flight{done: make(chan struct{}), cancel: cancel, aboard: map[*Call]struct{}{c: {}}}
+	s.flights[r] = f
+	inner := *c
+	inner.Asleep = f.tell
+	if c.Sink != nil {
+		inner.Sink = leaderSink{f, c}
+	}
+	go func() {
+		defer cancel()
+		s.fly(work, r, f, &inner, policy, next)
+	}()
+	return f, true
+}
+
+// fly makes the call of a flight and lands it.
+func (s *sharing) fly(ctx context.Context, r route, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.ErrorContext(ctx, "a shared model call panicked", "panic", p, "stack", string(debug.Stack()))
+			f.err = rpcerr.Internal("a shared model call")
+		}
+		f.notes = c.Notes
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.flights[r] == f {
+			delete(s.flights, r)
+		}
+		close(f.done)
+	}()
+	f.response, f.err = next(ctx, c)
+	if f.err == nil {
+		c.Notes.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
+	}
+}
+
+// leave gives up waiting; the last one ends the flight.
+func (s *sharing) leave(r route, f *flight, c *Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.drop(c) > 0 {
+		return
+	}
+	f.cancel()
+	if s.flights[r] == f {
+		delete(s.flights, r) // whoever comes now starts anew
+	}
+}
