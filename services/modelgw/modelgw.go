@@ -119,13 +119,14 @@ type Deps struct {
 
 // Service is the model gateway. It may be used concurrently.
 type Service struct {
-	server   *server.Server
-	web      http.Handler
-	runner   *effect.Runner
-	registry *provider.Registry
-	ledger   effect.Ledger
-	log      *slog.Logger
-	closers  []func() error
+	server    *server.Server
+	web       http.Handler
+	runner    *effect.Runner
+	responses *generate.Cache
+	registry  *provider.Registry
+	ledger    effect.Ledger
+	log       *slog.Logger
+	closers   []func() error
 }
 
 // New makes the service. Close ends it.
@@ -148,6 +149,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.runner = runner
 	store := cache.NewMemory(cfg.CacheBytes)
+	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
 	budgets := budget.NewMemory(bounds(cfg.Budgets))
 	prices := pricesOf(cfg.Prices)
@@ -156,7 +158,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.server = server.New(server.Deps{
 		Registry: s.registry,
-		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout), stages...), generate.Cache(store, deps.Logger)),
+		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout), stages...), s.responses.Stage),
 		Runner:   runner,
 		Ledger:   deps.Ledger,
 		Cache:    store,
@@ -231,7 +233,9 @@ func (s *Service) Run(ctx context.Context) error {
 // Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to whoever asks for them next. It then
 // returns ctx's error. The service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
-	return errors.Join(s.runner.Drain(ctx), s.close())
+	err := s.runner.Drain(ctx)
+	s.responses.Close()
+	return errors.Join(err, s.close())
 }
 
 func (s *Service) close() error {

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -17,29 +18,52 @@ import (
 )
 
 // Cache answers from what was answered before, for calls that ask for it, and lets equal calls in flight share one, if they are made on equal
-// terms. A cache that fails is as good as an empty one: the failure is logged and the call made.
-func Cache(store cache.Cache, log *slog.Logger) Stage {
-	s := &sharing{store: store, log: log, flights: map[route]*flight{}}
-	return func(next Func) Func {
-		return func(ctx context.Context, c *Call) (*provider.Response, error) {
-			if !c.Config.GetCache().GetEnabled() {
-				return next(ctx, c)
-			}
-			return s.answer(ctx, c, next)
-		}
-	}
-}
-
-// sharing is the state of the stage.
-type sharing struct {
+// terms. A cache that fails is as good as an empty one: the failure is logged and the call made. It may be used concurrently.
+type Cache struct {
 	store cache.Cache
 	log   *slog.Logger
 
 	mu      sync.Mutex
 	flights map[route]*flight
+	closed  bool
+	// flying counts calls on their way, those that nobody waits for any more included.
+	flying sync.WaitGroup
 }
 
-func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Response, error) {
+// NewCache returns a cache over a store, which must live until Close has returned.
+func NewCache(store cache.Cache, log *slog.Logger) *Cache {
+	return &Cache{store: store, log: log, flights: map[route]*flight{}}
+}
+
+// Stage puts the cache before next.
+func (s *Cache) Stage(next Func) Func {
+	return func(ctx context.Context, c *Call) (*provider.Response, error) {
+		if !c.Config.GetCache().GetEnabled() {
+			return next(ctx, c)
+		}
+		return s.answer(ctx, c, next)
+	}
+}
+
+// Close ends the calls that are on their way and waits until nothing of them runs. Whoever still waits for one, or asks for one later, fails with
+// UNAVAILABLE (SERVICE_UNAVAILABLE).
+func (s *Cache) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, f := range s.flights {
+		f.cancel(errStopping)
+	}
+	s.mu.Unlock()
+	s.flying.Wait()
+}
+
+// errStopping is why Close ends a call.
+var errStopping = errors.New("the model gateway is stopping")
+
+// stopping is how a caller hears of it.
+func stopping() error { return rpcerr.ServiceUnavailable("modelgw", time.Second, "%w", errStopping) }
+
+func (s *Cache) answer(ctx context.Context, c *Call, next Func) (*provider.Response, error) {
 	policy := c.Config.GetCache().GetPolicy()
 	if policy == nil {
 		policy = &modelv1.CachePolicy{}
@@ -59,7 +83,10 @@ func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Res
 	if err != nil {
 		return nil, rpcerr.InvalidField("config", "%v", err)
 	}
-	f, leads := s.board(ctx, c, r, policy, next)
+	f, leads, err := s.board(ctx, c, r, policy, next)
+	if err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	select {
 	case <-f.done:
@@ -87,7 +114,7 @@ func (s *sharing) answer(ctx context.Context, c *Call, next Func) (*provider.Res
 	return own, nil
 }
 
-func (s *sharing) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput {
+func (s *Cache) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput {
 	value, ok, err := s.store.Get(ctx, key)
 	if err != nil {
 		s.log.WarnContext(ctx, "response cache cannot be read", "error", err)
@@ -104,7 +131,7 @@ func (s *sharing) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput 
 }
 
 // keep puts an answer into the cache, where it may be kept.
-func (s *sharing) keep(ctx context.Context, key cache.Key, policy *modelv1.CachePolicy, output *modelv1.ModelOutput) modelv1.CacheUse {
+func (s *Cache) keep(ctx context.Context, key cache.Key, policy *modelv1.CachePolicy, output *modelv1.ModelOutput) modelv1.CacheUse {
 	life, forever, err := respcache.Lifetime(policy)
 	if err != nil || !respcache.Keepable(output) || !forever && life <= 0 {
 		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED

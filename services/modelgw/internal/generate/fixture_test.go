@@ -84,12 +84,13 @@ func fails(status int, retryAfter time.Duration) step {
 
 // rig is a whole pipeline over a scripted provider.
 type rig struct {
-	provider *scripted
-	model    *provider.Model
-	limiter  *limit.Memory
-	budgets  *budget.Memory
-	generate generate.Func
-	random   float64
+	provider  *scripted
+	model     *provider.Model
+	limiter   *limit.Memory
+	budgets   *budget.Memory
+	responses *generate.Cache
+	generate  generate.Func
+	random    float64
 }
 
 func newRig(steps ...step) *rig {
@@ -104,9 +105,10 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 	schedule := retry.Default()
 	schedule.Random = func() float64 { return g.random }
 	log := slog.New(slog.DiscardHandler)
+	g.responses = generate.NewCache(cache.NewMemory(1<<20), log)
 	return generate.Chain(
 		generate.Attempt(0),
-		generate.Cache(cache.NewMemory(1<<20), log),
+		g.responses.Stage,
 		generate.Spend(g.budgets, nil),
 		generate.Retry(schedule, log),
 		generate.Admit(limiter, 0),

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -36,7 +37,7 @@ func routeOf(c *Call, key cache.Key) (route, error) {
 // flight is a call on its way on behalf of everybody aboard. It ends when the last of them leaves.
 type flight struct {
 	done   chan struct{}
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	aboard map[*Call]struct{}
@@ -111,16 +112,19 @@ func (s leaderSink) pass(tell func(Sink)) {
 	}
 }
 
-// board joins the flight on a route, or starts one and leads it.
-func (s *sharing) board(ctx context.Context, c *Call, r route, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool) {
+// board joins the flight on a route, or starts one and leads it. It fails once the cache is closed.
+func (s *Cache) board(ctx context.Context, c *Call, r route, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, stopping()
+	}
 	if f, ok := s.flights[r]; ok {
 		f.take(c)
-		return f, false
+		return f, false, nil
 	}
 	// The flight may outlive the one who started it, and has no deadline: each who waits leaves at their own, and the last one ends it.
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	f = &flight{done: make(chan struct{}), cancel: cancel, aboard: map[*Call]struct{}{c: {}}}
 	s.flights[r] = f
 	inner := *c
@@ -128,15 +132,15 @@ func (s *sharing) board(ctx context.Context, c *Call, r route, policy *modelv1.C
 	if c.Sink != nil {
 		inner.Sink = leaderSink{f, c}
 	}
-	go func() {
-		defer cancel()
+	s.flying.Go(func() {
+		defer cancel(nil)
 		s.fly(work, r, f, &inner, policy, next)
-	}()
-	return f, true
+	})
+	return f, true, nil
 }
 
 // fly makes the call of a flight and lands it.
-func (s *sharing) fly(ctx context.Context, r route, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
+func (s *Cache) fly(ctx context.Context, r route, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.ErrorContext(ctx, "a shared model call panicked", "panic", p, "stack", string(debug.Stack()))
@@ -151,19 +155,22 @@ func (s *sharing) fly(ctx context.Context, r route, f *flight, c *Call, policy *
 		close(f.done)
 	}()
 	f.response, f.err = next(ctx, c)
-	if f.err == nil {
+	switch {
+	case f.err == nil:
 		c.Notes.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
+	case errors.Is(context.Cause(ctx), errStopping):
+		f.err = stopping()
 	}
 }
 
 // leave gives up waiting; the last one ends the flight.
-func (s *sharing) leave(r route, f *flight, c *Call) {
+func (s *Cache) leave(r route, f *flight, c *Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.drop(c) > 0 {
 		return
 	}
-	f.cancel()
+	f.cancel(nil)
 	if s.flights[r] == f {
 		delete(s.flights, r) // whoever comes now starts anew
 	}

@@ -492,6 +492,38 @@ func TestWhoLeftASharedCallHearsNothingMore(t *testing.T) {
 	})
 }
 
+func TestCloseEndsSharedCallsAndWaitsForThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		g := newRig(func(ctx context.Context, _ *provider.Request) (*provider.Response, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second) // a connection that is slow to go
+			ended = true
+			return nil, ctx.Err()
+		})
+		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := g.generate(hurried, g.call(cached()))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		g.responses.Close()
+		assert.True(t, ended, "of a call that nobody waits for any more")
+
+		g = newRig(after(time.Hour, says("x")))
+		failure := make(chan error, 1)
+		go func() {
+			_, err := g.generate(t.Context(), g.call(cached()))
+			failure <- err
+		}()
+		synctest.Wait()
+		g.responses.Close()
+		assert.True(t, rpcerr.Is(<-failure, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE))
+		_, err = g.generate(t.Context(), g.call(cached()))
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE))
+		assert.Equal(t, 1, g.provider.count())
+	})
+}
+
 func TestAPanicInASharedCallIsAFailure(t *testing.T) {
 	t.Parallel()
 	g := newRig(func(context.Context, *provider.Request) (*provider.Response, error) { panic("boom") })
