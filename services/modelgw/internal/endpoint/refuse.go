@@ -42,8 +42,9 @@ func (x *exchange) refuse(err error) {
 	if r.final {
 		x.out.Header().Set("X-Should-Retry", "false") // The vendors' clients read it.
 	}
-	r.RequestID = x.id
-	_ = x.send(r.Status, x.fail(r.Failure)) // A client that left needs no answer.
+	failure := r.Failure // r may be a value that others answer with too.
+	failure.RequestID = x.id
+	_ = x.send(r.Status, x.fail(failure)) // A client that left needs no answer.
 }
 
 // refusalOf says how a failure is answered.

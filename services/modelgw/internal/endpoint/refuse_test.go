@@ -1,0 +1,30 @@
+package endpoint
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/evalfleet/evalfleet/pkg/pace"
+)
+
+// A failure that many exchanges meet is one value: answering with it must not change it.
+func TestOneRefusalAnswersManyExchanges(t *testing.T) {
+	t.Parallel()
+	before := *errRestarted
+	var answers sync.WaitGroup
+	for i := range 4 {
+		answers.Go(func() {
+			answer := httptest.NewRecorder()
+			x := &exchange{format: messages, out: pace.NewWriter(answer, 0), id: fmt.Sprint("req_", i)}
+			x.refuse(fmt.Errorf("wrapped: %w", errRestarted))
+			assert.Equal(t, errRestarted.Status, answer.Code)
+			assert.Contains(t, answer.Body.String(), fmt.Sprintf("%q", x.id))
+		})
+	}
+	answers.Wait()
+	assert.Equal(t, before, *errRestarted)
+}
