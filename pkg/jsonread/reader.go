@@ -240,14 +240,14 @@ func (r *reader) skipText() bool {
 	r.at++
 	for r.at < len(r.doc) {
 		r.at += jsonscan.Plain(r.doc[r.at:])
-		for stop := min(r.at+stretch, len(r.doc)); r.at < stop; {
-			switch kinds[r.doc[r.at]] {
-			case asIs, beyond:
+		for stop := min(r.at+jsonscan.Stretch, len(r.doc)); r.at < stop; {
+			switch jsonscan.KindOf(r.doc[r.at]) {
+			case jsonscan.AsIs, jsonscan.Beyond:
 				r.at++
-			case closes:
+			case '"':
 				r.at++
 				return true
-			case escapes:
+			case '\\':
 				_, size := escape(r.doc[r.at:])
 				if size == 0 {
 					return false
@@ -261,37 +261,8 @@ func (r *reader) skipText() bool {
 	return false
 }
 
-// What a byte within a text is.
-const (
-	asIs = iota
-	beyond
-	closes
-	escapes
-	forbidden
-)
-
-var kinds = func() (kinds [256]uint8) {
-	for c := range kinds {
-		switch {
-		case c < ' ':
-			kinds[c] = forbidden
-		case c >= utf8.RuneSelf:
-			kinds[c] = beyond
-		}
-	}
-	kinds['"'], kinds['\\'] = closes, escapes
-	return kinds
-}()
-
-// letters are what letters behind a backslash stand for.
-var letters = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
-
-const (
-	// stretch is how many bytes are looked at one by one behind an escape: others are likely to follow, as in code or JSON that a text holds.
-	stretch = 64
-	// widest is how many bytes stand for one byte at most: those of U+FFFD for one that is no UTF-8.
-	widest = len("\uFFFD")
-)
+// widest is how many bytes stand for one byte at most: those of U+FFFD for one that is no UTF-8.
+const widest = len("\uFFFD")
 
 // unquote reads the rest of a text into the scratch.
 func (r *reader) unquote() ([]byte, bool) {
@@ -312,25 +283,26 @@ func (r *reader) unquote() ([]byte, bool) {
 
 // unquoteStretch reads the next bytes of a text one by one and appends what they stand for.
 func (r *reader) unquoteStretch(to []byte) (_ []byte, ended, ok bool) {
-	const room = widest*stretch + utf8.UTFMax
+	const room = widest*jsonscan.Stretch + utf8.UTFMax
 	d := len(to)
 	if cap(to)-d < room {
 		to = append(make([]byte, 0, 2*cap(to)+room), to...)
 	}
 	to = to[:d+room]
 	doc, at := r.doc, r.at
-	for stop := min(at+stretch, len(doc)); at < stop; {
+	for stop := min(at+jsonscan.Stretch, len(doc)); at < stop; {
 		c := doc[at]
-		if kinds[c] == asIs {
+		kind := jsonscan.KindOf(c)
+		if kind == jsonscan.AsIs {
 			to[d] = c
 			d++
 			at++
 			continue
 		}
-		switch kinds[c] {
-		case escapes:
-			if at+1 < len(doc) && letters[doc[at+1]] != 0 {
-				to[d] = letters[doc[at+1]]
+		switch kind {
+		case '\\':
+			if at+1 < len(doc) && jsonscan.Unescape(doc[at+1]) != 0 {
+				to[d] = jsonscan.Unescape(doc[at+1])
 				d++
 				at += 2
 				continue
@@ -341,11 +313,11 @@ func (r *reader) unquoteStretch(to []byte) (_ []byte, ended, ok bool) {
 			}
 			d += utf8.EncodeRune(to[d:], char)
 			at += size
-		case beyond:
+		case jsonscan.Beyond:
 			char, size := utf8.DecodeRune(doc[at:])
 			d += utf8.EncodeRune(to[d:], char)
 			at += size
-		case closes:
+		case '"':
 			r.at = at + 1
 			return to[:d], true, true
 		default:
@@ -358,8 +330,8 @@ func (r *reader) unquoteStretch(to []byte) (_ []byte, ended, ok bool) {
 
 // escape reads the escape that b begins with. Half of a pair of surrogates stands for U+FFFD. size is 0 where it is none.
 func escape(b []byte) (char rune, size int) {
-	if len(b) > 1 && letters[b[1]] != 0 {
-		return rune(letters[b[1]]), 2
+	if len(b) > 1 && jsonscan.Unescape(b[1]) != 0 {
+		return rune(jsonscan.Unescape(b[1])), 2
 	}
 	char, ok := hex4(b)
 	if !ok {

@@ -4,6 +4,8 @@
 // The scan reads the outermost object member by member. It passes over nested values by their quotes and brackets alone and does not check them: what is no JSON
 // within them is left to whoever reads the document in earnest. For a document that is JSON, nested no more than MaxDepth deep, it
 // finds what encoding/json does.
+//
+// What a byte within a text is, and how far a text needs no escape, is for readers and writers of JSON too: Plain, KindOf.
 package jsonscan
 
 import (

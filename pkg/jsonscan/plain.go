@@ -3,7 +3,6 @@ package jsonscan
 import (
 	"encoding/binary"
 	"math/bits"
-	"unicode/utf8"
 )
 
 // Plain returns how many bytes at the start of text are ASCII that a JSON text holds as it is, without an escape. It looks at eight bytes at once: prompts are mostly
@@ -24,10 +23,8 @@ func Plain[T string | []byte](text T) int {
 			return i + bits.TrailingZeros64(found)/8
 		}
 	}
-	for ; i < len(text); i++ {
-		if c := text[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			break
-		}
+	for i < len(text) && KindOf(text[i]) == AsIs {
+		i++
 	}
 	return i
 }

@@ -1,0 +1,46 @@
+package jsonscan
+
+import "unicode/utf8"
+
+// Kind is what a byte is within a text: AsIs, Beyond, Control, or else the letter that stands for it behind a backslash, such as 'n' for a line break. A quote and
+// a backslash stand for themselves there.
+type Kind uint8
+
+// Kinds that are no letters.
+const (
+	// AsIs is ASCII that needs no escape.
+	AsIs Kind = iota
+	// Control is a byte below the blank that has no letter.
+	Control
+	// Beyond is a part of a character beyond ASCII, or no UTF-8.
+	Beyond
+)
+
+// KindOf returns what a byte is.
+func KindOf(c byte) Kind { return textKinds[c] }
+
+// Unescape returns what a letter behind a backslash stands for; zero where it stands for nothing by itself.
+func Unescape(letter byte) byte { return letters[letter] }
+
+// Stretch is how many bytes to look at one by one where Plain has stopped, before it is called again: others that are not plain are likely to follow, as in code or
+// JSON that a text holds.
+const Stretch = 64
+
+var letters = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+var textKinds = func() (kinds [256]Kind) {
+	for c := range kinds {
+		switch {
+		case c < ' ':
+			kinds[c] = Control
+		case c >= utf8.RuneSelf:
+			kinds[c] = Beyond
+		}
+	}
+	for letter, c := range letters {
+		if c != 0 && c != '/' {
+			kinds[c] = Kind(letter)
+		}
+	}
+	return kinds
+}()
