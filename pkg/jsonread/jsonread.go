@@ -86,7 +86,7 @@ func newDecoder(t reflect.Type) decoder {
 	case pointer.Implements(unmarshalerType):
 		return readUnmarshaler
 	case pointer.Implements(textType), t == numberType:
-		return leave
+		return decline
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -106,12 +106,12 @@ func newDecoder(t reflect.Type) decoder {
 	case reflect.Struct:
 		return structDecoder(t)
 	default:
-		return leave
+		return decline
 	}
 }
 
-// leave leaves a value to encoding/json.
-func leave(*reader, reflect.Value) bool { return false }
+// decline leaves a value to encoding/json.
+func decline(*reader, reflect.Value) bool { return false }
 
 func readPart(r *reader, v reflect.Value) bool {
 	raw, ok := r.raw()
@@ -215,7 +215,7 @@ func pointerDecoder(t reflect.Type) decoder {
 
 func listDecoder(t reflect.Type) decoder {
 	if t.Elem().Kind() == reflect.Uint8 {
-		return leave // It is base64.
+		return decline // It is base64.
 	}
 	elem := decoderOf(t.Elem())
 	return func(r *reader, v reflect.Value) bool {
@@ -236,7 +236,7 @@ func listDecoder(t reflect.Type) decoder {
 
 func mapDecoder(t reflect.Type) decoder {
 	if t.Key() != reflect.TypeFor[string]() {
-		return leave
+		return decline
 	}
 	elem := decoderOf(t.Elem())
 	return func(r *reader, v reflect.Value) bool {
@@ -268,7 +268,7 @@ const maxFields = 64
 func structDecoder(t reflect.Type) decoder {
 	fields, ok := fieldsOf(t)
 	if !ok || len(fields) > maxFields {
-		return leave
+		return decline
 	}
 	byName := make(map[string]int, len(fields))
 	for i, f := range fields {
