@@ -69,7 +69,8 @@ const (
 	answer = time.Second
 )
 
-// Take takes the folder, which is made where it is not there, to serve it. A holder is waited for until ctx ends, unless it answers at its address: then it lives, and Take fails with a [*HeldError] at once.
+// Take takes the folder, which is made where it is not there, to serve it. A holder is waited for until ctx's deadline, unless it answers at its address: then it lives, and Take fails
+// with a [*HeldError] at once. Where ctx is cancelled, its error is returned.
 func (d Dir) Take(ctx context.Context) (*Lock, error) {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w; name another with %s", err, d.Option)
@@ -84,14 +85,14 @@ func (d Dir) Take(ctx context.Context) (*Lock, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &HeldError{Dir: d, Holder: holder, Silent: true}
+			return nil, d.givenUp(ctx, holder)
 		case <-time.After(poll):
 		}
 	}
 }
 
-// Claim takes the folder for this process, or tells who serves it: exactly one of lock and holder is set. A holder that has no address yet is waited for until ctx ends; Claim then fails with a
-// [*HeldError].
+// Claim takes the folder for this process, or tells who serves it: exactly one of lock and holder is set. A holder that has no address yet is waited for until ctx's deadline; Claim
+// then fails with a [*HeldError]. Where ctx is cancelled, its error is returned.
 func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 	file, err := os.OpenFile(filepath.Join(d.Path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -105,8 +106,11 @@ func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 	for {
 		switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 		case err == nil:
-			lock = &Lock{file: file}
-			return lock, Holder{}, lock.Announce("")
+			taken := &Lock{file: file}
+			if err := taken.Announce(""); err != nil {
+				return nil, Holder{}, fmt.Errorf("data directory: write the lock: %w", err)
+			}
+			return taken, Holder{}, nil
 		case !errors.Is(err, syscall.EWOULDBLOCK):
 			return nil, Holder{}, fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
@@ -116,10 +120,18 @@ func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, Holder{}, &HeldError{Dir: d, Holder: holder, Silent: true}
+			return nil, Holder{}, d.givenUp(ctx, holder)
 		case <-time.After(poll):
 		}
 	}
+}
+
+// givenUp is why the wait for a holder has ended with ctx: its time is over, or nobody wants the folder any more.
+func (d Dir) givenUp(ctx context.Context, holder Holder) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return &HeldError{Dir: d, Holder: holder, Silent: true}
 }
 
 // Announce writes into the lock where this process takes clients.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,12 +108,46 @@ func TestTheWaitHasAnEnd(t *testing.T) {
 	d := dir(t)
 	lock, _, err := d.Claim(t.Context())
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
 	_, _, err = d.Claim(ctx)
 	assert.ErrorContains(t, err, "data directory "+d.Path+" is held by process ")
 	assert.ErrorContains(t, err, "which takes no clients; try again, or name another with --data-dir")
 	require.NoError(t, lock.Release())
+}
+
+// Whoever interrupts a wait has not asked who holds the folder.
+func TestAnInterruptedWaitIsNoHeldFolder(t *testing.T) {
+	t.Parallel()
+	d := dir(t)
+	lock, _, err := d.Claim(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err = d.Claim(ctx)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = d.Take(ctx)
+	assert.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, lock.Announce("127.0.0.1:0")) // where nobody answers
+	_, err = d.Take(ctx)
+	assert.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, lock.Release())
+}
+
+// A pipe stands for a file on a disk that fails: it can be locked and not written.
+func TestALockThatCannotBeWrittenIsLetGo(t *testing.T) {
+	t.Parallel()
+	d := dir(t)
+	path := filepath.Join(d.Path, "lock")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	lock, _, err := d.Claim(t.Context())
+	assert.ErrorContains(t, err, "write the lock: ")
+	assert.Nil(t, lock)
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	// Waits where another test forks just now, for ever where the lock is held.
+	assert.NoError(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
 }
 
 func TestAServerThatAnswersIsNotWaitedFor(t *testing.T) {
@@ -166,13 +201,8 @@ func TestASilentServerIsNamedInTheEnd(t *testing.T) {
 	lock, err := d.Take(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, lock.Announce(l.Addr().String()))
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		asked, err := l.Accept()
-		assert.NoError(t, err)
-		cancel()
-		assert.NoError(t, asked.Close())
-	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // connections wait in the listener's queue
+	defer cancel()
 	_, err = d.Take(ctx)
 	assert.ErrorContains(t, err, "which does not answer at "+l.Addr().String()+"; end it, or name another with --data-dir")
 	require.NoError(t, lock.Release())
