@@ -57,6 +57,7 @@ func (c *call) finish(s *status.Status) {
 	close(c.over)
 	c.down.end()
 	c.cancel()
+	c.conn.remove(c)
 }
 
 // outcome is the status of a call that is over.

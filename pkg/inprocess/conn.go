@@ -17,23 +17,47 @@ type Conn struct {
 	listener *Listener
 	maxBytes int
 	closed   chan struct{}
-	once     sync.Once
+
+	mu    sync.Mutex
+	calls map[*call]struct{} // those under way, whichever server has them; nil once closed
 }
 
 // Dial makes a connection whose messages, in either direction, have at most maxBytes.
 func (l *Listener) Dial(maxBytes int) *Conn {
-	return &Conn{listener: l, maxBytes: maxBytes, closed: make(chan struct{})}
+	return &Conn{listener: l, maxBytes: maxBytes, closed: make(chan struct{}), calls: map[*call]struct{}{}}
 }
 
 // Close ends the connection; calls under way fail with CANCELLED.
 func (c *Conn) Close() error {
-	c.once.Do(func() {
+	c.mu.Lock()
+	calls := c.calls
+	c.calls = nil
+	if calls != nil {
 		close(c.closed)
-		if s, _ := c.listener.latest(); s != nil {
-			s.cut(c, status.Convert(errClosing))
-		}
-	})
+	}
+	c.mu.Unlock()
+	for call := range calls {
+		call.finish(status.Convert(errClosing))
+	}
 	return nil
+}
+
+// add has Close end a call too, unless the connection is closed.
+func (c *Conn) add(one *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		return false
+	}
+	c.calls[one] = struct{}{}
+	return true
+}
+
+// remove forgets a call that is over.
+func (c *Conn) remove(one *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, one)
 }
 
 // Invoke implements [grpc.ClientConnInterface].
@@ -71,9 +95,12 @@ func (c *Conn) open(ctx context.Context, desc *grpc.StreamDesc, method string, o
 		}
 	}
 	s.call = newCall(ctx, c, method)
-	if err := c.listener.await(ctx, s.call); err != nil {
+	if !c.add(s.call) {
 		s.call.cancel()
-		return nil, statusOf(err).Err()
+		return nil, errClosing
+	}
+	if err := c.listener.await(ctx, s.call); err != nil {
+		return nil, s.fail(statusOf(err))
 	}
 	return s, nil
 }

@@ -19,7 +19,7 @@ type Listener struct {
 	once   sync.Once
 
 	mu      sync.Mutex
-	server  *Server       // the latest, which may have calls under way though it takes no more
+	server  *Server       // the latest, which may take no more
 	changed chan struct{} // closed when there is another server
 }
 

@@ -81,7 +81,20 @@ func (health) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1.He
 	return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING}, nil
 }
 
-func newServer(workers int) *Server {
+// patient answers no check before its caller leaves.
+type patient struct {
+	healthv1.UnimplementedHealthServer
+
+	begun chan struct{}
+}
+
+func (p patient) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	close(p.begun)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func newServer(workers int, service healthv1.HealthServer) *Server {
 	s := NewServer(Options{
 		Unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			return handle(ctx, request)
@@ -91,7 +104,7 @@ func newServer(workers int) *Server {
 		},
 		ReceiveBytes: 1 << 20, SendBytes: 1 << 20, Workers: workers,
 	})
-	healthv1.RegisterHealthServer(s, health{})
+	healthv1.RegisterHealthServer(s, service)
 	return s
 }
 
@@ -109,7 +122,7 @@ func TestACallWaitsForAServerAndForTheNext(t *testing.T) {
 			}()
 			synctest.Wait()
 			require.Empty(t, answered)
-			s := newServer(2)
+			s := newServer(2, health{})
 			s.Serve(l)
 			require.NoError(t, <-answered)
 			s.Close()
@@ -127,6 +140,33 @@ func TestACallWaitsForAServerAndForTheNext(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, conn.Close())
 		assert.Equal(t, codes.Canceled, status.Code(<-refused))
+	})
+}
+
+// A server that goes may still have calls of a connection when the next one serves its listener.
+func TestCloseEndsTheCallsAtEveryServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := Listen()
+		conn := l.Dial(1 << 20)
+		begun := make(chan struct{})
+		first, second := newServer(0, patient{begun: begun}), newServer(0, health{})
+		first.Serve(l)
+		answered := make(chan error, 1)
+		go func() {
+			_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+			answered <- err
+		}()
+		<-begun
+		first.Close()
+		second.Serve(l)
+		require.NoError(t, conn.Close())
+		assert.Equal(t, codes.Canceled, status.Code(<-answered))
+		first.Wait()
+		_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+		assert.Equal(t, codes.Canceled, status.Code(err), "nor does one begin")
+		second.Close()
+		second.Wait()
 	})
 }
 

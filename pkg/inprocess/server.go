@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -107,25 +109,15 @@ func (s *Server) Wait() { <-s.idle }
 // Stop cuts the calls under way off. Handlers are not waited for.
 func (s *Server) Stop() {
 	s.Close()
-	s.cut(nil, status.New(codes.Unavailable, "the server is stopping"))
+	s.mu.Lock()
+	calls := slices.Collect(maps.Keys(s.calls))
+	s.mu.Unlock()
+	for _, c := range calls {
+		c.finish(status.New(codes.Unavailable, "the server is stopping"))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rest()
-}
-
-// cut ends the calls of a connection, or of all.
-func (s *Server) cut(conn *Conn, why *status.Status) {
-	s.mu.Lock()
-	var calls []*call
-	for c := range s.calls {
-		if conn == nil || c.conn == conn {
-			calls = append(calls, c)
-		}
-	}
-	s.mu.Unlock()
-	for _, c := range calls {
-		c.finish(why)
-	}
 }
 
 // begin takes a call on, unless the server is closed.
@@ -137,11 +129,6 @@ func (s *Server) begin(c *call) bool {
 	}
 	s.calls[c] = struct{}{}
 	s.mu.Unlock()
-	select {
-	case <-c.conn.closed: // while it began; Close may not have seen it
-		c.finish(status.Convert(errClosing))
-	default:
-	}
 	select {
 	case s.work <- c:
 	default:
