@@ -14,6 +14,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
@@ -114,25 +115,28 @@ func (h *hearing) tell(parent, requestID string, note *effectv1.Note) {
 	}
 }
 
+// maxArrivals bounds the subjects of which arrivals are remembered; workers name what they like.
+const maxArrivals = 4096
+
 // arrivals remembers when workers of a subject came last, so that a run that is about to wait for one does not miss it.
 type arrivals struct {
 	mu   sync.Mutex
-	last map[[2]string]time.Time
+	last *lru.Cache[[2]string, time.Time]
 }
+
+func newArrivals() arrivals { return arrivals{last: lru.New[[2]string, time.Time](maxArrivals)} }
 
 func (a *arrivals) note(parent, subject string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.last == nil {
-		a.last = map[[2]string]time.Time{}
-	}
-	a.last[[2]string{parent, subject}] = time.Now()
+	a.last.Put([2]string{parent, subject}, time.Now(), 1)
 }
 
 func (a *arrivals) since(parent, subject string, then time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.last[[2]string{parent, subject}].After(then)
+	last, _ := a.last.Get([2]string{parent, subject})
+	return last.After(then)
 }
 
 // arrived has the runs of a project look again that wait for a subject.

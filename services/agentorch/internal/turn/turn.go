@@ -132,7 +132,7 @@ func New(cfg Config, deps Deps) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		cfg: cfg, deps: deps, flights: ctx, end: cancel,
-		loads: make(chan struct{}, cfg.MaxLoads), ready: make(chan struct{}), actors: map[string]*actor{},
+		loads: make(chan struct{}, cfg.MaxLoads), ready: make(chan struct{}), actors: map[string]*actor{}, arrivals: newArrivals(),
 	}
 	e.gate.limit = cfg.MaxGenerates
 	e.released = newReleaser(deps)
