@@ -17,5 +17,5 @@ func (s *Server) CreateEval(ctx context.Context, req *agentv1.CreateEvalRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.live(ctx, project, state.Eval)
+	return s.live(ctx, state.Eval)
 }

@@ -2,11 +2,15 @@ package evalserver_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -401,6 +405,29 @@ func TestScorersMetricsAndReducersAreListed(t *testing.T) {
 	assert.Contains(t, schemas["match"], `"location"`, "with the parameters that they take")
 	assert.Contains(t, list.GetMetrics(), "accuracy")
 	assert.Contains(t, list.GetReducers(), "mean")
+}
+
+// More runs wait than a list gives at once; all count.
+func TestEveryRunThatWaitsCounts(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.create(spec("a"))
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, func(w *agentv1.WatchEvalResponse) bool { return w.GetProgress().GetProgress().GetRunning() == 1 })
+	require.NoError(t, err)
+	const many = 1200
+	since := timestamppb.New(time.Now().Truncate(time.Millisecond))
+	for i := range many {
+		wait := &agentv1.RunWait{Reason: "worker", Message: fmt.Sprint("no worker ", i), Since: timestamppb.New(since.AsTime().Add(time.Duration(i) * time.Second))}
+		r.runs.waitsFor(t, name, fmt.Sprint("w", i), wait)
+	}
+	r.runs.waitsFor(t, name, "q", &agentv1.RunWait{Reason: "quota", Message: "full", Since: since})
+	e, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.EqualValues(t, many+1, e.GetProgress().GetWaiting())
+	want := []*agentv1.EvalWait{{Reason: "quota", Message: "full", Since: since, Samples: 1}, {Reason: "worker", Message: "no worker 0", Since: since, Samples: many}}
+	assert.Empty(t, cmp.Diff(want, e.GetProgress().GetWaits(), protocmp.Transform()))
+	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name, RequestId: "stop"})
+	require.NoError(t, err)
 }
 
 // What an evaluation waits for is told although nothing happens in it.

@@ -97,6 +97,20 @@ func (r *runs) wait(eval string, waits ...*agentv1.EvalWait) {
 	r.waits = map[string][]*agentv1.EvalWait{eval: waits}
 }
 
+// waitsFor makes a run of an evaluation that waits.
+func (r *runs) waitsFor(t *testing.T, eval, id string, wait *agentv1.RunWait) {
+	t.Helper()
+	view, err := proto.Marshal(&agentv1.Run{Wait: wait})
+	require.NoError(t, err)
+	row := journal.Row{
+		Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_WAITING), Parent: eval, Waiting: true, WaitReason: wait.GetReason(), WaitSince: wait.GetSince().AsTime(), View: view,
+	}
+	_, _, err = r.journals.Create(t.Context(), journal.Creation{Name: project + "/runs/" + id, Owner: "test", Row: row, Entries: []journal.Entry{{
+		Event: &agentv1.Event{Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "made"}}},
+	}}})
+	require.NoError(t, err)
+}
+
 func (r *runs) waiting(eval string) []*agentv1.EvalWait {
 	r.mu.Lock()
 	defer r.mu.Unlock()

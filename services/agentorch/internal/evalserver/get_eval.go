@@ -9,13 +9,12 @@ import (
 
 // GetEval gives one evaluation.
 func (s *Server) GetEval(ctx context.Context, req *agentv1.GetEvalRequest) (*agentv1.Eval, error) {
-	name, err := resource.Parse("name", req.GetName(), "evals")
-	if err != nil {
+	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err
 	}
 	state, err := s.engine.State(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return s.live(ctx, name.Project, state.Eval)
+	return s.live(ctx, state.Eval)
 }

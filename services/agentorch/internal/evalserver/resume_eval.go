@@ -9,13 +9,12 @@ import (
 
 // ResumeEval goes on with what is not done.
 func (s *Server) ResumeEval(ctx context.Context, req *agentv1.ResumeEvalRequest) (*agentv1.Eval, error) {
-	name, err := resource.Parse("name", req.GetName(), "evals")
-	if err != nil {
+	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err
 	}
 	state, err := s.engine.Resume(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return s.live(ctx, name.Project, state.Eval)
+	return s.live(ctx, state.Eval)
 }

@@ -29,8 +29,7 @@ const (
 
 // WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed evaluation can be watched again from the last cursor.
 func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
-	name, err := resource.Parse("name", req.GetName(), "evals")
-	if err != nil {
+	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return err
 	}
 	bound := &agentv1.WatchEvalRequest{Name: req.GetName()}
@@ -97,7 +96,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			}
 		}
 		if req.GetProgress() {
-			progress, err := s.live(ctx, name.Project, state.Eval)
+			progress, err := s.live(ctx, state.Eval)
 			if err != nil {
 				return err
 			}

@@ -79,6 +79,8 @@ type Inbox interface {
 type Index interface {
 	// List returns journals that match, newest first; with Query.ChangedAfter in the order of their last change.
 	List(ctx context.Context, q Query) ([]Listed, error)
+	// Waits returns what the journals below a parent wait for, ordered by reason.
+	Waits(ctx context.Context, parent string) ([]Wait, error)
 	// Rebuild makes all rows again. Fold gives the row of a journal from all its events, which are read as they are asked for.
 	Rebuild(ctx context.Context, fold func(head Head, events iter.Seq2[*agentv1.Event, error]) (Row, error)) error
 }
@@ -143,6 +145,9 @@ type Row struct {
 	Wake time.Time
 	// Waiting says that the journal waits: for Wake, or for a command.
 	Waiting bool
+	// WaitReason is why a run waits, as its RunWait has it, and WaitSince since when; empty and zero for what does not wait.
+	WaitReason string
+	WaitSince  time.Time
 	// View is the resource without content, as a serialized Run or Eval. Its head and epoch may be behind.
 	View []byte
 }
@@ -162,6 +167,14 @@ type Listed struct {
 	Row
 	// Changed orders the changes of rows: the row that changed last has the highest number.
 	Changed int64
+}
+
+// Wait is the journals that wait for the same reason.
+type Wait struct {
+	Reason string
+	Count  int
+	// View is that of the journal that has waited longest.
+	View []byte
 }
 
 // Range says which events to read.
@@ -200,6 +213,8 @@ type Query struct {
 	States  []int32
 	Parent  string
 	Labels  map[string]string
+	// WaitReason gives those that wait for it.
+	WaitReason string
 	// Before gives older journals than this one only.
 	Before Ref
 	// ChangedAfter gives rows that changed later only, in the order of their changes.

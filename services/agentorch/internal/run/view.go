@@ -60,10 +60,14 @@ func (s *State) Row() (journal.Row, error) {
 	if err != nil {
 		return journal.Row{}, err
 	}
-	return journal.Row{
+	row := journal.Row{
 		Kind: journal.KindRun, State: int32(s.Phase), Done: s.Finished, Parent: s.spec.GetAttribution().GetEval(), Labels: s.spec.GetLabels(),
 		Waiting: s.Phase == agentv1.RunState_RUN_STATE_WAITING, Wake: s.Wake(), View: view,
-	}, nil
+	}
+	if row.Waiting {
+		row.WaitReason, row.WaitSince = s.Wait.GetReason(), timeOf(s.Wait.GetSince())
+	}
+	return row, nil
 }
 
 // FoldRow makes the row of a run from its journal alone.

@@ -30,37 +30,29 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 		return nil, err
 	}
 	size := resource.PageSize(r.GetPageSize())
-	q := journal.Query{Project: project, Kind: journal.KindRun, Parent: r.GetEval(), Labels: r.GetLabels(), Before: before, Limit: size + 1}
+	q := journal.Query{
+		Project: project, Kind: journal.KindRun, Parent: r.GetEval(), Labels: r.GetLabels(), WaitReason: r.GetWaitingFor(), Before: before, Limit: size + 1,
+	}
 	for _, state := range r.GetStates() {
 		q.States = append(q.States, int32(state))
 	}
-	if r.GetWaitingFor() != "" {
-		q.States = []int32{int32(agentv1.RunState_RUN_STATE_WAITING)}
+	rows, err := s.deps.Store.List(ctx, q)
+	if err != nil {
+		return nil, err
 	}
 	answer := &agentv1.ListRunsResponse{}
-	for {
-		rows, err := s.deps.Store.List(ctx, q)
+	if len(rows) > size {
+		rows = rows[:size]
+		answer.NextPageToken = resource.PageToken(strconv.FormatInt(int64(rows[size-1].Ref), 10), r)
+	}
+	for _, row := range rows {
+		one, err := listed(row)
 		if err != nil {
 			return nil, err
 		}
-		for _, row := range rows {
-			if len(answer.GetRuns()) == size {
-				answer.NextPageToken = resource.PageToken(strconv.FormatInt(int64(q.Before), 10), r)
-				return answer, nil
-			}
-			q.Before = row.Ref
-			one, err := listed(row)
-			if err != nil {
-				return nil, err
-			}
-			if wanted := r.GetWaitingFor(); wanted == "" || wanted == one.GetWait().GetReason() {
-				answer.Runs = append(answer.Runs, one)
-			}
-		}
-		if len(rows) < q.Limit {
-			return answer, nil
-		}
+		answer.Runs = append(answer.Runs, one)
 	}
+	return answer, nil
 }
 
 // listed is a run as its row shows it.

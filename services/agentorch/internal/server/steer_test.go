@@ -95,6 +95,15 @@ func TestSteering(t *testing.T) {
 	held, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
 	require.NoError(t, err)
 	assert.Equal(t, "hold", held.GetWait().GetReason())
+	for reason, want := range map[string][]string{"hold": {name}, "worker": nil} {
+		waiting, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, WaitingFor: reason})
+		require.NoError(t, err)
+		var names []string
+		for _, one := range waiting.GetRuns() {
+			names = append(names, one.GetName())
+		}
+		assert.Equal(t, want, names, reason)
+	}
 	_, err = r.runs.ResumeRun(t.Context(), &agentv1.ResumeRunRequest{Name: name})
 	require.NoError(t, err)
 	_, err = r.watch(&agentv1.WatchRunRequest{Name: name})

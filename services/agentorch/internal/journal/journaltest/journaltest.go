@@ -39,6 +39,8 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"list":          list,
 		"list labels":   listLabels,
 		"list changes":  listChanges,
+		"list waits":    listWaits,
+		"waits":         waits,
 		"row is atomic": rowIsAtomic,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -437,6 +439,46 @@ func listLabels(t *testing.T, s journal.Store) {
 	assert.Equal(t, []string{"b", "a"}, listed(t, s, journal.Query{Labels: map[string]string{"team": "x"}}))
 	assert.Equal(t, []string{"a"}, listed(t, s, journal.Query{Labels: map[string]string{"team": "x", "kind": "1"}}))
 	assert.Empty(t, listed(t, s, journal.Query{Labels: map[string]string{"team": "y"}}))
+}
+
+func waiting(reason string, since int64) journal.Row {
+	return journal.Row{
+		Kind: journal.KindRun, State: 3, Parent: "projects/p/evals/e", Waiting: true, WaitReason: reason, WaitSince: time.UnixMilli(since).UTC(), View: fmt.Append(nil, reason, since),
+	}
+}
+
+func listWaits(t *testing.T, s journal.Store) {
+	mustCreate(t, s, journal.Creation{Name: name("a"), Row: waiting("worker", 7)})
+	mustCreate(t, s, journal.Creation{Name: name("b"), Row: waiting("quota", 8)})
+	mustCreate(t, s, journal.Creation{Name: name("c")})
+	all, err := s.List(t.Context(), journal.Query{WaitReason: "worker"})
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.Equal(t, name("a"), all[0].Name)
+	assert.Equal(t, "worker", all[0].WaitReason)
+	assert.Equal(t, time.UnixMilli(7).UTC(), all[0].WaitSince)
+}
+
+func waits(t *testing.T, s journal.Store) {
+	const many = 1500 // more than a list gives at once
+	for i := range int64(many) {
+		mustCreate(t, s, journal.Creation{Name: name(fmt.Sprint("w", i)), Row: waiting("worker", 10+(i+many/2)%many)})
+	}
+	quota := mustCreate(t, s, journal.Creation{Name: name("q"), Row: waiting("quota", 3)})
+	over := mustCreate(t, s, journal.Creation{Name: name("over"), Row: waiting("worker", 1)})
+	other := waiting("worker", 2)
+	other.Parent = "projects/p/evals/other"
+	mustCreate(t, s, journal.Creation{Name: name("other"), Row: other})
+	r := row()
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: over, Entries: notes(2, "two"), Row: &r}))
+
+	got, err := s.Waits(t.Context(), "projects/p/evals/e")
+	require.NoError(t, err)
+	assert.Equal(t, []journal.Wait{{Reason: "quota", Count: 1, View: []byte("quota3")}, {Reason: "worker", Count: many, View: []byte("worker10")}}, got)
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: quota, Entries: notes(2, "two"), Row: &r}))
+	got, err = s.Waits(t.Context(), "projects/p/evals/none")
+	require.NoError(t, err)
+	assert.Empty(t, got)
 }
 
 func listChanges(t *testing.T, s journal.Store) {

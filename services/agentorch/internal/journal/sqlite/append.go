@@ -165,9 +165,10 @@ func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) erro
 // setRow writes a journal's row and numbers the change.
 func (s *Store) setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) error {
 	s.changed++
-	_, err := tx.Exec(`INSERT INTO view_journal (id, project, kind, state, parent, waiting, wake, changed, view) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET state = excluded.state, waiting = excluded.waiting, wake = excluded.wake, changed = excluded.changed, view = excluded.view`,
-		ref, projectOf(name), row.Kind, row.State, row.Parent, row.Waiting, millis(row.Wake), s.changed, nonNil(row.View))
+	_, err := tx.Exec(`INSERT INTO view_journal (id, project, kind, state, parent, waiting, wake, reason, since, changed, view) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET state = excluded.state, waiting = excluded.waiting, wake = excluded.wake, reason = excluded.reason, since = excluded.since,
+			changed = excluded.changed, view = excluded.view`,
+		ref, projectOf(name), row.Kind, row.State, row.Parent, row.Waiting, millis(row.Wake), row.WaitReason, millis(row.WaitSince), s.changed, nonNil(row.View))
 	return err
 }
 

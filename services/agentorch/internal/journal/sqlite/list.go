@@ -11,16 +11,16 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.changed, v.view
+const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.reason, v.since, v.changed, v.view
 	FROM journal j JOIN view_journal v ON v.id = j.id`
 
 func scan(row sqlite.Row) (l journal.Listed, err error) {
 	var (
-		open bool
-		wake int64
+		open        bool
+		wake, since int64
 	)
-	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.Changed, &l.View)
-	l.Done, l.Wake = !open, fromMillis(wake)
+	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.WaitReason, &since, &l.Changed, &l.View)
+	l.Done, l.Wake, l.WaitSince = !open, fromMillis(wake), fromMillis(since)
 	return l, err
 }
 
@@ -78,6 +78,9 @@ func selection(q journal.Query) (string, []any) {
 		narrow(`NOT EXISTS (SELECT 1 FROM json_each(?) l WHERE NOT EXISTS (SELECT 1 FROM view_label x WHERE x.key = l.key AND x.value = l.value AND x.id = v.id))`,
 			labelsJSON(q.Labels))
 	}
+	if q.WaitReason != "" {
+		narrow(`v.reason = ?`, q.WaitReason)
+	}
 	if q.Before != 0 {
 		narrow(`v.id < ?`, q.Before)
 	}
@@ -94,6 +97,33 @@ func selection(q journal.Query) (string, []any) {
 		text += ` WHERE ` + strings.Join(where, ` AND `)
 	}
 	return text + order + ` LIMIT 0 + ?`, append(args, q.Limit)
+}
+
+// Waits implements [journal.Index].
+func (s *Store) Waits(ctx context.Context, parent string) ([]journal.Wait, error) {
+	var waits []journal.Wait
+	err := s.db.Read(ctx, func(v *sqlite.View) error {
+		waits = nil
+		// With min() alone, SQLite takes the other columns from the row that has it: https://sqlite.org/lang_select.html#bareagg
+		for row, err := range v.Query(`SELECT reason, count(*), min(since), view FROM view_journal WHERE parent = ? AND reason <> '' GROUP BY reason ORDER BY reason`, parent) {
+			if err != nil {
+				return err
+			}
+			var (
+				w     journal.Wait
+				since int64
+			)
+			if err := row.Scan(&w.Reason, &w.Count, &since, &w.View); err != nil {
+				return err
+			}
+			waits = append(waits, w)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("journal: waits of %s: %w", parent, err)
+	}
+	return waits, nil
 }
 
 // rebuildPage is how many journals are folded between two writes.
