@@ -2,12 +2,7 @@
 package resource
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"strings"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -103,54 +98,3 @@ func Format(project string, collectionsAndIDs ...string) string {
 
 // LastID returns what stands after a name's last slash.
 func LastID(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
-
-// PageSize applies the documented default and cap of lists: 100 and 1000.
-func PageSize(asked int32) int {
-	switch {
-	case asked <= 0:
-		return 100
-	case asked > 1000:
-		return 1000
-	}
-	return int(asked)
-}
-
-// PageToken writes a token that goes on after position within the list that request asked for. The request's own page_size and page_token do not count.
-func PageToken(position string, request proto.Message) string {
-	sum := digest(request)
-	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, sum), position...))
-}
-
-// Position reads a token made by PageToken for the same request. The empty token is the empty position.
-func Position(token string, request proto.Message) (string, error) {
-	return position("page_token", token, request)
-}
-
-// Cursor is Position for the cursor of a watch.
-func Cursor(cursor string, request proto.Message) (string, error) {
-	return position("cursor", cursor, request)
-}
-
-func position(field, token string, request proto.Message) (string, error) {
-	if token == "" {
-		return "", nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(b) < 4 || binary.BigEndian.Uint32(b) != digest(request) {
-		return "", rpcerr.InvalidCursor(field, "%s belongs to another request; begin again without it", field)
-	}
-	return string(b[4:]), nil
-}
-
-// digest hashes what a page token is bound to: the request without its page_size and page_token.
-func digest(request proto.Message) uint32 {
-	m := proto.Clone(request).ProtoReflect()
-	for _, field := range []string{"page_size", "page_token"} {
-		if f := m.Descriptor().Fields().ByTextName(field); f != nil {
-			m.Clear(f)
-		}
-	}
-	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m.Interface())
-	sum := sha256.Sum256(append([]byte(m.Descriptor().FullName()), b...))
-	return binary.BigEndian.Uint32(sum[:])
-}

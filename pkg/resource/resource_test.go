@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -40,32 +39,6 @@ func TestWithin(t *testing.T) {
 	assert.True(t, all("other"))
 	_, err = resource.Within("parent", "projects")
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST))
-}
-
-func TestAPageTokenBelongsToItsRequest(t *testing.T) {
-	t.Parallel()
-	list := &agentv1.ListRunsRequest{Parent: "projects/default", PageSize: 10}
-	token := resource.PageToken("after-r7", list)
-
-	next := &agentv1.ListRunsRequest{Parent: "projects/default", PageSize: 50, PageToken: token}
-	position, err := resource.Position(token, next)
-	require.NoError(t, err)
-	assert.Equal(t, "after-r7", position)
-
-	for name, other := range map[string]*agentv1.ListRunsRequest{"project": {Parent: "projects/other"}, "filter": {Parent: "projects/default", Eval: "projects/default/evals/e"}} {
-		_, err := resource.Position(token, other)
-		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), name)
-	}
-	first, err := resource.Position("", list)
-	require.NoError(t, err)
-	assert.Empty(t, first)
-}
-
-func FuzzPosition(f *testing.F) {
-	f.Add("AAAA")
-	f.Fuzz(func(t *testing.T, token string) {
-		_, _ = resource.Position(token, &agentv1.ListRunsRequest{})
-	})
 }
 
 // TestIDsAreThoseOfTheProtocol holds the checks against the patterns that the protocol's documentation gives.

@@ -2,7 +2,6 @@ package evalserver
 
 import (
 	"errors"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -33,15 +32,9 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		return err
 	}
 	bound := &agentv1.WatchEvalRequest{Name: req.GetName()}
-	position, err := resource.Cursor(req.GetCursor(), bound)
+	after, err := resource.ReadCursor(req.GetCursor(), bound)
 	if err != nil {
 		return err
-	}
-	after := int64(0)
-	if position != "" {
-		if after, err = strconv.ParseInt(position, 10, 64); err != nil {
-			return rpcerr.InvalidField("cursor", "it cannot be read; begin again without it")
-		}
 	}
 	ctx := stream.Context()
 	sub := s.journals.Subscribe(req.GetName())
@@ -67,7 +60,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		if !req.GetContent() {
 			event = s.bare(event)
 		}
-		return stream.Send(&agentv1.WatchEvalResponse{Event: event, Cursor: resource.PageToken(strconv.FormatInt(event.GetSeq(), 10), bound)})
+		return stream.Send(&agentv1.WatchEvalResponse{Event: event, Cursor: resource.Cursor(event.GetSeq(), bound)})
 	}
 	var noted <-chan struct{}
 	if req.GetProgress() {

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strconv"
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -168,6 +169,9 @@ type Listed struct {
 	// Changed orders the changes of rows: the row that changed last has the highest number.
 	Changed int64
 }
+
+// Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a lower Ref.
+func (l Listed) Position() string { return strconv.FormatInt(int64(l.Ref), 10) }
 
 // Wait is the journals that wait for the same reason.
 type Wait struct {

@@ -13,18 +13,17 @@ func (s *Runs) ListAgents(_ context.Context, r *agentv1.ListAgentsRequest) (*age
 	if err != nil {
 		return nil, err
 	}
-	after, err := resource.Position(r.GetPageToken(), r)
+	page, err := resource.PageOf(r)
 	if err != nil {
 		return nil, err
 	}
 	answer := &agentv1.ListAgentsResponse{}
-	size := resource.PageSize(r.GetPageSize())
 	for _, d := range s.deps.Agents.Definitions() {
-		if d.Name <= after {
+		if d.Name <= page.After {
 			continue
 		}
-		if len(answer.GetAgents()) == size {
-			answer.NextPageToken = resource.PageToken(resource.LastID(answer.GetAgents()[size-1].GetName()), r)
+		if len(answer.GetAgents()) == page.Size {
+			answer.NextPageToken = page.Token(resource.LastID(answer.GetAgents()[page.Size-1].GetName()))
 			break
 		}
 		answer.Agents = append(answer.Agents, &agentv1.Agent{

@@ -3,13 +3,11 @@ package server
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -25,13 +23,16 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 			return nil, err
 		}
 	}
-	before, err := positionOf(r.GetPageToken(), r)
+	page, err := resource.PageOf(r)
 	if err != nil {
 		return nil, err
 	}
-	size := resource.PageSize(r.GetPageSize())
+	before, err := page.AfterNumber()
+	if err != nil {
+		return nil, err
+	}
 	q := journal.Query{
-		Project: project, Kind: journal.KindRun, Parent: r.GetEval(), Labels: r.GetLabels(), WaitReason: r.GetWaitingFor(), Before: before, Limit: size + 1,
+		Project: project, Kind: journal.KindRun, Parent: r.GetEval(), Labels: r.GetLabels(), WaitReason: r.GetWaitingFor(), Before: journal.Ref(before), Limit: page.Size + 1,
 	}
 	for _, state := range r.GetStates() {
 		q.States = append(q.States, int32(state))
@@ -41,10 +42,7 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 		return nil, err
 	}
 	answer := &agentv1.ListRunsResponse{}
-	if len(rows) > size {
-		rows = rows[:size]
-		answer.NextPageToken = resource.PageToken(strconv.FormatInt(int64(rows[size-1].Ref), 10), r)
-	}
+	rows, answer.NextPageToken = resource.Cut(page, rows, journal.Listed.Position)
 	for _, row := range rows {
 		one, err := listed(row)
 		if err != nil {
@@ -63,17 +61,4 @@ func listed(row journal.Listed) (*agentv1.Run, error) {
 	}
 	one.Head, one.Epoch, one.Owner, one.Etag = row.Seq, row.Epoch, row.Owner, run.Etag(row.Seq)
 	return one, nil
-}
-
-// positionOf reads a page token whose position is a journal's ref.
-func positionOf(token string, request proto.Message) (journal.Ref, error) {
-	position, err := resource.Position(token, request)
-	if err != nil || position == "" {
-		return 0, err
-	}
-	ref, err := strconv.ParseInt(position, 10, 64)
-	if err != nil {
-		return 0, rpcerr.InvalidCursor("page_token", "page_token cannot be read; begin again without it")
-	}
-	return journal.Ref(ref), nil
 }

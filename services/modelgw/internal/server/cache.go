@@ -47,29 +47,28 @@ func (s *Server) ListCacheEntries(ctx context.Context, r *modelv1.ListCacheEntri
 	if err != nil {
 		return nil, err
 	}
-	position, err := resource.Position(r.GetPageToken(), r)
+	page, err := resource.PageOf(r)
 	if err != nil {
 		return nil, err
 	}
-	page := &modelv1.ListCacheEntriesResponse{}
-	size, last := resource.PageSize(r.GetPageSize()), ""
+	answer, last := &modelv1.ListCacheEntriesResponse{}, ""
 	for _, info := range infos {
 		model := respcache.Model(project, info.Key.Group)
 		place := model + " " + info.Key.ID
-		if !picked(info, model, r.GetModels(), r.GetExpiredOnly()) || place <= position {
+		if !picked(info, model, r.GetModels(), r.GetExpiredOnly()) || place <= page.After {
 			continue
 		}
-		if len(page.GetEntries()) == size {
-			page.NextPageToken = resource.PageToken(last, r)
+		if len(answer.GetEntries()) == page.Size {
+			answer.NextPageToken = page.Token(last)
 			break
 		}
 		entry := &modelv1.CacheEntry{Id: info.Key.ID, Model: model, Size: info.Size}
 		if !info.Expires.IsZero() {
 			entry.ExpireTime = timestamppb.New(info.Expires)
 		}
-		page.Entries, last = append(page.Entries, entry), place
+		answer.Entries, last = append(answer.Entries, entry), place
 	}
-	return page, nil
+	return answer, nil
 }
 
 func picked(info cache.Info, model string, models []string, expiredOnly bool) bool {

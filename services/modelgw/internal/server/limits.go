@@ -72,24 +72,23 @@ func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (
 	if _, err := resource.Project("parent", r.GetParent()); err != nil {
 		return nil, err
 	}
-	position, err := resource.Position(r.GetPageToken(), r)
+	page, err := resource.PageOf(r)
 	if err != nil {
 		return nil, err
 	}
-	page := &modelv1.ListBudgetsResponse{}
-	size := resource.PageSize(r.GetPageSize())
+	answer := &modelv1.ListBudgetsResponse{}
 	for _, state := range s.Budgets.List(r.GetParent()) {
 		own := state.Scope == r.GetParent() || strings.HasPrefix(state.Scope, r.GetParent()+"/")
-		if !own || state.Scope <= position {
+		if !own || state.Scope <= page.After {
 			continue
 		}
-		if len(page.GetBudgets()) == size {
-			page.NextPageToken = resource.PageToken(scopeOf(page.GetBudgets()[size-1].GetName(), r.GetParent()), r)
+		if len(answer.GetBudgets()) == page.Size {
+			answer.NextPageToken = page.Token(scopeOf(answer.GetBudgets()[page.Size-1].GetName(), r.GetParent()))
 			break
 		}
-		page.Budgets = append(page.Budgets, budgetMessage(r.GetParent(), state))
+		answer.Budgets = append(answer.Budgets, budgetMessage(r.GetParent(), state))
 	}
-	return page, nil
+	return answer, nil
 }
 
 // UpdateBudget implements LimitService.

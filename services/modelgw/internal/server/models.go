@@ -65,31 +65,28 @@ func (s *Server) describe(model string) (*modelv1.Model, error) {
 
 // ListModels implements ModelService.
 func (s *Server) ListModels(_ context.Context, r *modelv1.ListModelsRequest) (*modelv1.ListModelsResponse, error) {
-	position, err := resource.Position(r.GetPageToken(), r)
+	page, err := resource.PageOf(r)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, kind := range s.Registry.Kinds() {
 		for _, model := range kind.Models {
-			if name := kind.Name + "/" + model; (r.GetProvider() == "" || r.GetProvider() == kind.Name) && name > position {
+			if name := kind.Name + "/" + model; (r.GetProvider() == "" || r.GetProvider() == kind.Name) && name > page.After {
 				names = append(names, name)
 			}
 		}
 	}
-	page := &modelv1.ListModelsResponse{}
-	if size := resource.PageSize(r.GetPageSize()); len(names) > size {
-		names = names[:size]
-		page.NextPageToken = resource.PageToken(names[size-1], r)
-	}
+	answer := &modelv1.ListModelsResponse{}
+	names, answer.NextPageToken = resource.Cut(page, names, func(name string) string { return name })
 	for _, name := range names {
 		model, err := s.describe(name)
 		if err != nil {
 			return nil, err
 		}
-		page.Models = append(page.Models, model)
+		answer.Models = append(answer.Models, model)
 	}
-	return page, nil
+	return answer, nil
 }
 
 // ListProviders implements ModelService.

@@ -167,9 +167,6 @@ func (s *Sandboxes) Get(ctx context.Context, project, id string) (*Sandbox, erro
 // gives those that are over too.
 func (s *Sandboxes) List(ctx context.Context, project string, after *Sandbox, labels map[string]string, over bool, limit int) ([]*Sandbox, error) {
 	var out []*Sandbox
-	if after == nil {
-		after = &Sandbox{}
-	}
 	for {
 		page, err := s.store.List(ctx, project, after.Created, after.ID, over, limit)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
@@ -50,10 +50,13 @@ func writePosition(b *lifecycle.Sandbox) string {
 }
 
 func readPosition(position string) (*lifecycle.Sandbox, error) {
+	if position == "" {
+		return &lifecycle.Sandbox{}, nil
+	}
 	at, id, ok := strings.Cut(position, " ")
 	nanos, err := strconv.ParseInt(at, 10, 64)
 	if !ok || err != nil {
-		return nil, rpcerr.InvalidCursor("page_token", "page_token: not a token of this list")
+		return nil, resource.Unreadable("page_token")
 	}
 	return &lifecycle.Sandbox{Created: time.Unix(0, nanos), ID: id}, nil
 }

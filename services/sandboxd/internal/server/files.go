@@ -154,7 +154,7 @@ func (s *Server) UploadFile(stream grpc.ClientStreamingServer[sandboxv1.UploadFi
 
 // ListFiles lists a folder by path.
 func (s *Server) ListFiles(ctx context.Context, req *sandboxv1.ListFilesRequest) (*sandboxv1.ListFilesResponse, error) {
-	after, err := resource.Position(req.GetPageToken(), req)
+	page, err := resource.PageOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -170,13 +170,13 @@ func (s *Server) ListFiles(ctx context.Context, req *sandboxv1.ListFilesRequest)
 	}
 	files := listed.GetFiles()
 	slices.SortFunc(files, func(a, b *sandboxv1.FileInfo) int { return strings.Compare(a.GetPath(), b.GetPath()) })
-	start, found := slices.BinarySearchFunc(files, after, func(f *sandboxv1.FileInfo, at string) int { return strings.Compare(f.GetPath(), at) })
+	start, found := slices.BinarySearchFunc(files, page.After, func(f *sandboxv1.FileInfo, at string) int { return strings.Compare(f.GetPath(), at) })
 	if found {
 		start++
 	}
-	end := start + resource.PageSize(req.GetPageSize())
+	end := start + page.Size
 	if end < len(files) {
-		return &sandboxv1.ListFilesResponse{Files: files[start:end], NextPageToken: resource.PageToken(files[end-1].GetPath(), req)}, nil
+		return &sandboxv1.ListFilesResponse{Files: files[start:end], NextPageToken: page.Token(files[end-1].GetPath())}, nil
 	}
 	if listed.GetTruncated() {
 		return nil, rpcerr.FolderTooLarge(req.GetPath(), len(files), "%s holds more than %d entries; list a folder below it, or less deep", req.GetPath(), len(files))

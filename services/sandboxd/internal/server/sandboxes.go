@@ -8,7 +8,6 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
 
 // CreateSandbox makes a sandbox and answers when it is usable.
@@ -43,27 +42,22 @@ func (s *Server) ListSandboxes(ctx context.Context, req *sandboxv1.ListSandboxes
 	if err != nil {
 		return nil, err
 	}
-	position, err := resource.Position(req.GetPageToken(), req)
+	page, err := resource.PageOf(req)
 	if err != nil {
 		return nil, err
 	}
-	var after *lifecycle.Sandbox
-	if position != "" {
-		if after, err = readPosition(position); err != nil {
-			return nil, err
-		}
+	after, err := readPosition(page.After)
+	if err != nil {
+		return nil, err
 	}
-	size := resource.PageSize(req.GetPageSize())
-	found, err := s.boxes.List(ctx, project, after, req.GetLabels(), req.GetShowDeleted(), size)
+	found, err := s.boxes.List(ctx, project, after, req.GetLabels(), req.GetShowDeleted(), page.Size+1)
 	if err != nil {
 		return nil, err
 	}
 	resp := &sandboxv1.ListSandboxesResponse{}
+	found, resp.NextPageToken = resource.Cut(page, found, writePosition)
 	for _, b := range found {
 		resp.Sandboxes = append(resp.Sandboxes, toProto(b))
-	}
-	if len(found) == size {
-		resp.NextPageToken = resource.PageToken(writePosition(found[size-1]), req)
 	}
 	return resp, nil
 }

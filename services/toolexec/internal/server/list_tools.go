@@ -13,19 +13,18 @@ func (t *Tools) ListTools(_ context.Context, request *toolv1.ListToolsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	after, err := resource.Position(request.GetPageToken(), request)
+	page, err := resource.PageOf(request)
 	if err != nil {
 		return nil, err
 	}
-	size := resource.PageSize(request.GetPageSize())
 	response := &toolv1.ListToolsResponse{}
 	for _, definition := range t.registry.Definitions(project) {
 		name := definition.GetInfo().GetName()
-		if name <= after {
+		if name <= page.After {
 			continue
 		}
-		if len(response.GetTools()) == size {
-			response.NextPageToken = resource.PageToken(response.GetTools()[size-1].GetInfo().GetName(), request)
+		if len(response.GetTools()) == page.Size {
+			response.NextPageToken = page.Token(response.GetTools()[page.Size-1].GetInfo().GetName())
 			break
 		}
 		response.Tools = append(response.Tools, definition)

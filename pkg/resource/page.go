@@ -1,0 +1,122 @@
+package resource
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// List is a request for a page of a list.
+type List interface {
+	proto.Message
+	GetPageSize() int32
+	GetPageToken() string
+}
+
+// Page is the page that a request asks for.
+type Page struct {
+	// After is the position that the page follows; empty for the first page. What a position is, each list says for itself.
+	After string
+	// Size is how many entries the page has at most.
+	Size int
+
+	request List
+}
+
+// PageOf reads a request's page_size and page_token. It fails with INVALID_CURSOR where the token is that of another list.
+func PageOf(request List) (Page, error) {
+	after, err := position("page_token", request.GetPageToken(), request)
+	return Page{After: after, Size: PageSize(request.GetPageSize()), request: request}, err
+}
+
+// PageSize applies the documented default and cap of lists: 100 and 1000.
+func PageSize(asked int32) int {
+	switch {
+	case asked <= 0:
+		return 100
+	case asked > 1000:
+		return 1000
+	}
+	return int(asked)
+}
+
+// AfterNumber is After where positions are numbers from 0; it is 0 for the first page. It fails with INVALID_CURSOR where After is none.
+func (p Page) AfterNumber() (int64, error) { return number("page_token", p.After) }
+
+// Token is the token of the page that follows a position.
+func (p Page) Token(position string) string { return token(position, p.request) }
+
+// Cut leaves of found, for which one entry more than Size was looked for, what is on the page, and returns the next page's token; empty when there is none.
+func Cut[E any](p Page, found []E, position func(E) string) (page []E, next string) {
+	if len(found) <= p.Size {
+		return found, ""
+	}
+	page = found[:p.Size]
+	return page, p.Token(position(page[p.Size-1]))
+}
+
+// Cursor writes the cursor of a watch that goes on after a sequence number of what request asked for.
+func Cursor(after int64, request proto.Message) string {
+	return token(strconv.FormatInt(after, 10), request)
+}
+
+// ReadCursor reads a cursor made by Cursor for the same request. The empty cursor is 0. It fails with INVALID_CURSOR.
+func ReadCursor(cursor string, request proto.Message) (after int64, err error) {
+	text, err := position("cursor", cursor, request)
+	if err != nil {
+		return 0, err
+	}
+	return number("cursor", text)
+}
+
+// token binds a position to the request that it belongs to. The request's own page_size and page_token do not count.
+func token(position string, request proto.Message) string {
+	sum := digest(request)
+	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(nil, sum), position...))
+}
+
+// position reads a token made for the same request. The empty token is the empty position.
+func position(field, token string, request proto.Message) (string, error) {
+	if token == "" {
+		return "", nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) < 4 || binary.BigEndian.Uint32(b) != digest(request) {
+		return "", rpcerr.InvalidCursor(field, "%s belongs to another request; begin again without it", field)
+	}
+	return string(b[4:]), nil
+}
+
+func number(field, position string) (int64, error) {
+	if position == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(position, 10, 64)
+	if err != nil || n < 0 {
+		return 0, Unreadable(field)
+	}
+	return n, nil
+}
+
+// Unreadable refuses a page token or a cursor, in that field, whose position is none of its list.
+func Unreadable(field string) error {
+	return rpcerr.InvalidCursor(field, "%s cannot be read; begin again without it", field)
+}
+
+// digest hashes what a token is bound to: the request without its page_size and page_token.
+func digest(request proto.Message) uint32 {
+	m := proto.Clone(request).ProtoReflect()
+	for _, field := range []string{"page_size", "page_token"} {
+		if f := m.Descriptor().Fields().ByTextName(field); f != nil {
+			m.Clear(f)
+		}
+	}
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m.Interface())
+	sum := sha256.Sum256(append([]byte(m.Descriptor().FullName()), b...))
+	return binary.BigEndian.Uint32(sum[:])
+}
