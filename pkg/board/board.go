@@ -120,7 +120,7 @@ func (w *Watcher[K, V]) Close() {
 	delete(w.board.watchers, w)
 }
 
-// Heartbeat is how often [Board.Follow] says that nothing happened.
+// Heartbeat is how often a watcher hears that nothing happened: one that [Board.Follow] tells, and any other.
 const Heartbeat = 15 * time.Second
 
 // Follow tells of what stands and of what changes under the keys that are wanted, until ctx ends or tell fails, and returns why it ended. A nil news is a heartbeat.

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
@@ -18,8 +19,6 @@ import (
 const (
 	// progressPause is the least time between two sends of the progress.
 	progressPause = 250 * time.Millisecond
-	// heartbeatPause is how long a watch may be silent.
-	heartbeatPause = 15 * time.Second
 	// lookPause is how often a watch of the progress looks for what is in no event: runs that wait.
 	lookPause = 2 * time.Second
 	// maxNotes bounds the notes that are sent with the progress.
@@ -62,19 +61,18 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		}
 		return stream.Send(&agentv1.WatchEvalResponse{Event: event, Cursor: resource.Cursor(event.GetSeq(), bound)})
 	}
-	var noted <-chan struct{}
+	beats := time.NewTicker(board.Heartbeat)
+	defer beats.Stop()
+	var (
+		noted <-chan struct{}
+		look  <-chan time.Time
+	)
 	if req.GetProgress() {
 		notes := s.notes.Watch(note.OfEval(req.GetName()))
 		defer notes.Close()
-		noted = notes.C
-	}
-	heartbeat := time.NewTicker(heartbeatPause)
-	defer heartbeat.Stop()
-	var look <-chan time.Time
-	if req.GetProgress() {
-		ticker := time.NewTicker(lookPause)
-		defer ticker.Stop()
-		look = ticker.C
+		looks := time.NewTicker(lookPause)
+		defer looks.Stop()
+		noted, look = notes.C, looks.C
 	}
 	var sent *agentv1.WatchEvalResponse
 	for {
@@ -113,7 +111,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		case <-sub.C:
 		case <-look:
 		case <-noted:
-		case <-heartbeat.C:
+		case <-beats.C:
 			if err := stream.Send(&agentv1.WatchEvalResponse{}); err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -16,13 +17,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
-// heartbeat is how often a watcher hears that nothing happened.
-const heartbeat = 15 * time.Second
-
 // watchPage bounds how many events are read at once, so that a slow watcher holds little.
 const watchPage = 200
 
-// WatchRun streams a run's events until the run has ended. Everyone is fed from the store, at his own pace: a wake-up only says that there is more.
+// WatchRun streams a run's events until the run has ended. Each watcher is fed from the store, at its own pace: a wake-up only says that there is more.
 func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingServer[agentv1.WatchRunResponse]) error {
 	ctx := stream.Context()
 	head, err := s.head(ctx, "name", r.GetName())
@@ -40,7 +38,7 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 	defer wake.Close()
 	notes := s.deps.Notes.Watch(note.OfRun(r.GetName()))
 	defer notes.Close()
-	beats := time.NewTicker(heartbeat)
+	beats := time.NewTicker(board.Heartbeat)
 	defer beats.Stop()
 	for ended := false; ; {
 		page, err := s.deps.Store.Read(ctx, head.Ref, journal.Range{After: after, Limit: watchPage, Bare: !r.GetContent()})
@@ -58,7 +56,7 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 			}
 		}
 		if len(page) > 0 {
-			beats.Reset(heartbeat)
+			beats.Reset(board.Heartbeat)
 			continue
 		}
 		if ended || after > 0 && s.endedBefore(stream, head, after) {

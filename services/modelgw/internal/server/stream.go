@@ -7,15 +7,13 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/follow"
 )
-
-// heartbeat is how often a watcher hears that a silent call still runs.
-const heartbeat = 15 * time.Second
 
 // endCursor is the cursor of the last event.
 const endCursor = "end"
@@ -116,7 +114,7 @@ func relay(ctx context.Context, emit emit, stream *follow.Stream, from follow.Pl
 
 // send passes events on, with a heartbeat where they are silent for long, until their channel is closed.
 func send(emit emit, events <-chan *modelv1.StreamGenerateResponse, cursor string) error {
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(board.Heartbeat)
 	defer beat.Stop()
 	for {
 		var event *modelv1.StreamGenerateResponse
@@ -126,7 +124,7 @@ func send(emit emit, events <-chan *modelv1.StreamGenerateResponse, cursor strin
 				return nil
 			}
 			event, cursor = next, next.GetCursor()
-			beat.Reset(heartbeat)
+			beat.Reset(board.Heartbeat)
 		case <-beat.C:
 			event = &modelv1.StreamGenerateResponse{Cursor: cursor, Event: &modelv1.StreamGenerateResponse_Heartbeat{Heartbeat: &modelv1.GenerateHeartbeat{}}}
 		}

@@ -163,7 +163,7 @@ func (s *Sandboxes) Get(ctx context.Context, project, id string) (*Sandbox, erro
 	return b, nil
 }
 
-// List gives up to limit sandboxes of a project with those labels, newest first, after the given one (nil: from the newest). Over
+// List gives up to limit sandboxes of a project with those labels, newest first, after the given one (zero: from the newest). Over
 // gives those that are over too.
 func (s *Sandboxes) List(ctx context.Context, project string, after *Sandbox, labels map[string]string, over bool, limit int) ([]*Sandbox, error) {
 	var out []*Sandbox
