@@ -109,7 +109,7 @@ func TestAConnectionGoesToWhoSpeaksItsProtocol(t *testing.T) {
 				case <-time.After(time.Minute):
 					assert.Empty(t, want, "%q %s: nobody got it", sent, name)
 					_, err := client.Read(make([]byte, 1))
-					require.ErrorIs(t, err, io.EOF, "who does not say what he speaks is cut off")
+					require.ErrorIs(t, err, io.EOF, "whoever does not say what they speak is cut off")
 				}
 				_ = client.Close()
 			})

@@ -56,7 +56,7 @@ func TestCallsAreMeasuredByHowTheyEndAndWhatTheyUse(t *testing.T) {
 	assert.Equal(t, map[string]float64{"default input m test": 6, "default output m test": 4}, measured(t, registry, "evalfleet_model_tokens_total"))
 }
 
-// Whoever calls may name what models he likes; metrics do not grow with them.
+// Callers may name what models they like; metrics do not grow with them.
 func TestModelsThatNobodyKnowsShareTheirMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

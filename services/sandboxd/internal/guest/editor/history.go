@@ -42,7 +42,7 @@ func (e *Editor) recall(path string) (edit, bool) {
 	return edits[len(edits)-1], true
 }
 
-// file is where the history of path is; not ok where the folder belongs to someone else, who may have put there what he likes.
+// file is where the history of path is; not ok where the folder belongs to someone else, who may have put there what they like.
 func (e *Editor) file(path string) (string, bool) {
 	_ = os.Mkdir(e.History, 0o700) // most often it is there
 	info, err := os.Lstat(e.History)
