@@ -66,6 +66,12 @@ class Worker:
                 raise ValueError(f"the answer has {len(payload)} bytes, more than {MAX_ANSWER}")
             result = pb.CallResult(key=call.key, payload_json=payload)
         except Exception as fault:
-            result = pb.CallResult(key=call.key, error=pb.CallError(type="unknown", message=repr(fault)))
-        self.kept.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", [call.key, result.SerializeToString()])
+            result = failure(call, fault)
+        try:
+            self.kept.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", [call.key, result.SerializeToString()])
+        except sqlite3.Error as fault:  # Its caller would wait for ever for an answer that was not kept.
+            result = failure(call, fault)
         return result
+
+def failure(call, fault):
+    return pb.CallResult(key=call.key, error=pb.CallError(type="unknown", message=repr(fault)))

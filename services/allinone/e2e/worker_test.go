@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
 // example is a worker of the folder examples, which serves the tool `square` and the scorer `close_enough`.
@@ -224,6 +225,25 @@ func TestAWorkerInNode(t *testing.T) {
 		w.kill()
 		w = inNode.begin(h)
 	}))
+}
+
+// A worker that cannot keep its results says so, where it would otherwise leave its callers without an answer.
+func TestAWorkerThatCannotKeepResults(t *testing.T) {
+	t.Parallel()
+	h := newHome(t, &shipped, single)
+	h.serve()
+	results, err := sqlite.Open(t.Context(), filepath.Join(filepath.Dir(h.dir), "results.db"), sqlite.Options{})
+	require.NoError(t, err)
+	require.NoError(t, results.Write(t.Context(), func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`CREATE TABLE results (key PRIMARY KEY, result CHECK (result = 'nothing'))`)
+		return err
+	}))
+	require.NoError(t, results.Close())
+	inPython.begin(h)
+	end := h.begin("eval", "run", "--json", "--server", h.address(), "--token-file", h.tokenFile, filepath.Join("examples", "worker-python", "task.yaml")).end()
+	e := evalOf(t, end)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, e.GetState())
+	assert.Contains(t, e.GetError().GetMessage(), "CHECK constraint failed")
 }
 
 // While no worker is connected a run waits, and says for what.
