@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -404,6 +405,29 @@ func TestStoredMediaReachesTheModel(t *testing.T) {
 	assert.Nil(t, answer.GetPreparedMessages(), "the answer does not carry the body back")
 	_, err = g.models.Generate(t.Context(), see("cd"))
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
+}
+
+// A body that is missing, or a store that fails for a moment, is no outcome of the call: it has not begun.
+func TestMediaThatCannotBeReadIsKeptUnderNoKey(t *testing.T) {
+	t.Parallel()
+	var uploaded atomic.Bool
+	g := start(t, func(_ *modelConfig, d *modelDeps) {
+		d.Blobs = func(context.Context, string, string) ([]byte, error) {
+			if !uploaded.Load() {
+				return nil, errors.New("no such body")
+			}
+			return []byte("picture"), nil
+		}
+	})
+	r := keyed("k", ask("", ""))
+	r.Messages[0].Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{
+		Media: &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: "ab", MediaType: "image/png"}}},
+	}}})
+	_, err := g.models.Generate(t.Context(), r)
+	require.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
+	uploaded.Store(true)
+	_, err = g.models.Generate(t.Context(), r)
+	require.NoError(t, err)
 }
 
 func TestBadRequestsSayWhatIsWrong(t *testing.T) {

@@ -141,7 +141,7 @@ func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.Gene
 	prepared := call.Messages
 	var err error
 	if call.Messages, err = prepare.Load(ctx, prepared, s.blobsOf(call.Origin.Project)); err != nil {
-		return nil, err
+		return nil, ended(ctx, &notBegunError{err})
 	}
 	response, err := s.Pipeline(ctx, call)
 	if err != nil {

@@ -61,9 +61,15 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 
 // Passing says that a failure means no more than "not now": nothing has happened, and the same key may be used again.
 func Passing(err error) bool {
-	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL) ||
+	_, notBegun := errors.AsType[*notBegunError](err)
+	return notBegun || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL) ||
 		rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED)
 }
+
+// notBegunError marks a failure of a call of which nothing has reached the pipeline.
+type notBegunError struct{ error }
+
+func (e *notBegunError) Unwrap() error { return e.error }
 
 // effectError says in the errors of the platform what became of a key.
 func effectError(err error, key effect.Key) error {
