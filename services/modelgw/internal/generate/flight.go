@@ -154,6 +154,12 @@ func (s *Cache) fly(ctx context.Context, r route, f *flight, c *Call, policy *mo
 		}
 		close(f.done)
 	}()
+	// An equal call may have been answered since this one's leader looked.
+	if output := s.find(ctx, r.Key); output != nil {
+		f.response = &provider.Response{Output: output}
+		c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
+		return
+	}
 	f.response, f.err = next(ctx, c)
 	switch {
 	case f.err == nil:

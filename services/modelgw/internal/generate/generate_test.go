@@ -3,6 +3,7 @@ package generate_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
+	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -294,6 +296,38 @@ func TestASharedCallOutlivesItsFirstCallerAndEndsWithItsLast(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 2, g.provider.count())
 	})
+}
+
+// meddled is a store in which something happens right after somebody has looked.
+type meddled struct {
+	cache.Cache
+	looked func()
+}
+
+func (m *meddled) Get(ctx context.Context, key cache.Key) ([]byte, bool, error) {
+	value, ok, err := m.Cache.Get(ctx, key)
+	if meddle := m.looked; meddle != nil {
+		m.looked = nil
+		meddle()
+	}
+	return value, ok, err
+}
+
+func TestAnAnswerThatComesBetweenLookingAndCallingIsTaken(t *testing.T) {
+	t.Parallel()
+	g := newRig(says("x"))
+	store := &meddled{Cache: cache.NewMemory(1 << 20)}
+	generated := generate.NewCache(store, slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0))
+	store.looked = func() {
+		_, err := generated(t.Context(), g.call(cached()))
+		assert.NoError(t, err)
+	}
+	c := g.call(cached())
+	response, err := generated(t.Context(), c)
+	require.NoError(t, err)
+	assert.Equal(t, "x", response.Output.GetCompletion())
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, c.Notes.Cache)
+	assert.Equal(t, 1, g.provider.count())
 }
 
 func TestWhoSharesACallKeepsTheirOwnDeadline(t *testing.T) {
