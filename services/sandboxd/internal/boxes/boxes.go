@@ -77,7 +77,7 @@ func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Repo
 		_, err := b.cfg.Find(ctx, id)
 		return rec.Report, err
 	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil && !errors.Is(err, ErrNoRecord) {
 		return driver.Report{}, err
 	}
 	if err := b.Clear(ctx, id); err != nil {
@@ -191,8 +191,11 @@ func (b *Boxes) List(owner string, alive func(id string) bool) ([]driver.Observe
 		}
 		rec, err := Read[Record](b, id)
 		switch {
-		case errors.Is(err, os.ErrNotExist):
-			// A folder without a record is what a crash left between the two: nothing ran in it. It belongs to whoever owns the folder of all.
+		case errors.Is(err, ErrNoRecord):
+			if !errors.Is(err, os.ErrNotExist) {
+				b.cfg.Logger.Warn("a box is known by its folder alone", "box", id, "error", err)
+			}
+			// It belongs to whoever owns the folder of all.
 			out = append(out, driver.Observed{ID: id})
 		case err != nil:
 			return nil, err

@@ -138,6 +138,32 @@ func TestWhatCouldNotBeMadeLeavesNothing(t *testing.T) {
 	assert.False(t, list[0].Alive)
 }
 
+// A machine that loses its power may leave a record empty or cut off. The other boxes are listed nevertheless.
+func TestARecordThatCannotBeReadIsNone(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]string{"empty": "", "cut off": `{"ID": "tor`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShelf(t)
+			for _, id := range []string{"torn", "whole"} {
+				_, err := s.make(t.Context(), driver.Spec{ID: id, Owner: "me"}, "first", nil)
+				require.NoError(t, err)
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(s.Folder("torn"), "box.json"), []byte(left), 0o600))
+			list, err := s.List("me", func(string) bool { return true })
+			require.NoError(t, err)
+			require.Len(t, list, 2)
+			assert.Equal(t, driver.Observed{ID: "torn"}, list[0], "what is left of it can be found")
+			assert.True(t, list[1].Alive)
+
+			report, err := s.make(t.Context(), driver.Spec{ID: "torn", Owner: "me"}, "second", nil)
+			require.NoError(t, err)
+			assert.Equal(t, "/second", report.Workdir, "it is made anew")
+			require.NoError(t, s.Destroy(t.Context(), "torn"))
+		})
+	}
+}
+
 func TestTheGuestIsLetIn(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)

@@ -2,6 +2,7 @@ package boxes
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,25 +29,31 @@ func NewRecord(spec driver.Spec) Record {
 
 const recordName = "box.json"
 
-// Read reads the record of a box, as the driver's own type. It fails with os.ErrNotExist where there is none.
+// ErrNoRecord says that a box has no record: a crash came before it was written, or the machine lost its power before it was on disk. Either way nothing runs in the box.
+var ErrNoRecord = errors.New("no record")
+
+// Read reads the record of a box, as the driver's own type. It fails with [ErrNoRecord] where there is none, or none that can be made out.
 func Read[R any](b *Boxes, id string) (*R, error) {
 	data, err := os.ReadFile(filepath.Join(b.Folder(id), recordName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w of the box %s: %w", ErrNoRecord, id, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	r := new(R)
 	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("read the record of the box %s: %w", id, err)
+		return nil, fmt.Errorf("%w of the box %s that can be read: %w", ErrNoRecord, id, err)
 	}
 	return r, nil
 }
 
-// Write replaces the record of a box at once.
+// Write replaces the record of a box atomically.
 func (b *Boxes) Write(id string, record any) error {
 	return WriteJSON(filepath.Join(b.Folder(id), recordName), record, 0o600)
 }
 
-// WriteJSON replaces a file at once.
+// WriteJSON replaces a file atomically. It may be empty when the machine loses its power soon after, and with it all that runs in boxes.
 func WriteJSON(path string, v any, mode os.FileMode) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -100,8 +100,8 @@ func (d *Driver) Destroy(ctx context.Context, id string) error { return d.boxes.
 // end kills what runs in a box and removes its cgroups.
 func (d *Driver) end(ctx context.Context, id string) error {
 	rec, err := boxes.Read[record](d.boxes, id)
-	if errors.Is(err, os.ErrNotExist) {
-		rec, err = &record{Record: boxes.Record{ID: id}}, nil // a crash came before the record; nothing ran in the box
+	if errors.Is(err, boxes.ErrNoRecord) {
+		rec, err = &record{Record: boxes.Record{ID: id}}, nil // nothing runs in it
 		if d.cgroups != nil {
 			rec.Cgroups = d.cgroups.named(id)
 		}

@@ -68,6 +68,22 @@ func TestSuite(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{New: newDriver, OneUser: !root, PerProcess: !root && len(caps.Isolation.Weaker) > 0})
 }
 
+// A machine that lost its power leaves nothing of a box but its folder.
+func TestABoxWithoutARecordIsClearedAway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "box"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "box", "box.json"), nil, 0o600))
+	d := newDriver(t, dir)
+	left, err := d.List(t.Context(), "me")
+	require.NoError(t, err)
+	assert.Equal(t, []driver.Observed{{ID: "box"}}, left)
+	require.NoError(t, d.Destroy(t.Context(), "box"))
+	left, err = d.List(t.Context(), "me")
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
