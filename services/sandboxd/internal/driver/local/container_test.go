@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +21,9 @@ import (
 // TestSuiteInAContainer runs the suite in a program that sees /proc as in a container: with parts covered and parts read-only.
 func TestSuiteInAContainer(t *testing.T) {
 	needsRoot(t)
-	assert.Error(t, inMounts(coverProc, mountsProc(t)), "it is not allowed in user namespaces there, so the suite shows that it need not be")
+	another := t.TempDir()
+	besideAnother := func() error { return errors.Join(mountProc(another), coverProc()) }
+	assert.Error(t, inMounts(besideAnother, mountsProc(t)), "it is not allowed in user namespaces there, so the suite shows that it need not be")
 	self, err := os.Executable()
 	require.NoError(t, err)
 	require.NoError(t, inMounts(coverProc, suite(t, self)))
@@ -109,9 +112,9 @@ func inMounts(change func() error, cmd *exec.Cmd) error {
 	return <-ran
 }
 
-// coverProc does to /proc what engines of containers do.
+// coverProc does to /proc what engines of containers do. Elsewhere there is none then, as the kernel would take a whole one for leave to mount more.
 func coverProc() error {
-	var errs []error
+	errs := []error{unmountOtherProcs()}
 	each := func(names []string, mount func(path string) error) {
 		for _, name := range names {
 			path := filepath.Join("/proc", name)
@@ -132,7 +135,29 @@ func coverProc() error {
 	return errors.Join(errs...)
 }
 
+// unmountOtherProcs unmounts every proc file system that is not at /proc or below.
+func unmountOtherProcs() error {
+	mounts, err := os.ReadFile("/proc/thread-self/mounts")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(string(mounts)) { // proc /mount/point proc rw 0 0
+		f := strings.Fields(line)
+		if len(f) < 3 || f[2] != "proc" || f[1] == "/proc" || strings.HasPrefix(f[1], "/proc/") {
+			continue
+		}
+		at := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[1])
+		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", at, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // uncoverProc shows the whole of /proc.
-func uncoverProc() error {
-	return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+func uncoverProc() error { return mountProc("/proc") }
+
+func mountProc(at string) error {
+	return unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
