@@ -3,11 +3,14 @@ package grpcserver_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -324,7 +328,7 @@ func TestAnAnswerThatDoesNotComeIsAFault(t *testing.T) {
 func TestWhatNobodyHasIsUnimplemented(t *testing.T) {
 	t.Parallel()
 	inEveryForm(t, func(t *testing.T, f *form) {
-		for _, method := range []string{"/evalfleet.tool.v1.ToolService/Nothing", "/nobody.v1.Nothing/ListTools", "/nonsense"} {
+		for _, method := range []string{"/evalfleet.tool.v1.ToolService/Nothing", "/nobody.v1.Nothing/ListTools", "/nonsense", "evalfleet.tool.v1.ToolService/ListTools"} {
 			err := f.conn.Invoke(t.Context(), method, listing(), &toolv1.ListToolsResponse{})
 			assert.Equal(t, codes.Unimplemented, rpcerr.Code(err), "%s: %v", method, err)
 		}
@@ -359,6 +363,27 @@ type closed struct{ grpcclient.Conn }
 
 func (closed) Close() error { return nil }
 
+// draining begins a drain, and returns when it has begun, with what tells of its end.
+func draining(t *testing.T, f *form) <-chan struct{} {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // the drain would wait for the watch
+	watch, err := f.health.Watch(ctx, &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	drained := make(chan struct{})
+	for {
+		state, err := watch.Recv()
+		require.NoError(t, err)
+		if state.GetStatus() == healthv1.HealthCheckResponse_NOT_SERVING {
+			return drained
+		}
+		go func() {
+			defer close(drained)
+			f.server.Drain(context.Background())
+		}()
+	}
+}
+
 func TestADrainWaitsAndAStopCuts(t *testing.T) {
 	t.Parallel()
 	t.Run("drain", func(t *testing.T) {
@@ -377,17 +402,7 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 				answered <- answer
 			}()
 			<-begun
-			drained := make(chan struct{})
-			go func() {
-				defer close(drained)
-				f.server.Drain(context.Background())
-			}()
-			refused, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			assert.Eventually(t, func() bool {
-				_, err := f.worker.Connect(refused)
-				return err != nil || refused.Err() != nil
-			}, time.Minute, 10*time.Millisecond)
+			drained := draining(t, f)
 			select {
 			case <-drained:
 				t.Error("drained with a call under way")
@@ -413,14 +428,7 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 				answered <- err
 			}()
 			<-begun
-			drained := make(chan struct{})
-			go func() {
-				defer close(drained)
-				f.server.Drain(context.Background())
-			}()
-			refused, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			_, _ = f.worker.Connect(refused) // which waits until the drain has begun, in most runs
+			drained := draining(t, f)
 			require.NoError(t, f.conn.Close())
 			assert.Error(t, <-answered)
 			<-drained
@@ -430,11 +438,16 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 	t.Run("stop", func(t *testing.T) {
 		t.Parallel()
 		inEveryForm(t, func(t *testing.T, f *form) {
-			begun, ended := make(chan struct{}), make(chan struct{})
+			begun, drained, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			f.execute = func(_ *toolv1.ExecuteToolsRequest, s toolv1.ToolService_ExecuteToolsServer) error {
+				defer close(ended)
 				close(begun)
 				<-s.Context().Done()
-				close(ended)
+				select {
+				case <-drained:
+					t.Error("drained while a handler that was cut off still runs: what it uses may be closed")
+				case <-time.After(50 * time.Millisecond): // what it does to end
+				}
 				return nil
 			}
 			stream, err := f.tools.ExecuteTools(t.Context(), executing())
@@ -442,10 +455,250 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 			<-begun
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
-			f.server.Drain(over)
+			go func() {
+				defer close(drained)
+				f.server.Drain(over)
+			}()
 			_, err = stream.Recv()
 			assert.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
 			<-ended
+			<-drained
 		})
+	})
+}
+
+func TestAStreamThatIsRefusedBeforeItsRequestTellsWhy(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		s, err := f.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/evalfleet.tool.v1.ToolService/Nothing")
+		require.NoError(t, err)
+		_, _ = s.Header() // which is there when the call has ended
+		require.NoError(t, s.SendMsg(executing()), "how it ended is told to who receives")
+		require.Error(t, s.SendMsg(executing()), "it takes one message")
+		require.NoError(t, s.CloseSend())
+		err = s.RecvMsg(&toolv1.ExecuteToolsResponse{})
+		assert.Equal(t, codes.Unimplemented, rpcerr.Code(err), "%v", err)
+	})
+}
+
+func TestNoHandlerHearsOfACallThatHasEnded(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		var heard atomic.Bool
+		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+			heard.Store(true)
+			return &toolv1.ListToolsResponse{}, nil
+		}
+		f.execute = func(*toolv1.ExecuteToolsRequest, toolv1.ToolService_ExecuteToolsServer) error {
+			heard.Store(true)
+			return nil
+		}
+		left, cancel := context.WithCancel(t.Context())
+		cancel()
+		late, cancel := context.WithDeadline(t.Context(), time.Now())
+		defer cancel()
+		for want, ctx := range map[codes.Code]context.Context{codes.Canceled: left, codes.DeadlineExceeded: late} {
+			for range 100 { // a handler that is begun would not get far in each
+				_, err := f.tools.ListTools(ctx, listing())
+				require.Equal(t, want, rpcerr.Code(err), "%v", err)
+				_, err = f.tools.ExecuteTools(ctx, executing())
+				require.Equal(t, want, rpcerr.Code(err), "%v", err)
+			}
+		}
+		f.server.Drain(t.Context())
+		assert.False(t, heard.Load())
+	})
+}
+
+// standstill waits until a count goes up no more, and returns it.
+func standstill(count *atomic.Int64) int64 {
+	for before := int64(-1); ; {
+		now := count.Load()
+		if now > 0 && now == before {
+			return now
+		}
+		before = now
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
+func TestWhoSendsIsHeldUpByWhoDoesNotReadUntilTheCallEnds(t *testing.T) {
+	t.Parallel()
+	const size, many = 64 << 10, 1000
+	t.Run("the handler", func(t *testing.T) {
+		t.Parallel()
+		inEveryForm(t, func(t *testing.T, f *form) {
+			var sent atomic.Int64
+			ended := make(chan error, 1)
+			f.execute = func(_ *toolv1.ExecuteToolsRequest, s toolv1.ToolService_ExecuteToolsServer) (err error) {
+				event := &toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Started{Started: &toolv1.ToolStarted{CallId: strings.Repeat("x", size)}}}
+				for sent.Load() < many && err == nil {
+					if err = s.Send(event); err == nil {
+						sent.Add(1)
+					}
+				}
+				ended <- err
+				return err
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, err := f.tools.ExecuteTools(ctx, executing())
+			require.NoError(t, err)
+			assert.Less(t, standstill(&sent), int64(many/10))
+			cancel()
+			assert.Error(t, <-ended)
+		})
+	})
+	t.Run("the caller", func(t *testing.T) {
+		t.Parallel()
+		inEveryForm(t, func(t *testing.T, f *form) {
+			end := make(chan struct{})
+			defer close(end)
+			f.connect = func(workerv1.WorkerService_ConnectServer) error {
+				<-end // it heeds not even its context
+				return nil
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s, err := f.worker.Connect(ctx)
+			require.NoError(t, err)
+			var sent atomic.Int64
+			ended := make(chan error, 1)
+			go func() {
+				frame := &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: strings.Repeat("x", size)}}}
+				for sent.Load() < many && err == nil {
+					if err = s.Send(frame); err == nil {
+						sent.Add(1)
+					}
+				}
+				ended <- err
+			}()
+			assert.Less(t, standstill(&sent), int64(many/10))
+			cancel()
+			assert.ErrorIs(t, <-ended, io.EOF)
+			_, err = s.Recv()
+			assert.Equal(t, codes.Canceled, rpcerr.Code(err), "%v", err)
+		})
+	})
+}
+
+func TestHeadersAreCheckedAndBounded(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", inprocess.MaxHeaderBytes)
+	for name, c := range map[string]struct {
+		key, value string
+		refused    bool
+	}{
+		"a key with a space":         {"bad key", "x", true},
+		"no key":                     {"", "x", true},
+		"a value of other letters":   {"key", "é", true},
+		"a value of two lines":       {"key", "a\nb", true},
+		"too large":                  {"key", large, true},
+		"many":                       {"key", strings.Repeat("x", 60_000), false},
+		"bytes under a key for them": {"key-bin", "\x00\xff\n", false},
+		"every letter there is":      {"a-z_0.9", " !\"~", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inEveryForm(t, func(t *testing.T, f *form) {
+				f.list = func(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+					assert.Equal(t, []string{c.value}, metadata.ValueFromIncomingContext(ctx, c.key))
+					return &toolv1.ListToolsResponse{}, nil
+				}
+				f.execute = func(_ *toolv1.ExecuteToolsRequest, s toolv1.ToolService_ExecuteToolsServer) error {
+					return s.SendHeader(metadata.MD{c.key: {c.value}})
+				}
+				_, err := f.tools.ListTools(metadata.AppendToOutgoingContext(t.Context(), c.key, c.value), listing())
+				stream, openErr := f.tools.ExecuteTools(t.Context(), executing())
+				require.NoError(t, openErr)
+				_, answerErr := stream.Recv()
+				if c.refused {
+					assert.Equal(t, codes.Internal, rpcerr.Code(err), "%v", err)
+					assert.Equal(t, codes.Internal, rpcerr.Code(answerErr), "%v", answerErr)
+					return
+				}
+				require.NoError(t, err)
+				require.ErrorIs(t, answerErr, io.EOF)
+				header, err := stream.Header()
+				require.NoError(t, err)
+				assert.Equal(t, []string{c.value}, header.Get(c.key))
+			})
+		})
+	}
+}
+
+func TestHeadersThatAreTheTransportsAreNotPassedOn(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		f.list = func(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+			for _, key := range []string{":path", "content-type", "user-agent", "te", "grpc-timeout", "grpc-status"} {
+				assert.NotContains(t, metadata.ValueFromIncomingContext(ctx, key), "mine", key)
+			}
+			return &toolv1.ListToolsResponse{}, nil
+		}
+		ctx := metadata.AppendToOutgoingContext(t.Context(), ":path", "mine", "content-type", "mine", "user-agent", "mine", "te", "mine", "grpc-timeout", "mine", "grpc-status", "mine")
+		_, err := f.tools.ListTools(ctx, listing())
+		require.NoError(t, err)
+	})
+}
+
+func TestLogAndMetricsTellTheSameOfACall(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		told := func(ctx context.Context, method string) {
+			got, _ := grpc.Method(ctx)
+			assert.Equal(t, method, got)
+			from, ok := peer.FromContext(ctx)
+			assert.True(t, ok && from.Addr.String() != "", "who calls has an address")
+		}
+		f.list = func(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+			told(ctx, toolv1.ToolService_ListTools_FullMethodName)
+			return nil, rpcerr.InvalidRequest("no")
+		}
+		f.execute = func(_ *toolv1.ExecuteToolsRequest, s toolv1.ToolService_ExecuteToolsServer) error {
+			told(s.Context(), toolv1.ToolService_ExecuteTools_FullMethodName)
+			return nil
+		}
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "mine")
+		_, err := f.tools.ListTools(ctx, listing())
+		require.Error(t, err)
+		stream, err := f.tools.ExecuteTools(ctx, executing())
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		require.ErrorIs(t, err, io.EOF)
+		f.server.Drain(t.Context())
+
+		var lines []map[string]any
+		for decoder := json.NewDecoder(f.log); decoder.More(); {
+			line := map[string]any{}
+			require.NoError(t, decoder.Decode(&line))
+			delete(line, "time")
+			delete(line, "took")
+			delete(line, "error")
+			lines = append(lines, line)
+		}
+		assert.Equal(t, []map[string]any{
+			{"level": "DEBUG", "msg": "call", "method": toolv1.ToolService_ListTools_FullMethodName, "code": "InvalidArgument", "request_id": "mine", "principal": "test"},
+			{"level": "DEBUG", "msg": "call", "method": toolv1.ToolService_ExecuteTools_FullMethodName, "code": "OK", "request_id": "mine", "principal": "test"},
+		}, lines)
+
+		families, err := f.metrics.Gather()
+		require.NoError(t, err)
+		var counted []string
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				labels := ""
+				for _, l := range m.GetLabel() {
+					labels += " " + l.GetValue()
+				}
+				counted = append(counted, fmt.Sprintf("%s%s %d %v", family.GetName(), labels, m.GetHistogram().GetSampleCount(), m.GetGauge().GetValue()))
+			}
+		}
+		assert.ElementsMatch(t, []string{
+			"evalfleet_rpc_duration_seconds InvalidArgument " + toolv1.ToolService_ListTools_FullMethodName + " 1 0",
+			"evalfleet_rpc_duration_seconds OK " + toolv1.ToolService_ExecuteTools_FullMethodName + " 1 0",
+			"evalfleet_rpc_in_flight " + toolv1.ToolService_ListTools_FullMethodName + " 0 0",
+			"evalfleet_rpc_in_flight " + toolv1.ToolService_ExecuteTools_FullMethodName + " 0 0",
+		}, counted)
 	})
 }

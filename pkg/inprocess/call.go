@@ -22,8 +22,7 @@ type call struct {
 	cancel context.CancelFunc
 
 	up, down pipe
-	headers  chan struct{} // closed when the handler's header is there, or none will come
-	over     chan struct{} // closed when the handler has ended, or was cut off
+	headed   chan struct{} // closed when the handler's header is there, or none will come
 
 	mu      sync.Mutex
 	header  metadata.MD
@@ -33,13 +32,16 @@ type call struct {
 }
 
 // newCall makes a call with the deadline, the end and the outgoing headers of the caller's context.
-func newCall(ctx context.Context, conn *Conn, method string) *call {
-	c := &call{method: method, conn: conn, up: newPipe(), down: newPipe(), headers: make(chan struct{}), over: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancel(isolated{ctx})
+func newCall(ctx context.Context, conn *Conn, method string) (*call, error) {
 	md, _ := metadata.FromOutgoingContext(ctx)
+	if err := carry(md); err != nil {
+		return nil, err
+	}
+	c := &call{method: method, conn: conn, up: newPipe(), down: newPipe(), headed: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(isolated{ctx})
 	c.ctx = metadata.NewIncomingContext(c.ctx, md)
 	c.ctx = peer.NewContext(c.ctx, &peer.Peer{Addr: address{}})
-	return c
+	return c, nil
 }
 
 // finish ends a call, once.
@@ -50,14 +52,9 @@ func (c *call) finish(s *status.Status) {
 		return
 	}
 	c.status = s
-	if !c.sent {
-		c.sent = true
-		close(c.headers)
-	}
-	close(c.over)
+	c.release()
 	c.down.end()
 	c.cancel()
-	c.conn.remove(c)
 }
 
 // outcome is the status of a call that is over.
@@ -74,28 +71,41 @@ func (c *call) setHeader(md metadata.MD) error {
 	if c.sent {
 		return status.Error(codes.Internal, "the header was sent before")
 	}
-	c.header = metadata.Join(c.header, md)
+	return add(&c.header, md)
+}
+
+// sendHeader adds to the header and lets the caller have it.
+func (c *call) sendHeader(md metadata.MD) error {
+	if err := c.setHeader(md); err != nil {
+		return err
+	}
+	c.flushHeader()
 	return nil
 }
 
-// sendHeader lets the caller have the header.
-func (c *call) sendHeader() {
+// flushHeader lets the caller have the header as it is.
+func (c *call) flushHeader() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.release()
+}
+
+// release is flushHeader for who holds mu.
+func (c *call) release() {
 	if !c.sent {
 		c.sent = true
-		close(c.headers)
+		close(c.headed)
 	}
 }
 
-func (c *call) setTrailer(md metadata.MD) {
+func (c *call) setTrailer(md metadata.MD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.trailer = metadata.Join(c.trailer, md)
+	return add(&c.trailer, md)
 }
 
-// heads returns header and trailer as they are now.
-func (c *call) heads() (header, trailer metadata.MD) {
+// metadata returns header and trailer as they are now.
+func (c *call) metadata() (header, trailer metadata.MD) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.header.Copy(), c.trailer.Copy()
@@ -112,8 +122,6 @@ func (c isolated) AfterFunc(f func()) (stop func() bool) { return context.AfterF
 
 // protocol is the codec of whoever names none.
 func protocol() encoding.CodecV2 { return encoding.GetCodecV2("proto") }
-
-var errClosing = status.Error(codes.Canceled, "the connection is closing")
 
 // statusOf is the status of a handler's error, as gRPC's own server gives it; never nil.
 func statusOf(err error) *status.Status {

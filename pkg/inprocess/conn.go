@@ -3,7 +3,6 @@ package inprocess
 import (
 	"context"
 	"io"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,48 +15,21 @@ import (
 type Conn struct {
 	listener *Listener
 	maxBytes int
-	closed   chan struct{}
-
-	mu    sync.Mutex
-	calls map[*call]struct{} // those under way, whichever server has them; nil once closed
+	calls    calls
 }
+
+// closing is how calls end with their connection.
+var closing = status.New(codes.Canceled, "the connection is closing")
 
 // Dial makes a connection whose messages, in either direction, have at most maxBytes.
 func (l *Listener) Dial(maxBytes int) *Conn {
-	return &Conn{listener: l, maxBytes: maxBytes, closed: make(chan struct{}), calls: map[*call]struct{}{}}
+	return &Conn{listener: l, maxBytes: maxBytes, calls: newCalls()}
 }
 
-// Close ends the connection; calls under way fail with CANCELLED.
+// Close ends the connection; calls under way fail with CANCELLED, whichever server has them.
 func (c *Conn) Close() error {
-	c.mu.Lock()
-	calls := c.calls
-	c.calls = nil
-	if calls != nil {
-		close(c.closed)
-	}
-	c.mu.Unlock()
-	for call := range calls {
-		call.finish(status.Convert(errClosing))
-	}
+	c.calls.cut(closing)
 	return nil
-}
-
-// add has Close end a call too, unless the connection is closed.
-func (c *Conn) add(one *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		return false
-	}
-	c.calls[one] = struct{}{}
-	return true
-}
-
-// remove forgets a call that is over.
-func (c *Conn) remove(one *call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, one)
 }
 
 // Invoke implements [grpc.ClientConnInterface].
@@ -68,7 +40,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, request, reply any, op
 	if err != nil {
 		return err
 	}
-	if err := s.SendMsg(request); err != nil && err != io.EOF { //nolint:errorlint // as gRPC returns it
+	if err := s.SendMsg(request); err != nil {
 		return err
 	}
 	return s.RecvMsg(reply)
@@ -94,13 +66,19 @@ func (c *Conn) open(ctx context.Context, desc *grpc.StreamDesc, method string, o
 			return nil, status.Errorf(codes.Internal, "calls within the process do not know the option %T", option)
 		}
 	}
-	s.call = newCall(ctx, c, method)
-	if !c.add(s.call) {
-		s.call.cancel()
-		return nil, errClosing
+	call, err := newCall(ctx, c, method)
+	if err != nil {
+		return nil, err
 	}
-	if err := c.listener.await(ctx, s.call); err != nil {
-		return nil, s.fail(statusOf(err))
+	s.call = call
+	switch {
+	case ctx.Err() != nil:
+		return nil, s.leave()
+	case !c.calls.add(call):
+		return nil, s.fail(closing)
+	case !c.listener.await(call):
+		c.calls.remove(call)
+		return nil, call.outcome().Err()
 	}
 	return s, nil
 }
@@ -125,17 +103,17 @@ func (s *clientStream) Context() context.Context { return s.ctx }
 // Header implements [grpc.ClientStream].
 func (s *clientStream) Header() (metadata.MD, error) {
 	select {
-	case <-s.headers:
+	case <-s.headed:
 	case <-s.ctx.Done():
 		return nil, s.leave()
 	}
-	header, _ := s.heads()
+	header, _ := s.metadata()
 	return header, nil
 }
 
 // Trailer implements [grpc.ClientStream].
 func (s *clientStream) Trailer() metadata.MD {
-	_, trailer := s.heads()
+	_, trailer := s.metadata()
 	return trailer
 }
 
@@ -161,12 +139,16 @@ func (s *clientStream) SendMsg(m any) error {
 		message.Free()
 		return s.fail(status.Convert(tooLarge("send", size, s.conn.maxBytes)))
 	}
-	if !s.up.put(message, s.over) {
+	// How a call ended that takes no more is RecvMsg's to tell.
+	sent := s.up.put(message, s.call.ctx.Done())
+	if !sent {
 		message.Free()
-		return io.EOF // how it ended is RecvMsg's to tell
 	}
-	if !s.desc.ClientStreams {
+	switch {
+	case !s.desc.ClientStreams:
 		return s.CloseSend()
+	case !sent:
+		return io.EOF
 	}
 	return nil
 }
@@ -230,7 +212,7 @@ func (s *clientStream) fail(st *status.Status) error {
 
 // report fills in what the caller's options ask for.
 func (s *clientStream) report() {
-	header, trailer := s.heads()
+	header, trailer := s.metadata()
 	for _, to := range s.header {
 		*to = header
 	}

@@ -51,6 +51,25 @@ func TestAWriterWaitsForItsReader(t *testing.T) {
 	})
 }
 
+func TestMessagesWithoutBytesFillTheWindowToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, done := newPipe(), make(chan struct{})
+		written := make(chan int, 1)
+		go func() {
+			n := 0
+			for n < window && p.put(message(0), done) {
+				n++
+			}
+			written <- n
+		}()
+		synctest.Wait()
+		require.Empty(t, written, "the writer waits")
+		close(done)
+		assert.Equal(t, window/overhead, <-written)
+	})
+}
+
 func TestAWriterIsHeldNoLongerThanTheCall(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(p *pipe, over chan struct{}){
@@ -72,29 +91,18 @@ func TestAWriterIsHeldNoLongerThanTheCall(t *testing.T) {
 	}
 }
 
-// health answers every check.
+// health answers checks as a test tells it.
 type health struct {
 	healthv1.UnimplementedHealthServer
+	check func(context.Context)
 }
 
-func (health) Check(context.Context, *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+func (h health) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+	h.check(ctx)
 	return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_SERVING}, nil
 }
 
-// patient answers no check before its caller leaves.
-type patient struct {
-	healthv1.UnimplementedHealthServer
-
-	begun chan struct{}
-}
-
-func (p patient) Check(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
-	close(p.begun)
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-func newServer(workers int, service healthv1.HealthServer) *Server {
+func newServer(workers int, check func(context.Context)) *Server {
 	s := NewServer(Options{
 		Unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			return handle(ctx, request)
@@ -104,7 +112,7 @@ func newServer(workers int, service healthv1.HealthServer) *Server {
 		},
 		ReceiveBytes: 1 << 20, SendBytes: 1 << 20, Workers: workers,
 	})
-	healthv1.RegisterHealthServer(s, service)
+	healthv1.RegisterHealthServer(s, health{check: check})
 	return s
 }
 
@@ -113,16 +121,10 @@ func TestACallWaitsForAServerAndForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := Listen()
 		conn := l.Dial(1 << 20)
-		client := healthv1.NewHealthClient(conn)
 		for range 2 {
-			answered := make(chan error, 1)
-			go func() {
-				_, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{})
-				answered <- err
-			}()
-			synctest.Wait()
+			answered := called(t, conn)
 			require.Empty(t, answered)
-			s := newServer(2, health{})
+			s := newServer(2, func(context.Context) {})
 			s.Serve(l)
 			require.NoError(t, <-answered)
 			s.Close()
@@ -130,43 +132,90 @@ func TestACallWaitsForAServerAndForTheNext(t *testing.T) {
 		}
 		within, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		_, err := client.Check(within, &healthv1.HealthCheckRequest{})
+		_, err := healthv1.NewHealthClient(conn).Check(within, &healthv1.HealthCheckRequest{})
 		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
-		refused := make(chan error, 1)
-		go func() {
-			_, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{})
-			refused <- err
-		}()
-		synctest.Wait()
+		refused := called(t, conn)
 		require.NoError(t, conn.Close())
 		assert.Equal(t, codes.Canceled, status.Code(<-refused))
 	})
 }
 
-// A server that goes may still have calls of a connection when the next one serves its listener.
-func TestCloseEndsTheCallsAtEveryServer(t *testing.T) {
+// called makes a call beside the test, and returns how it ends when it does.
+func called(t *testing.T, conn *Conn) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+		ended <- err
+	}()
+	synctest.Wait()
+	return ended
+}
+
+func TestACallThatNobodyWillServeFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := Listen()
 		conn := l.Dial(1 << 20)
-		begun := make(chan struct{})
-		first, second := newServer(0, patient{begun: begun}), newServer(0, health{})
-		first.Serve(l)
-		answered := make(chan error, 1)
-		go func() {
-			_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
-			answered <- err
-		}()
-		<-begun
-		first.Close()
-		second.Serve(l)
+		waiting := called(t, conn)
+		require.Empty(t, waiting)
+		require.NoError(t, l.Close())
+		assert.Equal(t, codes.Unavailable, status.Code(<-waiting))
+		assert.Equal(t, codes.Unavailable, status.Code(<-called(t, conn)))
+	})
+}
+
+func TestAConnectionThatIsClosedEndsItsCallsAtEveryServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := Listen()
+		conn, other := l.Dial(1<<20), l.Dial(1<<20)
+		var servers []*Server
+		var calls []<-chan error
+		for range 2 {
+			s := newServer(2, func(ctx context.Context) { <-ctx.Done() })
+			s.Serve(l)
+			servers, calls = append(servers, s), append(calls, called(t, conn), called(t, other))
+			s.Close() // which lets them end
+		}
 		require.NoError(t, conn.Close())
-		assert.Equal(t, codes.Canceled, status.Code(<-answered))
-		first.Wait()
-		_, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
-		assert.Equal(t, codes.Canceled, status.Code(err), "nor does one begin")
-		second.Close()
-		second.Wait()
+		synctest.Wait()
+		for i, call := range calls {
+			if i%2 == 0 {
+				assert.Equal(t, codes.Canceled, status.Code(<-call))
+			} else {
+				assert.Empty(t, call, "another connection's goes on")
+			}
+		}
+		require.NoError(t, other.Close())
+		for _, s := range servers {
+			s.Wait()
+		}
+	})
+}
+
+func TestAServerThatWasStoppedWaitsForHandlersThatDoNotHeed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, end := Listen(), make(chan struct{})
+		s := newServer(2, func(context.Context) { <-end })
+		s.Serve(l)
+		call := called(t, l.Dial(1<<20))
+		s.Stop()
+		assert.Equal(t, codes.Unavailable, status.Code(<-call), "the caller does not wait")
+		waited := make(chan struct{})
+		go func() {
+			defer close(waited)
+			s.Wait()
+		}()
+		synctest.Wait()
+		select {
+		case <-waited:
+			t.Error("nobody waits for the handler")
+		default:
+		}
+		close(end)
+		<-waited
 	})
 }
 

@@ -9,6 +9,9 @@ import (
 // window is how many bytes may lie unread in one direction of a call before its writer waits; as much as on a stream of the network.
 const window = 1 << 20
 
+// overhead is what a message that lies in a pipe takes beside its bytes, so that empty ones fill the window too.
+const overhead = 64
+
 // pipe is one direction of a call: encoded messages in order, then the end. One goroutine writes and one reads.
 type pipe struct {
 	mu    sync.Mutex
@@ -24,11 +27,11 @@ func newPipe() pipe {
 	return pipe{filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
 }
 
-// put adds a message, which is the pipe's from then on, and waits for room before. It returns false when over is closed first, or the pipe has ended.
-func (p *pipe) put(message mem.BufferSlice, over <-chan struct{}) bool {
+// put adds a message, which is the pipe's from then on, and waits for room before. It returns false when done is closed first, or the pipe has ended.
+func (p *pipe) put(message mem.BufferSlice, done <-chan struct{}) bool {
 	for {
 		select {
-		case <-over:
+		case <-done:
 			return false
 		default:
 		}
@@ -38,7 +41,7 @@ func (p *pipe) put(message mem.BufferSlice, over <-chan struct{}) bool {
 			p.mu.Unlock()
 			return false
 		case p.bytes < window:
-			p.queue, p.bytes = append(p.queue, message), p.bytes+message.Len()
+			p.queue, p.bytes = append(p.queue, message), p.bytes+message.Len()+overhead
 			p.mu.Unlock()
 			signal(p.filled)
 			return true
@@ -46,7 +49,7 @@ func (p *pipe) put(message mem.BufferSlice, over <-chan struct{}) bool {
 		p.mu.Unlock()
 		select {
 		case <-p.emptied:
-		case <-over:
+		case <-done:
 			return false
 		}
 	}
@@ -61,8 +64,8 @@ func (p *pipe) end() {
 	signal(p.emptied)
 }
 
-// take waits for a message. It returns none at the end, and false when over is closed first.
-func (p *pipe) take(over <-chan struct{}) (message mem.BufferSlice, ended, ok bool) {
+// take waits for a message. It returns none at the end, and false when done is closed first.
+func (p *pipe) take(done <-chan struct{}) (message mem.BufferSlice, ended, ok bool) {
 	for {
 		p.mu.Lock()
 		if len(p.queue) > 0 {
@@ -71,7 +74,7 @@ func (p *pipe) take(over <-chan struct{}) (message mem.BufferSlice, ended, ok bo
 			if p.queue = p.queue[1:]; len(p.queue) == 0 {
 				p.queue = nil
 			}
-			p.bytes -= message.Len()
+			p.bytes -= message.Len() + overhead
 			p.mu.Unlock()
 			signal(p.emptied)
 			return message, false, true
@@ -83,7 +86,7 @@ func (p *pipe) take(over <-chan struct{}) (message mem.BufferSlice, ended, ok bo
 		}
 		select {
 		case <-p.filled:
-		case <-over:
+		case <-done:
 			return nil, false, false
 		}
 	}

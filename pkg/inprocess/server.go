@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -30,15 +28,9 @@ type Options struct {
 type Server struct {
 	options  Options
 	services map[string]service
+	calls    calls
 	work     chan *call
-	over     chan struct{} // closed when it is stopped
-
-	mu      sync.Mutex
-	serves  bool
-	closed  bool
-	stopped bool
-	calls   map[*call]struct{}
-	idle    chan struct{} // closed when there is no call after it was closed
+	start    sync.Once // of the workers
 }
 
 // service is what was registered under one name.
@@ -50,7 +42,7 @@ type service struct {
 
 // NewServer makes a server.
 func NewServer(o Options) *Server {
-	return &Server{options: o, services: map[string]service{}, work: make(chan *call), over: make(chan struct{}), calls: map[*call]struct{}{}, idle: make(chan struct{})}
+	return &Server{options: o, services: map[string]service{}, calls: newCalls(), work: make(chan *call)}
 }
 
 // RegisterService implements [grpc.ServiceRegistrar].
@@ -67,72 +59,32 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 // Serve takes the calls of a listener, until Close.
 func (s *Server) Serve(l *Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	if !s.serves {
-		s.serves = true
+	s.start.Do(func() {
 		for range s.options.Workers {
 			go s.worker()
 		}
-	}
+	})
 	l.set(s)
 }
 
 // Close takes no more calls: those that come wait for another server.
-func (s *Server) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.closed = true
-	if len(s.calls) == 0 {
-		s.rest()
-	}
-}
+func (s *Server) Close() { s.calls.close() }
 
-// rest ends the workers, when no call is left. The caller holds mu.
-func (s *Server) rest() {
-	if !s.stopped {
-		s.stopped = true
-		close(s.over)
-		close(s.idle)
-	}
-}
+// Stop takes no more calls and cuts those under way off: callers hear of it at once, and handlers by their contexts. Wait waits for the handlers.
+func (s *Server) Stop() { s.calls.cut(status.New(codes.Unavailable, "the server is stopping")) }
 
-// Wait waits until the calls under way have ended, or were cut off. It is called after Close.
-func (s *Server) Wait() { <-s.idle }
-
-// Stop cuts the calls under way off. Handlers are not waited for.
-func (s *Server) Stop() {
-	s.Close()
-	s.mu.Lock()
-	calls := slices.Collect(maps.Keys(s.calls))
-	s.mu.Unlock()
-	for _, c := range calls {
-		c.finish(status.New(codes.Unavailable, "the server is stopping"))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rest()
-}
+// Wait waits until the handlers of all calls have returned. It is called after Close or Stop.
+func (s *Server) Wait() { <-s.calls.done }
 
 // begin takes a call on, unless the server is closed.
 func (s *Server) begin(c *call) bool {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.calls.add(c) {
 		return false
 	}
-	s.calls[c] = struct{}{}
-	s.mu.Unlock()
 	select {
 	case s.work <- c:
 	default:
-		go s.carryOut(c)
+		go s.run(c)
 	}
 	return true
 }
@@ -141,44 +93,44 @@ func (s *Server) worker() {
 	for {
 		select {
 		case c := <-s.work:
-			s.carryOut(c)
-		case <-s.over:
+			s.run(c)
+		case <-s.calls.done:
 			return
 		}
 	}
 }
 
-// carryOut runs the handler of a call.
-func (s *Server) carryOut(c *call) {
-	stream := &serverStream{call: c, server: s}
-	stream.ctx = grpc.NewContextWithServerTransportStream(c.ctx, transport{c})
-	c.finish(statusOf(s.handle(stream)))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.calls, c)
-	if s.closed && len(s.calls) == 0 {
-		s.rest()
-	}
+// run has a call handled.
+func (s *Server) run(c *call) {
+	c.finish(statusOf(s.handle(c)))
+	c.conn.calls.remove(c)
+	s.calls.remove(c)
 }
 
-func (s *Server) handle(stream *serverStream) error {
-	name, method, ok := strings.Cut(strings.TrimPrefix(stream.method, "/"), "/")
-	if !ok {
-		return status.Errorf(codes.Unimplemented, "malformed method name: %q", stream.method)
+func (s *Server) handle(c *call) error {
+	if err := c.ctx.Err(); err != nil {
+		return err // it ended while it began
+	}
+	path, rooted := strings.CutPrefix(c.method, "/")
+	name, method, ok := strings.Cut(path, "/")
+	if !rooted || !ok {
+		return status.Errorf(codes.Unimplemented, "malformed method name: %q", c.method)
 	}
 	known, ok := s.services[name]
 	if !ok {
 		return status.Errorf(codes.Unimplemented, "unknown service %s", name)
 	}
+	stream := &serverStream{call: c, server: s}
+	stream.ctx = grpc.NewContextWithServerTransportStream(c.ctx, transport{c})
 	if desc := known.unary[method]; desc != nil {
-		reply, err := desc.Handler(known.impl, stream.ctx, stream.only, s.options.Unary)
+		reply, err := desc.Handler(known.impl, stream.ctx, stream.recvRequest, s.options.Unary)
 		if err != nil {
 			return err
 		}
 		return stream.SendMsg(reply)
 	}
 	if desc := known.streams[method]; desc != nil {
-		info := &grpc.StreamServerInfo{FullMethod: stream.method, IsClientStream: desc.ClientStreams, IsServerStream: desc.ServerStreams}
+		info := &grpc.StreamServerInfo{FullMethod: c.method, IsClientStream: desc.ClientStreams, IsServerStream: desc.ServerStreams}
 		return s.options.Stream(known.impl, stream, info, desc.Handler)
 	}
 	return status.Errorf(codes.Unimplemented, "unknown method %s for service %s", method, name)
@@ -201,14 +153,14 @@ func (s *serverStream) Context() context.Context { return s.ctx }
 func (s *serverStream) SetHeader(md metadata.MD) error { return s.setHeader(md) }
 
 // SendHeader implements [grpc.ServerStream].
-func (s *serverStream) SendHeader(md metadata.MD) error {
-	err := s.setHeader(md)
-	s.sendHeader()
-	return err
-}
+func (s *serverStream) SendHeader(md metadata.MD) error { return s.sendHeader(md) }
 
 // SetTrailer implements [grpc.ServerStream].
-func (s *serverStream) SetTrailer(md metadata.MD) { s.setTrailer(md) }
+func (s *serverStream) SetTrailer(md metadata.MD) {
+	if err := s.setTrailer(md); err != nil {
+		s.finish(status.Convert(err)) // as the network's client would, at such a trailer
+	}
+}
 
 // SendMsg implements [grpc.ServerStream].
 func (s *serverStream) SendMsg(m any) error {
@@ -220,7 +172,7 @@ func (s *serverStream) SendMsg(m any) error {
 		message.Free()
 		return tooLarge("send", size, s.server.options.SendBytes)
 	}
-	s.sendHeader()
+	s.flushHeader()
 	if s.ctx.Err() != nil || !s.down.put(message, s.ctx.Done()) {
 		message.Free()
 		return status.FromContextError(cmp.Or(s.ctx.Err(), context.Canceled)).Err()
@@ -247,8 +199,8 @@ func (s *serverStream) RecvMsg(m any) error {
 	return nil
 }
 
-// only receives the one message of a unary call.
-func (s *serverStream) only(m any) error {
+// recvRequest receives the one message of a unary call.
+func (s *serverStream) recvRequest(m any) error {
 	err := s.RecvMsg(m)
 	if err == io.EOF { //nolint:errorlint // as RecvMsg returns it
 		return status.Error(codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
@@ -268,14 +220,7 @@ func (t transport) Method() string { return t.call.method }
 func (t transport) SetHeader(md metadata.MD) error { return t.call.setHeader(md) }
 
 // SendHeader implements [grpc.ServerTransportStream].
-func (t transport) SendHeader(md metadata.MD) error {
-	err := t.call.setHeader(md)
-	t.call.sendHeader()
-	return err
-}
+func (t transport) SendHeader(md metadata.MD) error { return t.call.sendHeader(md) }
 
 // SetTrailer implements [grpc.ServerTransportStream].
-func (t transport) SetTrailer(md metadata.MD) error {
-	t.call.setTrailer(md)
-	return nil
-}
+func (t transport) SetTrailer(md metadata.MD) error { return t.call.setTrailer(md) }
