@@ -38,7 +38,7 @@ type Options struct {
 	Token config.Secret
 	// TLS secures the connection; nil sends plain text, which is right on loopback only.
 	TLS credentials.TransportCredentials
-	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's deadline.
+	// FailFast makes a call fail at once when nobody answers at the address; default is to wait for the call's deadline. It holds for calls over the network.
 	FailFast bool
 	// Unary is called around each unary call, outside the turning back of errors, within a process without a connection; nil adds nothing.
 	Unary grpc.UnaryClientInterceptor
@@ -58,6 +58,7 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes)),
+		grpc.WithMaxHeaderListSize(inprocess.MaxHeaderBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: redial.MaxDelay}),
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
@@ -78,7 +79,8 @@ func New(address string, o Options) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address, options...)
 }
 
-// Within makes a connection to whoever serves l in this process. Of the options, those that say how to reach a server have no meaning.
+// Within makes a connection to whoever serves l in this process. Of the options, those that say how to reach a server, TLS and FailFast, have no meaning: a call that is made before somebody serves l
+// waits, without a deadline for as long as it takes, and once l is closed it fails with UNAVAILABLE.
 func Within(l *inprocess.Listener, o Options) Conn {
 	c := &within{Conn: l.Dial(maxMessageBytes), unary: o.Unary}
 	if !o.Token.IsZero() {

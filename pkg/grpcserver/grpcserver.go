@@ -92,6 +92,7 @@ func New(o Options) (*Server, error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(receiveBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
+		grpc.MaxHeaderListSize(inprocess.MaxHeaderBytes), // told to clients, so that they refuse what is larger before they send it
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(workers),
