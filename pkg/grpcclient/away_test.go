@@ -30,10 +30,10 @@ func TestWhoIsAwayAndComesBack(t *testing.T) {
 	first.Stop()
 	require.Eventually(t, func() bool { return grpcclient.Away(conn) }, patience, tick)
 
-	l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	again, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	require.NoError(t, err)
 	second := grpc.NewServer()
-	go func() { _ = second.Serve(l) }()
+	go func() { _ = second.Serve(again) }()
 	t.Cleanup(second.Stop)
 	conn.ResetConnectBackoff()
 	require.Eventually(t, func() bool { return !grpcclient.Away(conn) }, patience, tick)
