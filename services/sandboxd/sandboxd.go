@@ -32,7 +32,7 @@ import (
 type Config struct {
 	// Driver makes the sandboxes that name none: local or docker. Default `local`.
 	Driver string `yaml:"driver" env:"EVALFLEET_SANDBOXD_DRIVER"`
-	// Dir holds what drivers keep of sandboxes on this machine. Required.
+	// Dir holds what drivers keep of sandboxes on this machine. One process has it at a time, whatever its data directory. Default: sandboxes in the data directory.
 	Dir string `yaml:"dir" env:"EVALFLEET_SANDBOXD_DIR"`
 	// GuestPath is the program `guestd`. Default: the file of that name beside the running program.
 	GuestPath string `yaml:"guest_path" env:"EVALFLEET_SANDBOXD_GUEST_PATH"`

@@ -23,15 +23,15 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server: all services, or one of them",
-		Long: `Serve runs all services in this process, with its data in one folder, and takes clients on one loopback address: gRPC (with reflection), REST under /api/v1/ and server-sent events. Every call
-needs the token that stands in the data directory.
+		Long: `Serve runs all services in this process, with its data in one folder, and takes clients on one loopback address: gRPC (with reflection), REST under /api/v1/ and server-sent events, and the
+endpoints in the shapes of model vendors under /v1/. Metrics are at /metrics. Every call needs the token that stands in the data directory. One process serves a data directory at a time.
 
-With --target it runs one service, which calls the others at the addresses of peers (EVALFLEET_MODELGW_ADDRESS and so on; docs/config.md). Each process then has a data directory of its own, and all
-share one --token-file and one folder of bodies (EVALFLEET_BLOB_DIR).`,
+With --target it runs one service, which calls the others at the addresses of peers (EVALFLEET_MODELGW_ADDRESS and so on; docs/config.md). Each process then has a data directory of its own, and its
+metrics at its own address; all share one --token-file and one folder of bodies (EVALFLEET_BLOB_DIR).`,
 		Example: `  evalfleet serve
   evalfleet serve --listen 127.0.0.1:0 --data-dir ./data
   curl -H "Authorization: Bearer $(cat ~/.local/share/evalfleet/token)" http://127.0.0.1:7460/api/v1/projects/default/evals
-  evalfleet serve --target modelgw --listen 127.0.0.1:7461 --data-dir ./modelgw --token-file ./token`,
+  evalfleet serve --target modelgw --data-dir ./modelgw --token-file ./token`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := a.loadConfig()
