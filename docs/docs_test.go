@@ -56,6 +56,28 @@ func TestDependenciesAreRecorded(t *testing.T) {
 	}
 }
 
+// ARCHITECTURE.md names every package of pkg, and none that is gone.
+func TestThePackagesOfTheFloorAreListed(t *testing.T) {
+	t.Parallel()
+	_, table, ok := strings.Cut(read(t, "../ARCHITECTURE.md"), "What is in `pkg/`:")
+	require.True(t, ok)
+	table, _, _ = strings.Cut(table, "\n\nBuffers")
+	var listed, there []string
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(cells[1], -1) {
+				listed = append(listed, name[1])
+			}
+		}
+	}
+	folders, err := os.ReadDir("../pkg")
+	require.NoError(t, err)
+	for _, folder := range folders {
+		there = append(there, folder.Name())
+	}
+	assert.ElementsMatch(t, there, listed)
+}
+
 // Decisions are numbered without gaps, stand in the index and follow the template.
 func TestDecisionsAreIndexed(t *testing.T) {
 	t.Parallel()
