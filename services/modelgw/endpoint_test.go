@@ -539,12 +539,12 @@ func TestAClientThatLeavesCancelsTheCall(t *testing.T) {
 }
 
 // stubborn asks for a stream and never reads it.
-func (w *web) stubborn(t *testing.T, body string) {
+func (w *web) stubborn(t *testing.T, path, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer right\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer right\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 	require.NoError(t, err)
 }
 
@@ -568,7 +568,7 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 			}
 		})
 		g := serveWeb(t, v, quick)
-		g.stubborn(t, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
+		g.stubborn(t, chatPath, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
 		<-gone
 		require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
 		assert.Less(t, sent.Load(), int64(64<<20), "no more is taken from the vendor than the connections hold")
@@ -577,7 +577,7 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 		t.Parallel()
 		long := strings.Repeat("many words ", 200_000) // Well above what the connection holds, below the bound of an answer.
 		g := serveWeb(t, nil, quick, withScript(t, "long", fmt.Sprintf(`{"default": {"text": %q}}`, long)))
-		g.stubborn(t, `{"model":"mockllm/long","stream":true,"messages":[{"role":"user","content":"q"}]}`)
+		g.stubborn(t, chatPath, `{"model":"mockllm/long","stream":true,"messages":[{"role":"user","content":"q"}]}`)
 		require.Eventually(t, func() bool { return len(g.calls(t)) == 1 && g.inFlight(t) == 0 }, waitLimit, tick)
 	})
 }

@@ -39,6 +39,9 @@ type Config struct {
 	AttemptTimeout time.Duration `yaml:"attempt_timeout" env:"EVALFLEET_MODELGW_ATTEMPT_TIMEOUT"`
 	// MaxWaiting bounds the calls that wait for the connections of one account; more are refused with CONNECTION_QUEUE_FULL. Zero is no bound.
 	MaxWaiting int `yaml:"max_waiting" env:"EVALFLEET_MODELGW_MAX_WAITING"`
+	// MaxAnswerBytes bounds an answer of a vendor that is read into the platform's own form, in bytes as they come, streamed or not; a larger one ends with
+	// PROVIDER_RESPONSE_INVALID. What goes through the endpoints as bytes has no bound, since nothing keeps it. Default 64 MiB.
+	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
 	// CacheBytes bounds the response cache. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
@@ -80,7 +83,9 @@ type Price struct {
 const defaultCacheBytes = 256 << 20
 
 // SetDefaults sets what is not zero by default.
-func (c *Config) SetDefaults() { c.CacheBytes = defaultCacheBytes }
+func (c *Config) SetDefaults() {
+	c.MaxAnswerBytes, c.CacheBytes = provider.DefaultMaxAnswerBytes, defaultCacheBytes
+}
 
 // Validate refuses negative bounds.
 func (c *Config) Validate() error {
@@ -90,6 +95,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxWaiting < 0 {
 		faults = append(faults, errors.New("max_waiting: must not be negative; leave it out for no bound"))
+	}
+	if c.MaxAnswerBytes <= 0 {
+		faults = append(faults, errors.New("max_answer_bytes: must be above 0"))
 	}
 	if c.CacheBytes < 0 {
 		faults = append(faults, errors.New("cache_bytes: must not be negative; 0 keeps nothing"))
@@ -158,7 +166,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.server = server.New(server.Deps{
 		Registry: s.registry,
-		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout), stages...), s.responses.Stage),
+		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), s.responses.Stage),
 		Runner:   runner,
 		Ledger:   deps.Ledger,
 		Cache:    store,

@@ -11,8 +11,8 @@ import (
 )
 
 // Attempt makes one attempt: the innermost function. An attempt that takes longer than its bound, or that streams and falls silent, is cut and
-// counts as transient. limit is the bound where the configuration has none; zero is none.
-func Attempt(limit time.Duration) Func {
+// counts as transient. limit is the bound where the configuration has none; zero is none. maxAnswerBytes bounds what is read of an answer.
+func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 	return func(ctx context.Context, c *Call) (*provider.Response, error) {
 		start := time.Now()
 		c.Notes.Attempts++
@@ -29,6 +29,7 @@ func Attempt(limit time.Duration) Func {
 			defer timer.Stop()
 		}
 		r := c.request()
+		r.MaxAnswerBytes = maxAnswerBytes
 		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
 			idle := toDuration(c.Config.GetStreamIdleTimeout())
 			timer := cutAfter(idle, cut, "nothing came for %s")

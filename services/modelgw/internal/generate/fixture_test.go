@@ -107,7 +107,7 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 	log := slog.New(slog.DiscardHandler)
 	g.responses = generate.NewCache(cache.NewMemory(1<<20), log)
 	return generate.Chain(
-		generate.Attempt(0),
+		generate.Attempt(0, provider.DefaultMaxAnswerBytes),
 		g.responses.Stage,
 		generate.Spend(g.budgets, nil),
 		generate.Retry(schedule, log),

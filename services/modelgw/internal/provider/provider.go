@@ -46,6 +46,19 @@ type Request struct {
 	Progress func()
 	// Record asks for what was said to the provider.
 	Record bool
+	// MaxAnswerBytes bounds what is read of the upstream API's answer, in bytes as they come. A larger one is a failure, and is read no further.
+	MaxAnswerBytes int64
+}
+
+// DefaultMaxAnswerBytes bounds an answer where nothing else is said. A token of a stream takes 150 to 350 bytes on its way, so that answers as long as any model gives have room.
+const DefaultMaxAnswerBytes = 64 << 20
+
+// AnswerBound is MaxAnswerBytes with its default.
+func (r *Request) AnswerBound() int64 {
+	if r.MaxAnswerBytes > 0 {
+		return r.MaxAnswerBytes
+	}
+	return DefaultMaxAnswerBytes
 }
 
 // Origin says on whose behalf a call is made. It never changes an answer of a real model.

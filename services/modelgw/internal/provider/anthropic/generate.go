@@ -39,7 +39,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		return nil, unsupported(err)
 	}
 	defer body.Release()
-	a := &attempt{model: m, plan: p, request: r, start: time.Now()}
+	a := &attempt{model: m, plan: p, request: r, start: time.Now(), left: r.AnswerBound()}
 	output, err := a.run(ctx, body)
 	if err != nil {
 		if failure, ok := provider.As(err); ok && r.Record {
@@ -71,6 +71,8 @@ type attempt struct {
 	start   time.Time
 	// raw is the first answer, where it is to be recorded.
 	raw []byte
+	// left is how much of the answer, with all its paused turns, may still be read.
+	left int64
 }
 
 // run asks for the answer, and gives a turn that the server paused back to it until it has ended. What a paused turn took is counted each time.
@@ -121,12 +123,14 @@ func (a *attempt) exchange(ctx context.Context, body *buffer.Buffer) (message *f
 	if answer.StatusCode == http.StatusOK && a.plan.Stream && !transport.IsJSON(answer.Header) {
 		return a.stream(ctx, answer)
 	}
-	bound := int64(transport.MaxAnswerBytes)
-	if answer.StatusCode != http.StatusOK {
-		bound = transport.MaxErrorBytes
+	var read *buffer.Buffer
+	if answer.StatusCode == http.StatusOK {
+		read, err = transport.ReadWhole(answer, a.left)
+	} else {
+		read, err = transport.Read(answer, transport.MaxErrorBytes)
 	}
-	read, err := transport.Read(answer, bound)
 	defer read.Release()
+	a.left -= int64(len(read.Bytes))
 	if a.raw == nil && a.request.Record {
 		a.raw = bytes.Clone(read.Bytes)
 	}
@@ -168,7 +172,7 @@ func (a *attempt) post(ctx context.Context, path string, body *buffer.Buffer) (*
 // stream reads an answer that comes in pieces. One that is cut off is taken as far as it came; one that never began is a failure.
 func (a *attempt) stream(ctx context.Context, answer *http.Response) (message *format.Message, stopped *modelv1.ModelOutput, err error) {
 	var s format.Stream
-	for event, err := range dialect.Events(answer.Body) {
+	for event, err := range dialect.Events(transport.Limit(answer.Body, &a.left)) {
 		if err != nil {
 			return nil, nil, transport.Broken(ctx, Name, err)
 		}

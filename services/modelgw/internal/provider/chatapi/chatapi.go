@@ -123,11 +123,12 @@ func (c *Client) exchange(
 		output, err = c.stream(ctx, answer.Body, r, request)
 		return output, nil, err
 	}
-	bound := int64(transport.MaxAnswerBytes)
+	var read *buffer.Buffer
 	if refused {
-		bound = transport.MaxErrorBytes
+		read, err = transport.Read(answer, transport.MaxErrorBytes)
+	} else {
+		read, err = transport.ReadWhole(answer, r.AnswerBound())
 	}
-	read, err := transport.Read(answer, bound)
 	defer read.Release()
 	switch {
 	case refused: // Of what breaks off as much counts as came.
@@ -162,7 +163,8 @@ func (c *Client) setHeaders(h http.Header, request *openaichat.Request) {
 // stream reads an answer that comes in pieces.
 func (c *Client) stream(ctx context.Context, body io.Reader, r *provider.Request, request *openaichat.Request) (*modelv1.ModelOutput, error) {
 	var s openaichat.Stream
-	for event, err := range dialect.Events(body) {
+	left := r.AnswerBound()
+	for event, err := range dialect.Events(transport.Limit(body, &left)) {
 		if err != nil {
 			return nil, c.broken(ctx, err)
 		}

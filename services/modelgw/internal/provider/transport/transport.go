@@ -15,12 +15,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-const (
-	// MaxAnswerBytes bounds an answer that is not streamed.
-	MaxAnswerBytes = 64 << 20
-	// MaxErrorBytes bounds the body of an error.
-	MaxErrorBytes = 64 << 10
-)
+// MaxErrorBytes bounds the body of an error.
+const MaxErrorBytes = 64 << 10
+
+// ErrAnswerTooLarge says that an answer is over its bound.
+var ErrAnswerTooLarge = errors.New("the answer is larger than max_answer_bytes of modelgw allows")
 
 const (
 	dialTimeout      = 10 * time.Second
@@ -63,6 +62,36 @@ func Read(answer *http.Response, bound int64) (*buffer.Buffer, error) {
 	return b, b.Fill(io.LimitReader(answer.Body, bound), min(answer.ContentLength, bound), bound)
 }
 
+// ReadWhole reads the body of an answer that is of use only as a whole: one over its bound fails with ErrAnswerTooLarge. The caller must release it, also where it fails.
+func ReadWhole(answer *http.Response, bound int64) (*buffer.Buffer, error) {
+	b := buffer.New()
+	err := b.Fill(answer.Body, answer.ContentLength, bound)
+	if errors.Is(err, buffer.ErrTooLarge) {
+		err = ErrAnswerTooLarge
+	}
+	return b, err
+}
+
+// Limit returns a reader of a stream that takes what it reads from left, and fails with ErrAnswerTooLarge when there is more.
+func Limit(stream io.Reader, left *int64) io.Reader { return &limited{stream, left} }
+
+type limited struct {
+	stream io.Reader
+	left   *int64
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(p []byte) (int, error) {
+	if *l.left < 0 {
+		return 0, ErrAnswerTooLarge
+	}
+	n, err := l.stream.Read(p[:min(int64(len(p)), *l.left+1)]) // One more, to tell the end from the bound.
+	if *l.left -= int64(n); *l.left < 0 {
+		return n, ErrAnswerTooLarge
+	}
+	return n, err
+}
+
 // IsJSON says that an answer is a JSON document, where a stream may have been asked for.
 func IsJSON(h http.Header) bool {
 	mediaType, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
@@ -74,7 +103,7 @@ func Broken(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, dialect.ErrEventTooLarge) {
+	if errors.Is(err, dialect.ErrEventTooLarge) || errors.Is(err, ErrAnswerTooLarge) {
 		return &provider.Error{Provider: name, Invalid: true, Cause: err}
 	}
 	message := "the connection failed"

@@ -1,0 +1,81 @@
+package modelgw_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+// Pieces of answers, each a whole event.
+const (
+	chatPiece     = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"}}]}\n\n"
+	messageStart  = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"usage\":{\"input_tokens\":5,\"cache_read_input_tokens\":7,\"output_tokens\":1}}}\n\n" + "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n"
+	messagePiece  = "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"word \"}}\n\n"
+	messageCloses = "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n"
+)
+
+// flood sends pieces until nobody reads them any more, and says how many bytes went out.
+func flood(sent *atomic.Int64, gone chan<- struct{}, start, piece string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer func() { gone <- struct{}{} }()
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, start)
+		many := strings.Repeat(piece, 1000)
+		for r.Context().Err() == nil {
+			n, err := io.WriteString(w, many)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// An answer that is read into the platform's own form has a bound, whoever reads it or not: the vendor's stream is ended there, and the client is told why.
+func TestAnAnswerWithoutEndIsEnded(t *testing.T) {
+	t.Parallel()
+	const bound = 1 << 20
+	small := func(c *modelgw.Config, _ *modelgw.Deps) { c.MaxAnswerBytes = bound }
+	for name, tt := range map[string]struct {
+		path, model, start, piece string
+		serve                     func(*testing.T, *vendor, ...setup) *web
+	}{
+		"from chat completions": {messagesPath, "openai/gpt-4o", "", chatPiece, serveWeb},
+		"from messages":         {chatPath, "anthropic/claude-sonnet-4-5", messageStart, messagePiece, serveMessages},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sent atomic.Int64
+			gone := make(chan struct{}, 8)
+			v := vendorWith(t, flood(&sent, gone, tt.start, tt.piece))
+			g := tt.serve(t, v, small)
+			body := read(t, g.post(t, tt.path, `{"model":"`+tt.model+`","max_tokens":5,"stream":true,`+user+`}`))
+			<-gone
+			assert.Contains(t, body[max(0, len(body)-500):], "max_answer_bytes")
+			assert.Less(t, sent.Load(), int64(16*bound), "no more is taken than the bound and what the connection holds")
+			require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
+
+			g.stubborn(t, tt.path, `{"model":"`+tt.model+`","max_tokens":5,"stream":true,`+user+`}`)
+			<-gone
+			require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
+			assert.Less(t, sent.Load(), int64(32*bound), "nor for a client that does not read")
+		})
+	}
+}
+
+func TestAWholeAnswerIsBoundedToo(t *testing.T) {
+	t.Parallel()
+	long := `{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("a", 2000) + `"},"finish_reason":"stop"}]}`
+	g := serveWeb(t, vendorWith(t, says(http.StatusOK, "application/json", long)), func(c *modelgw.Config, _ *modelgw.Deps) { c.MaxAnswerBytes = 1000 })
+	answer := g.post(t, messagesPath, `{"model":"openai/gpt-4o","max_tokens":5,`+user+`}`)
+	assert.GreaterOrEqual(t, answer.StatusCode, 500)
+	message, _, _ := failure(t, answer)
+	assert.Contains(t, message, "max_answer_bytes")
+}
