@@ -151,7 +151,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 			return nil, rpcerr.NotBuiltYet("access to Anthropic's models on " + strings.TrimSuffix(service, "/"))
 		}
 	}
-	m := &model{name: name(spec.Model), generation: name(spec.Model).generation(), http: h.http, betas: slices.Clone(h.Betas)}
+	m := &model{name: name(spec.Model), generation: name(spec.Model).generation(), betas: slices.Clone(h.Betas)}
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if account.APIKey.IsZero() && !account.KeyOptional {
 		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
 	}
-	m.headers = http.Header{versionHeader: {h.Version}}
+	m.headers, m.http = http.Header{versionHeader: {h.Version}}, transport.Discreet(h.http, account.APIKey, h.AuthToken)
 	switch {
 	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
 		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())

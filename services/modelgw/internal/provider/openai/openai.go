@@ -127,7 +127,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
 	}
 	m.client = &chatapi.Client{
-		HTTP: h.http, Provider: Name, BaseURL: endpoint, Key: account.APIKey, Headers: h.headers, Quirks: quirks,
+		HTTP: transport.Discreet(h.http, account.APIKey), Provider: Name, BaseURL: endpoint, Key: account.APIKey, Headers: h.headers, Quirks: quirks,
 	}
 	m.upstream = m.client.Upstream(spec.Model)
 	return m, nil

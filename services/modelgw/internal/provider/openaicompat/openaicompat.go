@@ -109,7 +109,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if account.APIKey.IsZero() && !account.KeyOptional {
 		return nil, provider.NoKey(Name, service, keyHint(service))
 	}
-	m.client = &chatapi.Client{HTTP: h.http, Provider: Name + "/" + service, BaseURL: endpoint, Key: account.APIKey, Quirks: quirks}
+	m.client = &chatapi.Client{HTTP: transport.Discreet(h.http, account.APIKey), Provider: Name + "/" + service, BaseURL: endpoint, Key: account.APIKey, Quirks: quirks}
 	m.upstream = m.client.Upstream(name)
 	return m, nil
 }
