@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
@@ -100,11 +101,14 @@ func (d *driver) turn(ctx context.Context) error {
 	if d.stopping == nil {
 		d.stopping = d.tooManyErrors()
 	}
+	if d.stopping == nil {
+		if err := d.admit(ctx); err != nil {
+			return err
+		}
+		d.stopping = d.tooManyErrors() // Of samples that can have no run.
+	}
 	if d.stopping != nil {
 		return d.stop(ctx)
-	}
-	if err := d.admit(ctx); err != nil {
-		return err
 	}
 	if p := d.state.Eval.GetProgress(); p.GetPending()+p.GetRunning() == 0 {
 		return d.finish(ctx)
@@ -244,9 +248,9 @@ func (s *Slot) failed() bool {
 	return s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED || s.Finished.GetError() != nil
 }
 
-// retries reports whether a failed slot gets another try.
+// retries reports whether a failed slot gets another try. One that could have no run gets none: its sample and the task stay what they are.
 func (d *driver) retries(s *Slot) bool {
-	return s.failed() && s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED && s.Attempts <= int(d.state.Eval.GetSpec().GetRetryOnError())
+	return s.failed() && s.Run != "" && s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED && s.Attempts <= int(d.state.Eval.GetSpec().GetRetryOnError())
 }
 
 func (d *driver) firstError() *agentv1.RunError {
@@ -288,15 +292,42 @@ func (d *driver) admit(ctx context.Context) error {
 		if room <= 0 {
 			return nil
 		}
-		if slot.Run != "" && !d.retries(slot) {
+		if !slot.pending() && !d.retries(slot) {
 			continue
 		}
-		if err := d.start(ctx, spec, slot); err != nil {
-			return err
+		err := d.start(ctx, spec, slot)
+		switch {
+		case impossible(err):
+			if err := d.append(ctx, nil, d.refusal(slot, err)); err != nil {
+				return err
+			}
+			if d.tooManyErrors() != nil {
+				return nil
+			}
+		case err != nil:
+			return fmt.Errorf("%s: %w", runTitle(d.samples[slot.Sample], slot), err)
+		default:
+			room--
 		}
-		room--
 	}
 	return nil
+}
+
+// impossible reports whether a run could not be made for a reason that lies in what it is asked to be, and not in a store or service that may be back in a moment.
+func impossible(err error) bool {
+	switch rpcerr.Code(err) { //nolint:exhaustive // All other codes pass, or may.
+	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.Unimplemented:
+		return true
+	}
+	return false
+}
+
+// refusal is the event that says why a slot can have no run.
+func (d *driver) refusal(slot *Slot, err error) *agentv1.Event {
+	return &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
+		Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
+		State: agentv1.RunState_RUN_STATE_FAILED, Error: &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()},
+	}}}
 }
 
 // start makes the run of a slot and journals that it has it. A crash between the two makes the same run again, by its key.
@@ -310,7 +341,7 @@ func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) 
 	key := fmt.Sprintf("%s/%s/%d", resource.LastID(d.head.Name), slotID(spec, slot), attempt)
 	created, err := d.engine.deps.Runs.CreateRun(ctx, &agentv1.CreateRunRequest{Parent: "projects/" + d.project, Spec: run, RequestId: key})
 	if err != nil {
-		return fmt.Errorf("%s: %w", runTitle(sample, slot), err)
+		return err
 	}
 	failpoint.Hit("agentorch/after-sample-run")
 	err = d.append(ctx, nil, &agentv1.Event{Id: created.GetName(), Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{

@@ -27,6 +27,8 @@ import (
 type Runs interface {
 	// Check resolves every name in a run's specification and changes nothing.
 	Check(ctx context.Context, project string, spec *agentv1.RunSpec) error
+	// CheckSample checks what a run needs of its sample, and asks no other service. Its error names the sample.
+	CheckSample(project string, spec *agentv1.RunSpec) error
 	// Pin writes into a specification what workers offer under its names, so that all runs mean the same.
 	Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error
 	// CreateRun makes a run; the same request id gives the same run.
@@ -190,11 +192,13 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 			if err != nil {
 				return nil, err
 			}
-			// The names are those of the task; one sample stands for all but those that bring a sandbox of their own.
-			if i > 0 && sample.GetSandbox() == nil {
-				continue
+			switch {
+			case i == 0 || sample.GetSandbox() != nil: // The names are those of the task; one sample stands for all but those that bring a sandbox of their own.
+				err = e.deps.Runs.Check(ctx, project, run)
+			case model == 0: // What a sample needs hangs on no model.
+				err = e.deps.Runs.CheckSample(project, run)
 			}
-			if err := e.deps.Runs.Check(ctx, project, run); err != nil {
+			if err != nil {
 				return nil, err
 			}
 		}

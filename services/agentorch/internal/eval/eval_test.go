@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,6 +70,8 @@ func (b *bodies) Open(_ context.Context, project, hash string) (io.ReadCloser, e
 type runs struct {
 	journals journal.Store
 	verdict  func(sample string, epoch, attempt int) *agentv1.Run
+	// refuse and lacks are why a sample can have no run, and what CheckSample finds; nil finds nothing.
+	refuse, lacks func(sample string) error
 
 	mu      sync.Mutex
 	byKey   map[string]string
@@ -82,6 +85,13 @@ func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return ni
 
 func (r *runs) Check(context.Context, string, *agentv1.RunSpec) error { return nil }
 
+func (r *runs) CheckSample(_ string, spec *agentv1.RunSpec) error {
+	if r.lacks == nil {
+		return nil
+	}
+	return r.lacks(spec.GetAttribution().GetSample())
+}
+
 func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,6 +100,11 @@ func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*a
 	}
 	name := fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.byName)+1)
 	at := req.GetSpec().GetAttribution()
+	if r.refuse != nil {
+		if err := r.refuse(at.GetSample()); err != nil {
+			return nil, err
+		}
+	}
 	slot := fmt.Sprintf("%s/%d", at.GetSample(), at.GetEpoch())
 	r.tries[slot]++
 	run := r.verdict(at.GetSample(), int(at.GetEpoch()), r.tries[slot])
@@ -356,6 +371,98 @@ func TestErrorsEndAnEvaluationByItsRule(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestASampleThatCanHaveNoRunFailsAndTheOthersGoOn(t *testing.T) {
+	t.Parallel()
+	never := &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{}}
+	for name, tt := range map[string]struct {
+		fault error
+		rule  *agentv1.FailOnError
+		want  agentv1.EvalState
+	}{
+		"an argument":               {rpcerr.InvalidField("spec.steps[0]", "no choices"), never, agentv1.EvalState_EVAL_STATE_SUCCEEDED},
+		"something that is not":     {rpcerr.ToolNotFound("bsh", nil), never, agentv1.EvalState_EVAL_STATE_SUCCEEDED},
+		"a provider without a key":  {rpcerr.ProviderNotConfigured("p", "default", "no key"), never, agentv1.EvalState_EVAL_STATE_SUCCEEDED},
+		"the rule counts it by one": {rpcerr.InvalidRequest("no choices"), nil, agentv1.EvalState_EVAL_STATE_FAILED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+			b.runs.refuse = func(sample string) error {
+				if sample == "2" {
+					return tt.fault
+				}
+				return nil
+			}
+			s := spec(3)
+			s.FailOnError, s.RetryOnError = tt.rule, 1
+			made, err := b.engine.Create(t.Context(), "default", s, "", false)
+			require.NoError(t, err)
+			end := b.ended(t, made.Eval.GetName())
+			assert.Equal(t, tt.want, end.Eval.GetState())
+			assert.EqualValues(t, 1, end.Eval.GetProgress().GetFailed())
+			failed := end.Find("2.1")
+			require.NotNil(t, failed.Finished)
+			assert.Equal(t, rpcerr.ReasonName(rpcerr.Reason(tt.fault)), failed.Finished.GetError().GetReason())
+			assert.Equal(t, tt.fault.Error(), failed.Finished.GetError().GetMessage())
+			if tt.want == agentv1.EvalState_EVAL_STATE_FAILED {
+				assert.Contains(t, end.Eval.GetError().GetMessage(), "sample 2")
+				return
+			}
+			assert.EqualValues(t, 2, end.Eval.GetProgress().GetSucceeded())
+			assert.Zero(t, end.Eval.GetProgress().GetPending())
+		})
+	}
+}
+
+func TestASampleThatCouldHaveNoRunGetsOneWhenTheEvaluationIsResumed(t *testing.T) {
+	t.Parallel()
+	var mended atomic.Bool
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	b.runs.refuse = func(sample string) error {
+		if sample == "2" && !mended.Load() {
+			return rpcerr.ProviderNotConfigured("p", "default", "no key")
+		}
+		return nil
+	}
+	made, err := b.engine.Create(t.Context(), "default", spec(3), "", false)
+	require.NoError(t, err)
+	require.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, b.ended(t, made.Eval.GetName()).Eval.GetState())
+	mended.Store(true)
+	_, err = b.engine.Resume(t.Context(), made.Eval.GetName())
+	require.NoError(t, err)
+	end := b.ended(t, made.Eval.GetName())
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, end.Eval.GetState())
+	assert.EqualValues(t, 3, end.Eval.GetProgress().GetSucceeded())
+}
+
+func TestAPassingFaultOfAServiceIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	b.runs.refuse = func(string) error {
+		if asked.Add(1) == 1 {
+			return rpcerr.ServiceUnavailable("toolexec", 0, "away")
+		}
+		return nil
+	}
+	made, err := b.engine.Create(t.Context(), "default", spec(1), "", false)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, b.ended(t, made.Eval.GetName()).Eval.GetProgress().GetSucceeded())
+}
+
+func TestEverySampleIsLookedAtBeforeAnEvaluationBegins(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	b.runs.lacks = func(sample string) error {
+		if sample == "3" {
+			return rpcerr.InvalidRequest("sample 3: no choices")
+		}
+		return nil
+	}
+	_, err := b.engine.Create(t.Context(), "default", spec(3), "", false)
+	assert.ErrorContains(t, err, "sample 3: no choices")
 }
 
 func TestASuccessorGoesOnAfterACrash(t *testing.T) {

@@ -37,9 +37,12 @@ type Slot struct {
 	Attempts int
 	// Run is the last of them; empty before the first.
 	Run string
-	// Finished is how that run ended; nil while it has not.
+	// Finished is how that run ended, or why there can be none; nil before.
 	Finished *agentv1.SampleFinished
 }
+
+// pending reports whether the slot waits for its first run.
+func (s *Slot) pending() bool { return s.Run == "" && s.Finished == nil }
 
 // State is an evaluation as its journal tells it.
 type State struct {
@@ -140,7 +143,7 @@ func (s *State) count(slot *Slot, n int32) {
 		p.SandboxFaults += n
 	}
 	switch {
-	case slot.Run == "":
+	case slot.pending():
 		p.Pending += n
 	case slot.Finished == nil:
 		p.Running += n
@@ -171,10 +174,20 @@ func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChan
 	}
 }
 
-func (s *State) admitted(at *timestamppb.Timestamp, a *agentv1.SampleAdmitted) {
+// at is the index of the slot of which an event tells the place.
+func (s *State) at(e interface {
+	GetEpoch() int32
+	GetModelIndex() int32
+	GetPosition() int32
+}) (i int, ok bool) {
 	models := len(s.Eval.GetSpec().GetModels())
-	i := ((int(a.GetEpoch())-1)*models+int(a.GetModelIndex()))*s.Samples + int(a.GetPosition())
-	if i < 0 || i >= len(s.Slots) {
+	i = ((int(e.GetEpoch())-1)*models+int(e.GetModelIndex()))*s.Samples + int(e.GetPosition())
+	return i, i >= 0 && i < len(s.Slots)
+}
+
+func (s *State) admitted(at *timestamppb.Timestamp, a *agentv1.SampleAdmitted) {
+	i, ok := s.at(a)
+	if !ok {
 		return
 	}
 	s.change(i, func(slot *Slot) { slot.Run, slot.Attempts, slot.Finished = a.GetRun(), int(a.GetAttempt()), nil })
@@ -185,6 +198,12 @@ func (s *State) admitted(at *timestamppb.Timestamp, a *agentv1.SampleAdmitted) {
 }
 
 func (s *State) finished(f *agentv1.SampleFinished) {
+	if f.GetRun() == "" {
+		if i, ok := s.at(f); ok {
+			s.change(i, func(slot *Slot) { slot.Run, slot.Finished = "", f })
+		}
+		return
+	}
 	if s.ByRun(f.GetRun()) == nil {
 		return
 	}

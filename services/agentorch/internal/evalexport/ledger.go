@@ -36,7 +36,10 @@ func (l *ledger) apply(e *agentv1.Event) {
 		l.place[a.GetRun()] = place{int(a.GetPosition()), int(a.GetEpoch()), int(a.GetModelIndex())}
 	case *agentv1.Event_SampleFinished:
 		f := k.SampleFinished
-		at := l.place[f.GetRun()]
+		at, known := l.place[f.GetRun()]
+		if !known { // It had no run.
+			at = place{int(f.GetPosition()), int(f.GetEpoch()), int(f.GetModelIndex())}
+		}
 		if f.GetState() == agentv1.RunState_RUN_STATE_FAILED {
 			l.failed[at] = append(l.failed[at], f)
 		}

@@ -28,7 +28,11 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 	if err != nil {
 		return nil, fmt.Errorf("sample %s, epoch %d: %w", sample.GetId(), slot.Epoch, err)
 	}
-	view := state.View(true)
+	view, uuid := state.View(true), resource.LastID(slot.Run)
+	if slot.Run == "" { // It could have none, and what it was given is all there is.
+		view.Spec, view.Messages = &agentv1.RunSpec{Model: l.ledger.state.Eval.GetSpec().GetModels()[slot.Model]}, sample.GetInput()
+		uuid = fmt.Sprintf("%s-%d.%d.%d", resource.LastID(l.ledger.state.Eval.GetName()), slot.Sample+1, slot.Epoch, slot.Model+1)
+	}
 	w := &writer{condenser: &evallog.Condenser{}, media: media{ctx: ctx, blobs: l.exporter.deps.Blobs, project: l.project}, sample: sample}
 	s := &evallog.Sample{
 		ID: idOf(sample), Epoch: slot.Epoch, Input: w.condenser.Media(w.input(sample)), Choices: sample.GetChoices(), Target: targetOf(sample.GetTarget()),
@@ -38,7 +42,7 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 		ModelUsage: usages(finished.GetUsage()), RoleUsage: usages(finished.GetRoleUsage()),
 		Started: moment(view.GetStartTime()), Completed: moment(view.GetEndTime()),
 		TotalTime: finished.GetTotalTime().AsDuration(), WorkTime: finished.GetWorkingTime().AsDuration(),
-		UUID: resource.LastID(slot.Run), Turns: int(view.GetTurns()), Bounds: boundsOf(state), Condensed: w.condenser,
+		UUID: uuid, Turns: int(view.GetTurns()), Bounds: boundsOf(state), Condensed: w.condenser,
 	}
 	for _, named := range finished.GetContent().GetScores() {
 		s.Scores = append(s.Scores, scoreOf(named.GetName(), scorewire.ToScore(named.GetScore())))
@@ -63,8 +67,11 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 	return s, w.media.err
 }
 
-// readRun reads a run's journal once, as state and as transcript.
+// readRun reads a run's journal once, as state and as transcript. Without a name both are empty.
 func (l *Log) readRun(ctx context.Context, name string) (*run.State, []*transcript.Event, error) {
+	if name == "" {
+		return run.New(name, nil), nil, nil
+	}
 	journals := l.exporter.deps.Journals
 	head, err := journals.Open(ctx, name)
 	if err != nil {

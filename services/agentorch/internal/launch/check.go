@@ -25,6 +25,32 @@ import (
 
 // Check checks a specification and resolves every name in it. Its errors name the field, and what would do.
 func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunSpec) (*Plan, error) {
+	p, err := l.checkOwn(project, spec)
+	if err != nil {
+		return nil, err
+	}
+	for i, step := range p.spec.GetSteps() {
+		if err := l.pinTools(ctx, p, i, step); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.checkModels(ctx, project, p.spec); err != nil {
+		return nil, err
+	}
+	if err := l.checkSandboxes(ctx, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// CheckSample checks what hangs on the sample that a run is of, such as the choices that a step asks about. It asks no other service, so that all samples of an evaluation can be looked at.
+func (l *Launcher) CheckSample(project string, spec *agentv1.RunSpec) error {
+	_, err := l.checkOwn(project, spec)
+	return err
+}
+
+// checkOwn checks what needs no other service, and pins agents, functions and scorers.
+func (l *Launcher) checkOwn(project string, spec *agentv1.RunSpec) (*Plan, error) {
 	if err := checkForm(spec); err != nil {
 		return nil, err
 	}
@@ -46,29 +72,25 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 		}
 		machine, err := l.deps.Agents.New(pinned)
 		if demanding, ok := machine.(agent.Demanding); ok && err == nil {
-			err = demanding.Demand(resolved)
+			err = ofSample(demanding.Demand(resolved), resolved)
 		}
 		if err != nil {
 			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
 		resolved.Steps[i] = pinned
-		if err := l.pinTools(ctx, p, i, pinned); err != nil {
-			return nil, err
-		}
 	}
-	if err := l.checkScorers(project, resolved); err != nil {
-		return nil, err
-	}
-	if err := l.checkModels(ctx, project, resolved); err != nil {
-		return nil, err
-	}
-	if err := l.checkSandboxes(ctx, p); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, l.checkScorers(project, resolved)
 }
 
-// checkForm checks what needs no other service.
+// ofSample names the sample in the fault of a run that is of one.
+func ofSample(err error, spec *agentv1.RunSpec) error {
+	if id := spec.GetAttribution().GetSample(); err != nil && id != "" {
+		return rpcerr.Wrap(err, "sample %s", id)
+	}
+	return err
+}
+
+// checkForm checks what needs no look-up.
 func checkForm(spec *agentv1.RunSpec) error {
 	if len(spec.GetSteps()) == 0 {
 		return rpcerr.InvalidField("spec.steps", "a run needs at least one step, such as {name: generate}")
@@ -168,7 +190,7 @@ func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
 	for i, ref := range spec.GetScorers() {
 		err := l.pinScorer(project, ref)
 		if err == nil && ref.GetWorker() == nil {
-			err = l.checkScorer(ref, in, slices.Sorted(maps.Keys(spec.GetSandboxes())))
+			err = l.checkScorer(ref, in, spec)
 		}
 		if err != nil {
 			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
@@ -177,10 +199,10 @@ func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
 	return nil
 }
 
-func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, sandboxes []string) error {
+func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *agentv1.RunSpec) error {
 	scorer, err := l.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
 	if demanding, ok := scorer.(score.Demanding); ok && err == nil {
-		return demanding.Demand(in, sandboxes)
+		return ofSample(demanding.Demand(in, slices.Sorted(maps.Keys(spec.GetSandboxes()))), spec)
 	}
 	return err
 }

@@ -76,6 +76,25 @@ func TestAPlanPinsWhatDecidesTheCourse(t *testing.T) {
 	}
 }
 
+func TestWhatASampleLacksIsSaidOfTheSample(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for says, change := range map[string]func(*agentv1.RunSpec){
+		"spec.steps[0]: sample b: ": func(s *agentv1.RunSpec) { s.Steps = []*agentv1.AgentRef{{Name: "multiple_choice"}} },
+		"spec.scorers[0]: sample b: ": func(s *agentv1.RunSpec) {
+			s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"command": "echo {metadata.zz}"}`}}
+			s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+		},
+	} {
+		spec := fleettest.Spec(fleettest.Step("generate", ""))
+		spec.Attribution = &effectv1.Attribution{Sample: "b"}
+		change(spec)
+		require.ErrorContains(t, f.Launcher.CheckSample("p", spec), says)
+		_, err := f.Launcher.Check(t.Context(), "p", spec)
+		require.ErrorContains(t, err, says)
+	}
+}
+
 func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

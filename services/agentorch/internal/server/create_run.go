@@ -50,6 +50,11 @@ func (s *Runs) Check(ctx context.Context, project string, spec *agentv1.RunSpec)
 	return err
 }
 
+// CheckSample checks what a run needs of its sample, and asks no other service.
+func (s *Runs) CheckSample(project string, spec *agentv1.RunSpec) error {
+	return s.deps.Launcher.CheckSample(project, spec)
+}
+
 // Pin pins what workers offer under the names of an evaluation.
 func (s *Runs) Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error {
 	return s.deps.Launcher.Pin(ctx, project, spec)

@@ -146,7 +146,10 @@ func (s *session) logOfSample(ctx context.Context, eval string, samples []*agent
 	var known []string
 	for _, sample := range samples {
 		if sample.GetId() == f.sample && (f.epoch == 0 || sample.GetEpoch() == f.epoch) {
-			if sample.GetRun() == "" {
+			switch {
+			case sample.GetRun() == "" && sample.GetError() != nil:
+				return fmt.Errorf("sample %s could not begin: %s", f.sample, sample.GetError().GetMessage())
+			case sample.GetRun() == "":
 				return fmt.Errorf("sample %s has not begun", f.sample)
 			}
 			return s.transcript(ctx, sample.GetRun(), f)

@@ -5358,14 +5358,14 @@ func (x *SampleAdmitted) GetModelIndex() int32 {
 	return 0
 }
 
-// SampleFinished says that a sample's run ended.
+// SampleFinished says that a sample's run ended, or why it can have none.
 type SampleFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the sample, as text.
 	Sample string `protobuf:"bytes,1,opt,name=sample,proto3" json:"sample,omitempty"`
 	// Epoch, from 1.
 	Epoch int32 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Its run.
+	// Its run. Empty where none could be made, as for a sample that lacks what the task needs: the error says why.
 	Run string `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
 	// How it ended.
 	State RunState `protobuf:"varint,4,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
@@ -5384,7 +5384,11 @@ type SampleFinished struct {
 	// The scores.
 	Content *SampleFinishedContent `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`
 	// Why a sandbox could not be used, where a tool's answer said so and the run went on.
-	SandboxFault  string `protobuf:"bytes,12,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
+	SandboxFault string `protobuf:"bytes,12,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
+	// Place of the sample among those that the eval selected, from 0; told where there is no run.
+	Position int32 `protobuf:"varint,13,opt,name=position,proto3" json:"position,omitempty"`
+	// Place of the model in the specification, from 0; told where there is no run.
+	ModelIndex    int32 `protobuf:"varint,14,opt,name=model_index,json=modelIndex,proto3" json:"model_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5501,6 +5505,20 @@ func (x *SampleFinished) GetSandboxFault() string {
 		return x.SandboxFault
 	}
 	return ""
+}
+
+func (x *SampleFinished) GetPosition() int32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *SampleFinished) GetModelIndex() int32 {
+	if x != nil {
+		return x.ModelIndex
+	}
+	return 0
 }
 
 // SampleFinishedContent holds scores.
@@ -6098,7 +6116,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\a \x01(\x05R\n" +
-	"modelIndex\"\xa1\x06\n" +
+	"modelIndex\"\xde\x06\n" +
 	"\x0eSampleFinished\x12\x16\n" +
 	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +
@@ -6114,7 +6132,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\fworking_time\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12C\n" +
 	"\acontent\x18\v \x01(\v2).evalfleet.agent.v1.SampleFinishedContentR\acontent\x12#\n" +
-	"\rsandbox_fault\x18\f \x01(\tR\fsandboxFault\x1aX\n" +
+	"\rsandbox_fault\x18\f \x01(\tR\fsandboxFault\x12\x1a\n" +
+	"\bposition\x18\r \x01(\x05R\bposition\x12\x1f\n" +
+	"\vmodel_index\x18\x0e \x01(\x05R\n" +
+	"modelIndex\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
