@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -255,10 +256,20 @@ func checkModel(ref *agentv1.ModelRef, providers []*modelv1.Provider) error {
 		"no provider %q for the model %s; known are %s", name, ref.GetModel(), strings.Join(known, ", "))
 }
 
+// defaultAccount is the account of references that name none.
+const defaultAccount = "default"
+
 func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
-	account := ref.GetAccount()
-	if account == "" {
-		account = "default"
+	account := cmp.Or(ref.GetAccount(), defaultAccount)
+	if p.GetAccountInModel() {
+		named, model, _ := strings.Cut(strings.TrimPrefix(ref.GetModel(), p.GetName()+"/"), "/")
+		switch {
+		case model == "":
+			return rpcerr.InvalidField("model", "%q names no account; write %s/account/name", ref.GetModel(), p.GetName())
+		case account != defaultAccount:
+			return rpcerr.InvalidField("account", "the model %s names its account, %s; leave %q out", ref.GetModel(), named, account)
+		}
+		account = named
 	}
 	var known []string
 	for _, a := range p.GetAccounts() {

@@ -76,11 +76,12 @@ func (m *Models) ReleaseGenerate(_ context.Context, r *modelv1.ReleaseGenerateRe
 	return &modelv1.ReleaseGenerateResponse{}, nil
 }
 
-// ListProviders implements the client: mockllm is there, and a provider without a key.
+// ListProviders implements the client: mockllm is there, a provider without a key, and one whose models name their account.
 func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, ...grpc.CallOption) (*modelv1.ListProvidersResponse, error) {
 	return &modelv1.ListProvidersResponse{Providers: []*modelv1.Provider{
 		{Name: "mockllm", Accounts: []*modelv1.Account{{Name: "default", Usable: true}}},
 		{Name: "openai", Accounts: []*modelv1.Account{{Name: "default", Problem: "set OPENAI_API_KEY"}}},
+		{Name: "openai-api", AccountInModel: true, Accounts: []*modelv1.Account{{Name: "keyless", Problem: "set api_key"}, {Name: "local", Usable: true}}},
 	}}, nil
 }
 

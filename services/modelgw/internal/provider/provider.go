@@ -126,6 +126,8 @@ type Kind struct {
 	Models []string
 	// Accounts are those that are configured.
 	Accounts []*modelv1.Account
+	// AccountInModel says that a model's name begins with its account, and that requests name none beside it.
+	AccountInModel bool
 	// Open gives access to a model. It does no I/O.
 	Open func(Spec) (Provider, error)
 	// Check looks at what a model's arguments name beside themselves, such as a script; nil where they name nothing.

@@ -94,7 +94,7 @@ func (s *Server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (
 	all := &modelv1.ListProvidersResponse{}
 	for _, kind := range s.Registry.Kinds() {
 		all.Providers = append(all.Providers, &modelv1.Provider{
-			Name: kind.Name, Description: kind.Description, Dialect: kind.Dialect, Accounts: kind.Accounts,
+			Name: kind.Name, Description: kind.Description, Dialect: kind.Dialect, Accounts: kind.Accounts, AccountInModel: kind.AccountInModel,
 		})
 	}
 	return all, nil

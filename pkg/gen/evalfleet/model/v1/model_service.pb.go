@@ -2258,9 +2258,11 @@ type Provider struct {
 	// The dialect it speaks.
 	Dialect string `protobuf:"bytes,3,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// Accounts that are configured, by name.
-	Accounts      []*Account `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Accounts []*Account `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// Whether the account stands in the model's name, `provider/account/model`, and a request names none beside it.
+	AccountInModel bool `protobuf:"varint,5,opt,name=account_in_model,json=accountInModel,proto3" json:"account_in_model,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Provider) Reset() {
@@ -2319,6 +2321,13 @@ func (x *Provider) GetAccounts() []*Account {
 		return x.Accounts
 	}
 	return nil
+}
+
+func (x *Provider) GetAccountInModel() bool {
+	if x != nil {
+		return x.AccountInModel
+	}
+	return false
 }
 
 // Account is a configured access to a provider. It never shows a key.
@@ -3855,12 +3864,13 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x14ListProvidersRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\"S\n" +
 	"\x15ListProvidersResponse\x12:\n" +
-	"\tproviders\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ProviderR\tproviders\"\x93\x01\n" +
+	"\tproviders\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ProviderR\tproviders\"\xbd\x01\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x18\n" +
 	"\adialect\x18\x03 \x01(\tR\adialect\x127\n" +
-	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\"\x86\x01\n" +
+	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\x12(\n" +
+	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\x86\x01\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06usable\x18\x02 \x01(\bR\x06usable\x12\x18\n" +

@@ -45,6 +45,8 @@ func Kind(c Config) (provider.Kind, func() error) {
 		Dialect:     openaichat.Name,
 		Open:        h.open,
 		Accounts:    provider.Usable(c.Services, "", keyHint),
+
+		AccountInModel: true,
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -87,7 +89,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 		return nil, rpcerr.ModelNotFound(Name+"/"+spec.Model, names, "unknown service %q of %s; configured: %s", service, Name, strings.Join(names, ", "))
 	}
 	if spec.Account != provider.DefaultAccount {
-		return nil, provider.NoSuchAccount(Name, spec.Account, []string{provider.DefaultAccount})
+		return nil, rpcerr.InvalidField("account", "the model %s/%s names its service, %s; leave the account %q out", Name, spec.Model, service, spec.Account)
 	}
 	m := &model{name: name}
 	if err := spec.Arguments(&m.args); err != nil {
