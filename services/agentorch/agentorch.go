@@ -169,12 +169,17 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
 		},
 	})
-	launcher := launch.New(launch.Deps{
+	launching := launch.Deps{
 		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger,
-	})
-	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launcher, Agents: agents, Notes: notes, Logger: deps.Logger})
+	}
+	samples := server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Logger: deps.Logger})
+	// Samples wait for a service that is away. A client who asks for a run or an evaluation is told of it.
+	launching.Models = modelv1.NewModelServiceClient(grpcclient.Patient(deps.Models, "modelgw", grpcclient.Patience))
+	launching.Tools = toolv1.NewToolServiceClient(grpcclient.Patient(deps.Tools, "toolexec", grpcclient.Patience))
+	launching.Sandboxes = sandboxv1.NewSandboxServiceClient(grpcclient.Patient(deps.Sandboxes, "sandboxd", grpcclient.Patience))
+	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Logger: deps.Logger})
 	s.evals = eval.New(cfg.Eval, eval.Deps{
-		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(),
+		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs, samples}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(),
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
 	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, notes, bare, s.engine.Waits)

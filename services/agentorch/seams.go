@@ -13,11 +13,15 @@ import (
 )
 
 // evalRuns is the RunService as evals call it: in the same process, and allowed to say which sample a run is.
-type evalRuns struct{ *server.Runs }
+type evalRuns struct {
+	*server.Runs
+	// samples makes runs however long it takes.
+	samples *server.Runs
+}
 
 // CreateRun implements eval.Runs.
 func (r evalRuns) CreateRun(ctx context.Context, request *agentv1.CreateRunRequest) (*agentv1.Run, error) {
-	return r.Create(ctx, request)
+	return r.samples.Create(ctx, request)
 }
 
 // bodies is the blob store as evals need it.

@@ -20,6 +20,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/openapi"
@@ -79,6 +80,10 @@ type Gateway struct {
 
 // New builds a gateway; it listens once Serve is called.
 func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
+	deps.Models = grpcclient.Patient(deps.Models, "modelgw", grpcclient.Patience)
+	deps.Tools = grpcclient.Patient(deps.Tools, "toolexec", grpcclient.Patience)
+	deps.Sandboxes = grpcclient.Patient(deps.Sandboxes, "sandboxd", grpcclient.Patience)
+	deps.Orchestrator = grpcclient.Patient(deps.Orchestrator, "agentorch", grpcclient.Patience)
 	conns := map[string]grpc.ClientConnInterface{
 		modelv1.ModelService_ServiceDesc.ServiceName:     deps.Models,
 		modelv1.CacheService_ServiceDesc.ServiceName:     deps.Models,

@@ -77,30 +77,46 @@ func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) s
 	require.NoError(t, err)
 	agentv1.RegisterRunServiceServer(behind, backend)
 	memory := inprocess.Listen()
-	served := make(chan error, 2)
+	served := make(chan error, 1)
 	go func() { served <- behind.Serve(memory) }()
 	conn := grpcclient.Within(memory, grpcclient.Options{Unary: gateway.UnaryInterceptor})
+	t.Cleanup(func() {
+		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		assert.NoError(t, conn.Close())
+		behind.Drain(within)
+		stopped(t, served)
+	})
+	return startBefore(t, conn, cfg, vendor)
+}
 
+// startBefore serves a gateway before one connection for all services.
+func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config, vendor string) string {
+	t.Helper()
 	g, err := gateway.New(t.Context(), cfg, gateway.Deps{
-		VendorAddress: vendor, Models: conn, Tools: conn, Sandboxes: conn, Orchestrator: conn, Auth: tokens, Logger: log,
+		VendorAddress: vendor, Models: conn, Tools: conn, Sandboxes: conn, Orchestrator: conn,
+		Auth: auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")}), Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
 	t.Cleanup(func() {
 		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		assert.NoError(t, g.Stop(within))
-		assert.NoError(t, conn.Close())
-		behind.Drain(within)
-		for range cap(served) {
-			if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // Stopped before it began, where nothing was asked of it.
-				assert.NoError(t, err)
-			}
-		}
+		stopped(t, served)
 	})
 	return l.Addr().String()
+}
+
+// stopped waits for a server's end.
+func stopped(t *testing.T, served <-chan error) {
+	t.Helper()
+	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // Stopped before it began, where nothing was asked of it.
+		assert.NoError(t, err)
+	}
 }
 
 // call sends a REST request with the right token and returns the answer and its body.

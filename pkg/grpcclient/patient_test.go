@@ -1,0 +1,97 @@
+package grpcclient_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// nobody returns an address where nobody listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func patientHealth(t *testing.T, address string, wait time.Duration) healthv1.HealthClient {
+	t.Helper()
+	conn, err := grpcclient.New(address, grpcclient.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return healthv1.NewHealthClient(grpcclient.Patient(conn, "toolexec", wait))
+}
+
+func TestAClientHearsOfAServiceThatStaysAway(t *testing.T) {
+	t.Parallel()
+	address := nobody(t)
+	const short, long = 50 * time.Millisecond, time.Hour
+	for name, tt := range map[string]struct{ wait, deadline time.Duration }{
+		"after its patience":         {short, long},
+		"before its own deadline":    {long, 20 * short},
+		"without a deadline at all ": {short, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := patientHealth(t, address, tt.wait)
+			ctx := t.Context()
+			if tt.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+				defer cancel()
+			}
+			_, unary := client.Check(ctx, &healthv1.HealthCheckRequest{})
+			errs := []error{unary}
+			if tt.wait == short {
+				_, stream := client.Watch(ctx, &healthv1.HealthCheckRequest{})
+				errs = append(errs, stream)
+			}
+			for _, err := range errs {
+				require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
+				assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, rpcerr.Reason(err))
+				assert.Positive(t, rpcerr.RetryAfter(err))
+				assert.ErrorContains(t, err, "toolexec at "+address+" does not answer")
+				assert.ErrorContains(t, err, "EVALFLEET_TOOLEXEC_ADDRESS")
+			}
+		})
+	}
+}
+
+func TestACallerWhoLeavesDoesNotWait(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := patientHealth(t, nobody(t), time.Hour).Check(ctx, &healthv1.HealthCheckRequest{})
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAPatientCallGoesOnOnceTheServiceIsThere(t *testing.T) {
+	t.Parallel()
+	address := nobody(t)
+	client := patientHealth(t, address, time.Minute)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{})
+		answered <- err
+	}()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	healthv1.RegisterHealthServer(server, health.NewServer())
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	assert.NoError(t, <-answered)
+}

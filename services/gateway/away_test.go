@@ -1,0 +1,81 @@
+package gateway_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/gateway"
+)
+
+// Whoever asks for something of a service that is away hears which one it is, before their own deadline.
+func TestClientsHearWhichServiceIsAway(t *testing.T) {
+	t.Parallel()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	away, err := grpcclient.New(l.Addr().String(), grpcclient.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, away.Close()) })
+	addr := startBefore(t, away, gateway.Config{}, "")
+
+	conn, err := grpcclient.New(addr, grpcclient.Options{Token: config.NewSecret("right")})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	runs := agentv1.NewRunServiceClient(conn)
+	for name, ask := range map[string]func(context.Context) error{
+		"a call": func(ctx context.Context) error {
+			_, err := runs.GetRun(ctx, &agentv1.GetRunRequest{Name: "projects/default/runs/r1"})
+			return err
+		},
+		"a stream": func(ctx context.Context) error {
+			watch, err := runs.WatchRun(ctx, &agentv1.WatchRunRequest{Name: "projects/default/runs/r1"})
+			if err == nil {
+				_, err = watch.Recv()
+			}
+			return err
+		},
+		"a worker": func(ctx context.Context) error {
+			stream, err := workerv1.NewWorkerServiceClient(conn).Connect(ctx)
+			if err != nil {
+				return err
+			}
+			register := &workerv1.Register{Offers: []*workerv1.Offer{{Kind: "scorer", Name: "s"}}}
+			if err := stream.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: register}}); err != nil {
+				return err
+			}
+			_, err = stream.Recv()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := ask(ctx)
+			require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
+			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, rpcerr.Reason(err))
+			assert.Positive(t, rpcerr.RetryAfter(err))
+			assert.ErrorContains(t, err, "agentorch at "+l.Addr().String()+" does not answer")
+		})
+	}
+	t.Run("REST", func(t *testing.T) {
+		t.Parallel()
+		resp, body := call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/r1", "", map[string]string{"Grpc-Timeout": "500m"})
+		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		assert.Contains(t, body, `"SERVICE_UNAVAILABLE"`)
+		assert.Contains(t, body, "agentorch at "+l.Addr().String())
+	})
+}
