@@ -99,20 +99,20 @@ func TestAModelMayNameItsAccount(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	for name, c := range map[string]struct {
-		model agentv1.ModelRef
+		model *agentv1.ModelRef
 		says  string
 	}{
-		"its own":                {agentv1.ModelRef{Model: "openai-api/local/llama"}, ""},
-		"the default beside it":  {agentv1.ModelRef{Model: "openai-api/local/llama", Account: "default"}, ""},
-		"one beside it":          {agentv1.ModelRef{Model: "openai-api/local/llama", Account: "local"}, `names its account, local; leave "local" out`},
-		"one that is not there":  {agentv1.ModelRef{Model: "openai-api/lokal/llama"}, `openai-api has no account "lokal"; configured are: keyless, local`},
-		"one that has no key":    {agentv1.ModelRef{Model: "openai-api/keyless/llama"}, "set api_key"},
-		"none where there is no": {agentv1.ModelRef{Model: "openai-api/llama"}, "write openai-api/account/name"},
+		"its own":                {&agentv1.ModelRef{Model: "openai-api/local/llama"}, ""},
+		"the default beside it":  {&agentv1.ModelRef{Model: "openai-api/local/llama", Account: "default"}, ""},
+		"one beside it":          {&agentv1.ModelRef{Model: "openai-api/local/llama", Account: "local"}, `names its account, local; leave "local" out`},
+		"one that is not there":  {&agentv1.ModelRef{Model: "openai-api/lokal/llama"}, `openai-api has no account "lokal"; configured are: keyless, local`},
+		"one that has no key":    {&agentv1.ModelRef{Model: "openai-api/keyless/llama"}, "set api_key"},
+		"none where there is no": {&agentv1.ModelRef{Model: "openai-api/llama"}, "write openai-api/account/name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := fleettest.Spec(fleettest.Step("generate", ""))
-			spec.Model = &c.model
+			spec.Model = c.model
 			_, err := f.Launcher.Check(t.Context(), "p", spec)
 			if c.says == "" {
 				require.NoError(t, err)

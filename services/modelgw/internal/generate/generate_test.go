@@ -317,7 +317,7 @@ func TestAnAnswerThatComesBetweenLookingAndCallingIsTaken(t *testing.T) {
 	t.Parallel()
 	g := newRig(says("x"))
 	store := &meddled{Cache: cache.NewMemory(1 << 20)}
-	generated := generate.NewCache(store, slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0))
+	generated := generate.NewCache(store, slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0, provider.DefaultMaxAnswerBytes))
 	store.looked = func() {
 		_, err := generated(t.Context(), g.call(cached()))
 		assert.NoError(t, err)
