@@ -17,6 +17,8 @@ type Facts struct {
 	Usage *modelv1.ModelUsage
 	// Pieces counts events that carry a piece of the answer, which is about a token each.
 	Pieces int64
+	// Ended says that a stream has come to its end, and Failed that the vendor said an error in place of the rest, or of the answer.
+	Ended, Failed bool
 }
 
 // Says looks for a member's name, given with its quotes such as `"usage"`, wherever it lies in a document, but first near the ends.

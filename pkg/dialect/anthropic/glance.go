@@ -15,6 +15,10 @@ var glanced = []string{"id", "stop_reason", "usage", "message", "delta"}
 func Glance(doc []byte, facts *dialect.Facts) {
 	if !dialect.Says(doc, `"usage"`) {
 		facts.Pieces++
+		if !dialect.Says(doc, `"delta"`) {
+			facts.Ended = facts.Ended || dialect.Says(doc, `"message_stop"`)
+			facts.Failed = facts.Failed || dialect.Says(doc, `"error"`)
+		}
 		return
 	}
 	var found [5]jsonscan.Span

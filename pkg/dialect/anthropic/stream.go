@@ -96,6 +96,9 @@ func (s *Stream) Started() bool { return s.started }
 // Ended says whether the server has said that the stream is over.
 func (s *Stream) Ended() bool { return s.ended }
 
+// Usage returns what the server has said so far of what the answer takes; nil where that is nothing.
+func (s *Stream) Usage() *modelv1.ModelUsage { return s.message.Usage.message() }
+
 func (s *Stream) open(e *event) ([]*modelv1.GenerateDelta, error) {
 	if e.Index != len(s.blocks) || e.Index >= maxBlocks {
 		return nil, fmt.Errorf("%w: block %d begins after %d others", ErrNotMessage, e.Index, len(s.blocks))

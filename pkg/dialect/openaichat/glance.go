@@ -14,12 +14,15 @@ var glanced = []string{"id", "usage"}
 // Glance adds to facts what a whole answer, or the data of one event of a stream, says about itself. It reads no more than it must, and leaves out what it cannot read.
 func Glance(doc []byte, facts *dialect.Facts) {
 	if string(doc) == done {
+		facts.Ended = true
 		return
 	}
 	facts.Pieces++
 	if word, ok := dialect.Word(doc, `"finish_reason"`); ok {
 		facts.StopReason = chat.ProviderStopReason(word)
+		facts.Ended = true // Some servers leave out the last event.
 	}
+	facts.Failed = facts.Failed || !dialect.Says(doc, `"choices"`) && dialect.Says(doc, `"error"`)
 	usageComes := dialect.Says(doc, `"prompt_tokens"`)
 	if facts.ID != "" && !usageComes {
 		return

@@ -313,7 +313,7 @@ func TestGlanceSeesWhatReadingSees(t *testing.T) {
 	for _, doc := range []string{"", "{", "[DONE]", `{"usage":null}`, `{"id":5,"usage":{"prompt_tokens":"x"}}`, `{"choices":[{"finish_reason":null}]}`, `{"choices":[{"finish_reason":"`} {
 		openaichat.Glance([]byte(doc), &facts)
 	}
-	assert.Equal(t, dialect.Facts{Pieces: 6}, facts)
+	assert.Equal(t, dialect.Facts{Pieces: 6, Ended: true}, facts)
 	openaichat.Glance([]byte(`{"choices":[{"message":{"content":"\"finish_reason\":\"length\""},"finish_reason": "stop"}]}`), &facts)
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_STOP, facts.StopReason, "what a model says is no reason")
 }

@@ -2,6 +2,7 @@ package openaichat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -80,6 +81,19 @@ func (s *Stream) Started() bool { return s.started }
 
 // Ended says whether the server has said that the stream is over.
 func (s *Stream) Ended() bool { return s.ended }
+
+// Whole says whether the answer has come to its end: some servers leave out the last event, but say why the choices ended.
+func (s *Stream) Whole() bool {
+	return s.ended || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
+}
+
+// Usage returns what the server has said so far of what the answer takes; nil where that is nothing.
+func (s *Stream) Usage() *modelv1.ModelUsage {
+	if s.whole.Usage == nil {
+		return nil
+	}
+	return s.whole.Usage.message()
+}
 
 // add takes a piece of one choice.
 func (s *Stream) add(c *choice) ([]*modelv1.GenerateDelta, error) {

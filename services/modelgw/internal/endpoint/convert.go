@@ -48,6 +48,9 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if err != nil {
 		return err
 	}
+	if answer.GetBrokenOff() {
+		return errBrokenOff
+	}
 	if said, tooLong := chat.Overflow(answer.GetOutput()); tooLong {
 		return &refusal{Failure: x.tooLong(said)}
 	}
@@ -65,6 +68,9 @@ const maxKeyBytes = 128
 // errRestarted ends a stream whose call began anew: a client cannot take back what it was given.
 var errRestarted = refuse(http.StatusConflict, "the model broke off and began anew; ask again")
 
+// errBrokenOff ends an answer that the vendor cut off: in the client's format nothing else would say that it is not whole.
+var errBrokenOff = refuse(http.StatusBadGateway, "the model's answer broke off before its end; what came of it is not the whole")
+
 // follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its own.
 func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about meta) error {
 	w := x.stream(x.out, about)
@@ -74,6 +80,9 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 			x.beginStream()
 			err = w.Write(event.Delta)
 		case *modelv1.StreamGenerateResponse_Completed:
+			if event.Completed.GetBrokenOff() {
+				return errBrokenOff
+			}
 			if said, tooLong := chat.Overflow(event.Completed.GetOutput()); tooLong && !x.begun {
 				return &refusal{Failure: x.tooLong(said)}
 			}

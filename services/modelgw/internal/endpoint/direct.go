@@ -120,13 +120,17 @@ func (r *relay) attempt(call context.Context, c *generate.Call) (*provider.Respo
 	default:
 		return nil, r.keep(answer)
 	}
-	copyHeader(r.out.Header(), answer.Header)
-	r.begun = true
-	r.out.WriteHeader(answer.StatusCode)
-	if err := r.copy(answer); err != nil {
-		r.broken, c.Notes.BrokenOff = err, true
+	err = r.copy(answer)
+	switch {
+	case r.begun:
+		r.broken, c.Notes.BrokenOff = err, err != nil || r.facts.Failed
+	case call.Err() != nil:
+		return nil, call.Err()
+	default:
+		r.refused = nil
+		return nil, err
 	}
-	return &provider.Response{Output: &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage()}}, nil
+	return &provider.Response{Output: &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage(c.Notes.BrokenOff)}}, nil
 }
 
 // send posts the request.
@@ -174,18 +178,33 @@ func (r *relay) keep(answer *http.Response) error {
 // chunks are buffers for one read.
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// copy sends an answer on as it comes. A stream is flushed at each read; other answers are sent as the server sees fit.
-func (r *relay) copy(answer *http.Response) error {
+// copy sends an answer on as it comes. A stream is flushed at each read; other answers are sent as the server sees fit. An answer that is none, such as a page that a proxy
+// put in its place, is not begun.
+func (r *relay) copy(answer *http.Response) (err error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	side := newSideReader(kind == "text/event-stream", r.glance, &r.facts)
-	side.full = answer.Header.Get("Content-Encoding") != "" // It cannot be read.
-	defer side.end()
+	side.encoded = answer.Header.Get("Content-Encoding") != ""
+	side.full = side.encoded
+	defer func() {
+		if whole := side.end(); !whole && err == nil {
+			err = fmt.Errorf("%s: the answer ended before its end", r.upstream.Provider)
+		}
+	}()
+	if side.events || side.encoded {
+		r.head(answer)
+	}
 	chunk := chunks.Get().(*[32 << 10]byte)
 	defer chunks.Put(chunk)
 	for {
 		piece := side.room(chunk[:], answer.ContentLength)
 		n, err := answer.Body.Read(piece)
-		if piece = piece[:n]; n > 0 {
+		piece = piece[:n]
+		if !r.begun {
+			if err := r.beginWith(answer, side, piece, err); err != nil {
+				return err
+			}
+		}
+		if n > 0 {
 			if err := r.pass(piece, side.events || answer.ContentLength < 0); err != nil {
 				return fmt.Errorf("the client does not read: %w", err)
 			}
@@ -200,6 +219,27 @@ func (r *relay) copy(answer *http.Response) error {
 	}
 }
 
+// beginWith begins an answer that is no stream by its first piece, or refuses it.
+func (r *relay) beginWith(answer *http.Response, side *sideReader, piece []byte, failed error) error {
+	if len(piece) == 0 && failed != nil && !errors.Is(failed, io.EOF) {
+		return &provider.Error{Provider: r.upstream.Provider, Class: provider.Transient, Message: "the connection failed", Cause: failed}
+	}
+	plausible, events := opens(piece)
+	if !plausible {
+		return &provider.Error{Provider: r.upstream.Provider, Invalid: true, Status: answer.StatusCode, Message: "the answer is no JSON object"}
+	}
+	side.events = events
+	r.head(answer)
+	return nil
+}
+
+// head sends the head of an answer on.
+func (r *relay) head(answer *http.Response) {
+	copyHeader(r.out.Header(), answer.Header)
+	r.begun = true
+	r.out.WriteHeader(answer.StatusCode)
+}
+
 // pass sends a piece of an answer on.
 func (r *relay) pass(piece []byte, flush bool) error {
 	_, err := r.out.Write(piece)
@@ -209,13 +249,12 @@ func (r *relay) pass(piece []byte, flush bool) error {
 	return err
 }
 
-// usage is what the call took: what the vendor says, or else an estimate, so that nobody is free of a budget by not asking for usage.
-func (r *relay) usage() *modelv1.ModelUsage {
-	if r.facts.Usage != nil {
+// usage is what the call took, whose answer may have broken off: what the vendor says, or else an estimate, so that nobody is free of a budget by not asking for usage.
+func (r *relay) usage(brokenOff bool) *modelv1.ModelUsage {
+	if r.facts.Usage != nil && !brokenOff {
 		return r.facts.Usage
 	}
-	input := r.inputTokens()
-	return &modelv1.ModelUsage{InputTokens: input, OutputTokens: r.facts.Pieces, TotalTokens: input + r.facts.Pieces}
+	return generate.Unfinished(r.facts.Usage, r.inputTokens(), r.facts.Pieces)
 }
 
 func (r *relay) inputTokens() int64 { return min(r.body.size()/bytesPerToken, mostInput) }

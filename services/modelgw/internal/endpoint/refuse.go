@@ -58,6 +58,8 @@ func (x *exchange) refusalOf(err error) *refusal {
 	r := refuse(statusOf(err), rpcerr.ToStatusUnder(err, x.id).Message())
 	r.retryAfter = rpcerr.RetryAfter(err)
 	switch rpcerr.Reason(err) { //nolint:exhaustive // The others have nothing of their own.
+	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID:
+		r.Status, r.final = http.StatusBadGateway, true // It was paid for, and would be again.
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
 		r.Cause, r.final = dialect.QuotaSpent, true
 	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE:

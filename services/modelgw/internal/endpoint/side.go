@@ -22,6 +22,8 @@ type sideReader struct {
 	kept []byte
 	// buffer is where kept began.
 	buffer *buffer.Buffer
+	// encoded says that the answer is written in a way that is not read here.
+	encoded bool
 	// full says that there was more than is kept: of a line the rest is passed over, and of an answer all.
 	full bool
 }
@@ -92,16 +94,40 @@ func (s *sideReader) line(line []byte) {
 	}
 }
 
-// end takes the end of the answer.
-func (s *sideReader) end() {
+// end takes the end of the answer, and says whether that is one: of an answer that cannot be read it is taken for one.
+func (s *sideReader) end() (whole bool) {
 	defer func() {
 		s.buffer.Bytes = s.kept
 		s.buffer.Release()
 	}()
 	switch {
+	case s.encoded:
+		return true
 	case s.events:
 		s.line(s.kept)
-	case !s.full:
+		return s.facts.Ended || s.facts.Failed
+	case s.full:
+		return true
+	default:
 		s.glance(s.kept, s.facts)
+		return closes(s.kept)
 	}
 }
+
+// opens says whether an answer begins as one does: as a JSON object, or as events. What is blank so far may become one.
+func opens(piece []byte) (plausible, events bool) {
+	begun := bytes.TrimLeft(piece, blanks)
+	for _, field := range [][]byte{dataField, []byte("event:"), []byte(":")} {
+		if bytes.HasPrefix(begun, field) {
+			return true, true
+		}
+	}
+	return len(piece) > 0 && (len(begun) == 0 || begun[0] == '{'), false
+}
+
+// closes says whether a document ends as a JSON object does. It is not read for that: one that breaks off right behind a brace is taken for whole.
+func closes(doc []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(doc, blanks), []byte("{")) && bytes.HasSuffix(bytes.TrimRight(doc, blanks), []byte("}"))
+}
+
+const blanks = " \t\r\n"

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
 // Attempt makes one attempt: the innermost function. An attempt that takes longer than its bound, or that streams and falls silent, is cut and
@@ -30,6 +32,12 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		}
 		r := c.request()
 		r.MaxAnswerBytes = maxAnswerBytes
+		brokenOff := false
+		r.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
+			brokenOff = true
+			input := tokens.Messages(c.Messages) + tokens.Tools(c.Tools)
+			c.Notes.unfinished = chat.AddUsage(c.Notes.unfinished, Unfinished(said, input, pieces))
+		}
 		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
 			idle := toDuration(c.Config.GetStreamIdleTimeout())
 			timer := cutAfter(idle, cut, "nothing came for %s")
@@ -40,6 +48,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		if err != nil {
 			return nil, c.explain(ctx, err)
 		}
+		response.BrokenOff, c.Notes.BrokenOff = brokenOff, brokenOff
 		if response.Output.Time == nil {
 			response.Output.Time = provider.Clock(start)
 		}

@@ -104,7 +104,7 @@ func (s *Cache) answer(ctx context.Context, c *Call, next Func) (*provider.Respo
 		return nil, f.err
 	}
 	// Whoever has an answer may change it, the leader too.
-	own := &provider.Response{Output: proto.CloneOf(f.response.Output), Warnings: slices.Clone(f.response.Warnings)}
+	own := &provider.Response{Output: proto.CloneOf(f.response.Output), Warnings: slices.Clone(f.response.Warnings), BrokenOff: f.response.BrokenOff}
 	if leads {
 		own.Call = f.response.Call
 		return own, nil

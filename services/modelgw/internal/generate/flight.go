@@ -162,7 +162,7 @@ func (s *Cache) fly(ctx context.Context, r route, f *flight, c *Call, policy *mo
 	}
 	f.response, f.err = next(ctx, c)
 	switch {
-	case f.err == nil:
+	case f.err == nil && !f.response.BrokenOff:
 		c.Notes.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
 	case errors.Is(context.Cause(ctx), errStopping):
 		f.err = stopping()

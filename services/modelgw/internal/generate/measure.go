@@ -58,9 +58,10 @@ func Measure(m *Metrics) Stage {
 		return func(ctx context.Context, c *Call) (*provider.Response, error) {
 			start := time.Now()
 			response, err := next(ctx, c)
-			model := m.label(c.Model, err == nil)
+			model := m.label(c.Model, err == nil || c.Notes.unfinished != nil)
 			m.duration.WithLabelValues(c.Model.Kind.Name, c.Model.Account, model, outcome(c, err)).Observe(time.Since(start).Seconds())
-			if err == nil {
+			m.count(c.Model, model, c.Notes.unfinished)
+			if err == nil && !response.BrokenOff { // Else it is counted already.
 				m.count(c.Model, model, response.Output.GetUsage())
 			}
 			return response, err
@@ -104,7 +105,7 @@ func (m *Metrics) label(of *provider.Model, answered bool) string {
 // outcome is how a call ended, in one word.
 func outcome(c *Call, err error) string {
 	switch {
-	case err == nil && c.Notes.BrokenOff:
+	case c.Notes.BrokenOff:
 		return "broken_off"
 	case err == nil:
 		return "ok"

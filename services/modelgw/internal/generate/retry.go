@@ -31,6 +31,7 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 				}
 				failure, upstream := provider.As(err)
 				if c.Committed && c.Notes.streamed {
+					c.Notes.BrokenOff = true
 					return nil, provider.RPC(err)
 				}
 				if !upstream || failure.Class == provider.Final || !policy.Allows(c.Attempt, time.Since(start)) {

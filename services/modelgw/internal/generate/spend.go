@@ -3,6 +3,8 @@ package generate
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -19,8 +21,22 @@ type Budgets interface {
 // Prices are dollars per million tokens by model, `provider/name`.
 type Prices map[string]*modelv1.Prices
 
-// Spend reserves what a call may cost from the budgets of its project, its account and its further scopes, and settles with what it did cost. The
-// usage gets its cost where the price is known and the provider did not say it.
+// Unfinished is what an answer took that did not come to its end: what the provider has said of it, or else an estimate, input and a token for each piece. Output is said at
+// the end, so that as many tokens count as pieces came.
+func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsage {
+	if said == nil {
+		return &modelv1.ModelUsage{InputTokens: input, OutputTokens: pieces, TotalTokens: input + pieces}
+	}
+	taken := proto.CloneOf(said)
+	if more := pieces - taken.GetOutputTokens(); more > 0 {
+		taken.OutputTokens += more
+		taken.TotalTokens += more
+	}
+	return taken
+}
+
+// Spend reserves what a call may cost from the budgets of its project, its account and its further scopes, and settles with what it did cost,
+// streams that were left before their end included. The usage gets its cost where the price is known and the provider did not say it.
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call) (*provider.Response, error) {
@@ -28,20 +44,27 @@ func Spend(budgets Budgets, prices Prices) Stage {
 			if err != nil {
 				return nil, err
 			}
-			spent, cost := int64(0), 0.0
-			defer func() { settle(spent, cost) }()
+			var taken *modelv1.ModelUsage
+			defer func() { settle(taken.GetTotalTokens(), taken.GetTotalCost()) }()
 			response, err := next(ctx, c)
+			prices.apply(c, c.Notes.unfinished)
+			taken = c.Notes.unfinished
 			if err != nil {
 				return nil, err
 			}
-			if usage := response.Output.GetUsage(); usage != nil {
-				if price, known := prices[c.Model.FullName()]; known && usage.TotalCost == nil {
-					usage.TotalCost = new(chat.Cost(price, usage, c.Model.Capabilities().LongCache))
-				}
-				spent, cost = usage.GetTotalTokens(), usage.GetTotalCost()
+			prices.apply(c, response.Output.GetUsage())
+			if !response.BrokenOff { // Else it is counted already.
+				taken = chat.AddUsage(taken, response.Output.GetUsage())
 			}
 			return response, nil
 		}
+	}
+}
+
+// apply sets what usage costs, where the price is known and the provider did not say it.
+func (p Prices) apply(c *Call, usage *modelv1.ModelUsage) {
+	if price, known := p[c.Model.FullName()]; known && usage != nil && usage.TotalCost == nil {
+		usage.TotalCost = new(chat.Cost(price, usage, c.Model.Capabilities().LongCache))
 	}
 }
 

@@ -44,6 +44,9 @@ type Request struct {
 	Stream func(*modelv1.GenerateDelta)
 	// Progress is called whenever anything arrives from the upstream API. Nil: nobody watches. A provider that cannot stream never calls it.
 	Progress func()
+	// Unfinished is told of a stream that has no end, whether it failed, was cut off or was left by whoever asked: what the upstream API has said of usage, where nil is nothing, and how
+	// many pieces came. Nil: nobody counts.
+	Unfinished func(said *modelv1.ModelUsage, pieces int64)
 	// Record asks for what was said to the provider.
 	Record bool
 	// MaxAnswerBytes bounds what is read of the upstream API's answer, in bytes as they come. A larger one is a failure, and is read no further.
@@ -77,6 +80,8 @@ type Response struct {
 	Call *modelv1.ModelCall
 	// Warnings say what of the request was left out or changed, such as an option that the model does not take.
 	Warnings []string
+	// BrokenOff says that the output is what came of an answer that was cut off. The gateway sets it.
+	BrokenOff bool
 }
 
 // Capabilities is what the gateway must know of a provider before it calls. The zero value is a provider that takes text, under one pool.

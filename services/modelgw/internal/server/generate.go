@@ -163,6 +163,7 @@ func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.Gene
 		Config:         call.Config,
 		Warnings:       response.Warnings,
 		FailedAttempts: call.Notes.Failed,
+		BrokenOff:      response.BrokenOff,
 	}
 	if call.Changed {
 		answer.PreparedMessages = prepared

@@ -413,8 +413,10 @@ type GenerateResponse struct {
 	FailedAttempts []*FailedAttempt `protobuf:"bytes,9,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
 	// The conversation as it reached the provider, when it differs from the request's.
 	PreparedMessages []*ChatMessage `protobuf:"bytes,10,rep,name=prepared_messages,json=preparedMessages,proto3" json:"prepared_messages,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The vendor's stream was cut off before the answer's end: the output is what came. It is not kept in the response cache.
+	BrokenOff     bool `protobuf:"varint,11,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateResponse) Reset() {
@@ -515,6 +517,13 @@ func (x *GenerateResponse) GetPreparedMessages() []*ChatMessage {
 		return x.PreparedMessages
 	}
 	return nil
+}
+
+func (x *GenerateResponse) GetBrokenOff() bool {
+	if x != nil {
+		return x.BrokenOff
+	}
+	return false
 }
 
 // FailedAttempt is an attempt that was retried.
@@ -3722,7 +3731,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\tbody_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\bbodyBlob\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc6\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe5\x04\n" +
 	"\x10GenerateResponse\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
@@ -3734,7 +3743,9 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bwarnings\x18\b \x03(\tR\bwarnings\x12J\n" +
 	"\x0ffailed_attempts\x18\t \x03(\v2!.evalfleet.model.v1.FailedAttemptR\x0efailedAttempts\x12L\n" +
 	"\x11prepared_messages\x18\n" +
-	" \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x10preparedMessages\"\xa3\x01\n" +
+	" \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x10preparedMessages\x12\x1d\n" +
+	"\n" +
+	"broken_off\x18\v \x01(\bR\tbrokenOff\"\xa3\x01\n" +
 	"\rFailedAttempt\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x125\n" +

@@ -172,6 +172,12 @@ func (a *attempt) post(ctx context.Context, path string, body *buffer.Buffer) (*
 // stream reads an answer that comes in pieces. One that is cut off is taken as far as it came; one that never began is a failure.
 func (a *attempt) stream(ctx context.Context, answer *http.Response) (message *format.Message, stopped *modelv1.ModelOutput, err error) {
 	var s format.Stream
+	pieces := int64(0)
+	defer func() {
+		if s.Started() && stopped == nil && !s.Ended() && a.request.Unfinished != nil {
+			a.request.Unfinished(s.Usage(), pieces)
+		}
+	}()
 	for event, err := range dialect.Events(transport.Limit(answer.Body, &a.left)) {
 		if err != nil {
 			return nil, nil, transport.Broken(ctx, Name, err)
@@ -187,6 +193,7 @@ func (a *attempt) stream(ctx context.Context, answer *http.Response) (message *f
 		if err != nil {
 			return nil, nil, a.invalid(err)
 		}
+		pieces += int64(len(deltas))
 		if a.request.Stream != nil {
 			for _, delta := range deltas {
 				a.request.Stream(delta)

@@ -161,8 +161,14 @@ func (c *Client) setHeaders(h http.Header, request *openaichat.Request) {
 }
 
 // stream reads an answer that comes in pieces.
-func (c *Client) stream(ctx context.Context, body io.Reader, r *provider.Request, request *openaichat.Request) (*modelv1.ModelOutput, error) {
+func (c *Client) stream(ctx context.Context, body io.Reader, r *provider.Request, request *openaichat.Request) (output *modelv1.ModelOutput, err error) {
 	var s openaichat.Stream
+	pieces := int64(0)
+	defer func() {
+		if s.Started() && (err != nil || !s.Whole()) && r.Unfinished != nil {
+			r.Unfinished(s.Usage(), pieces)
+		}
+	}()
 	left := r.AnswerBound()
 	for event, err := range dialect.Events(transport.Limit(body, &left)) {
 		if err != nil {
@@ -175,6 +181,7 @@ func (c *Client) stream(ctx context.Context, body io.Reader, r *provider.Request
 		if err != nil {
 			return c.failedStream(err, request.Model)
 		}
+		pieces += int64(len(deltas))
 		if r.Stream != nil {
 			for _, delta := range deltas {
 				r.Stream(delta)
