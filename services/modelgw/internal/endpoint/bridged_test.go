@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,8 +69,8 @@ func (silent) Generate(context.Context, *provider.Request) (*provider.Response, 
 
 func (silent) Close() error { return nil }
 
-// Generate implements Models.
-func (b *bridged) Generate(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
+// Answer implements Models.
+func (b *bridged) Answer(_ context.Context, r *modelv1.GenerateRequest, _ time.Duration) (*modelv1.GenerateResponse, error) {
 	_, name, _ := strings.Cut(r.GetModel(), "/")
 	if status, fails := strings.CutPrefix(name, "err-"); fails {
 		n, err := strconv.Atoi(status)
@@ -83,8 +84,8 @@ func (b *bridged) Generate(_ context.Context, r *modelv1.GenerateRequest) (*mode
 }
 
 // Follow implements Models: all of the answer is in its end.
-func (b *bridged) Follow(ctx context.Context, r *modelv1.GenerateRequest, emit func(*modelv1.StreamGenerateResponse) error) error {
-	answer, err := b.Generate(ctx, r)
+func (b *bridged) Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit func(*modelv1.StreamGenerateResponse) error) error {
+	answer, err := b.Answer(ctx, r, maxWait)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	if a.stream {
 		return e.follow(ctx, x, r, about)
 	}
-	answer, err := e.deps.Models.Generate(ctx, r)
+	answer, err := e.deps.Models.Answer(ctx, r, e.cfg.MaxRetryWait)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ var errBrokenOff = refuse(http.StatusBadGateway, "the model's answer broke off b
 // follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its own.
 func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about meta) error {
 	w := x.stream(x.out, about)
-	err := e.deps.Models.Follow(ctx, r, func(event *modelv1.StreamGenerateResponse) (err error) {
+	err := e.deps.Models.Follow(ctx, r, e.cfg.MaxRetryWait, func(event *modelv1.StreamGenerateResponse) (err error) {
 		switch event := event.GetEvent().(type) {
 		case *modelv1.StreamGenerateResponse_Delta:
 			x.beginStream()

@@ -66,7 +66,7 @@ func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.
 	case err == nil || r.begun:
 		return err
 	case r.refused != nil && isUpstream(err):
-		return r.passRefused(r.refused)
+		return r.passRefused(r.refused, provider.ClassOfError(err))
 	default:
 		return provider.RPC(err)
 	}
@@ -79,11 +79,14 @@ func isUpstream(err error) bool {
 }
 
 // passRefused answers with a vendor's error as it came. What it says about our credential is left out: it is not the caller's, and the words may hold a part of it.
-func (r *relay) passRefused(refused *refused) error {
+func (r *relay) passRefused(refused *refused, class provider.Class) error {
 	if refused.status == http.StatusUnauthorized {
 		return refuse(http.StatusBadRequest, r.upstream.Provider+": the key of the account was refused; check the account's configuration")
 	}
 	copyHeader(r.out.Header(), refused.header)
+	if r.triesAgain && class != provider.Final {
+		r.giveUp()
+	}
 	r.begun = true
 	r.out.WriteHeader(refused.status)
 	_, err := r.out.Write(refused.body)

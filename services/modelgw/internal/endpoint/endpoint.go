@@ -38,11 +38,14 @@ type Config struct {
 	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_MODELGW_ENDPOINTS_WRITE_TIMEOUT"`
 	// MaxRetries is how often a failed call is tried again, as long as nothing of its answer has been sent. Default 2, as the vendors' own clients do.
 	MaxRetries int `yaml:"max_retries" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRIES"`
+	// MaxRetryWait is how long a vendor may ask to wait before a call is tried again. Where it asks for more, its error goes to the client at once, who would have left before
+	// the wait was over. Zero is no bound. Default 1m.
+	MaxRetryWait time.Duration `yaml:"max_retry_wait" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRY_WAIT"`
 }
 
 // SetDefaults sets what is not zero by default.
 func (c *Config) SetDefaults() {
-	*c = Config{MaxBodyBytes: 32 << 20, WriteTimeout: 30 * time.Second, MaxRetries: 2}
+	*c = Config{MaxBodyBytes: 32 << 20, WriteTimeout: 30 * time.Second, MaxRetries: 2, MaxRetryWait: time.Minute}
 }
 
 // Validate refuses bounds that make no sense.
@@ -57,15 +60,18 @@ func (c *Config) Validate() error {
 	if c.MaxRetries < 0 {
 		faults = append(faults, errors.New("max_retries: must not be negative; 0 tries once"))
 	}
+	if c.MaxRetryWait < 0 {
+		faults = append(faults, errors.New("max_retry_wait: must not be negative; 0 is no bound"))
+	}
 	return errors.Join(faults...)
 }
 
 // Models answers calls in the canonical form.
 type Models interface {
-	// Generate answers at once.
-	Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error)
-	// Follow gives the answer as it comes, the completed one last. It does not begin an answer anew that it has given a piece of, unless the request has a key.
-	Follow(ctx context.Context, r *modelv1.GenerateRequest, emit func(*modelv1.StreamGenerateResponse) error) error
+	// Answer answers at once. It fails where the wait before another attempt would be longer than maxWait.
+	Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error)
+	// Follow is Answer that gives the answer as it comes, the completed one last. It does not begin an answer anew that it has given a piece of, unless the request has a key.
+	Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit func(*modelv1.StreamGenerateResponse) error) error
 	// CountTokens counts what a request takes.
 	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
 }
@@ -140,6 +146,8 @@ type exchange struct {
 	start time.Time
 	// begun says that something of the answer has been sent.
 	begun bool
+	// triesAgain says that calls are tried again here, so that the client need not.
+	triesAgain bool
 	// project and account are those that the client names.
 	project, account string
 }
@@ -161,7 +169,7 @@ func (e *Endpoints) serve(route route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{
 			start: time.Now(), format: route.format(r), request: r, out: pace.NewWriter(w, e.cfg.WriteTimeout), id: requestID(),
-			project: r.Header.Get(projectHeader), account: r.Header.Get(accountHeader),
+			triesAgain: e.cfg.MaxRetries > 0, project: r.Header.Get(projectHeader), account: r.Header.Get(accountHeader),
 		}
 		if x.project == "" {
 			x.project = "default"

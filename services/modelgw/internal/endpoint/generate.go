@@ -17,7 +17,7 @@ const modelMember = "model"
 // generate answers a request for an answer of a model, in the lane that fits.
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	return e.choose(ctx, x, "", func(r *relay, found []jsonscan.Span) error {
-		call := &generate.Call{Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens()}
+		call := &generate.Call{Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait}
 		call.Config = &modelv1.GenerateConfig{MaxTokens: bound(r.body.Bytes, found[1:]), MaxRetries: new(int32(e.cfg.MaxRetries))}
 		return r.run(ctx, call, e.deps.Stages)
 	}, e.convert)
@@ -25,6 +25,7 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 
 // count answers how many tokens a request takes: the vendor says it where it has the model, else it is an estimate. Neither takes a slot or costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
+	x.triesAgain = false
 	return e.choose(ctx, x, "/count_tokens", func(r *relay, _ []jsonscan.Span) error {
 		return r.run(ctx, &generate.Call{Model: r.model, Origin: x.origin()}, nil)
 	}, e.estimate)

@@ -40,12 +40,15 @@ func (x *exchange) refuse(err error) {
 		x.out.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
 	}
 	if r.final {
-		x.out.Header().Set("X-Should-Retry", "false") // The vendors' clients read it.
+		x.giveUp()
 	}
 	failure := r.Failure // r may be a value that others answer with too.
 	failure.RequestID = x.id
 	_ = x.send(r.Status, x.fail(failure)) // A client that left needs no answer.
 }
+
+// giveUp tells the client not to try again: the vendors' own read it.
+func (x *exchange) giveUp() { x.out.Header().Set("X-Should-Retry", "false") }
 
 // refusalOf says how a failure is answered.
 func (x *exchange) refusalOf(err error) *refusal {
@@ -62,15 +65,24 @@ func (x *exchange) refusalOf(err error) *refusal {
 		r.Status, r.final = http.StatusBadGateway, true // It was paid for, and would be again.
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
 		r.Cause, r.final = dialect.QuotaSpent, true
-	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE:
-		// The vendor's own status stands, also where it is one of its own, such as 529.
-		if e, ok := rpcerr.As(err); ok {
-			if status, err := strconv.Atoi(e.Metadata["status"]); err == nil && status >= 400 && status < 600 {
-				r.Status = status
-			}
-		}
+	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED:
+		r.final = x.triesAgain
+	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_UNAVAILABLE:
+		r.Status, r.final = vendorStatus(err, r.Status), x.triesAgain
+	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_REJECTED:
+		r.Status = vendorStatus(err, r.Status)
 	}
 	return r
+}
+
+// vendorStatus is the vendor's own status, also where it is one of its own, such as 529; ours where it had none.
+func vendorStatus(err error, ours int) int {
+	if e, ok := rpcerr.As(err); ok {
+		if status, err := strconv.Atoi(e.Metadata["status"]); err == nil && status >= 400 && status < 600 {
+			return status
+		}
+	}
+	return ours
 }
 
 // codeOf is how an exchange ended, as metrics and logs say it: the code of an RPC, or else the status.

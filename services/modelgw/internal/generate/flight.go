@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,13 +22,15 @@ type route struct {
 	cache.Key
 	// terms are the whole configuration and the budgets.
 	terms string
+	// maxWait is how long the call may wait before another attempt.
+	maxWait time.Duration
 	// alone is set for a call that flies alone: whether a committed one may be tried again depends on what its own follower has seen.
 	alone *Call
 }
 
 func routeOf(c *Call, key cache.Key) (route, error) {
 	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(&modelv1.GenerateRequest{Config: c.Config, BudgetScopes: c.Scopes})
-	r := route{Key: key, terms: string(terms)}
+	r := route{Key: key, terms: string(terms), maxWait: c.MaxWait}
 	if c.Committed {
 		r.alone = c
 	}

@@ -53,6 +53,8 @@ type Call struct {
 	Asleep func(*modelv1.FailedAttempt)
 	// Committed ends the call with the first failure after a piece of the answer: whoever follows cannot take back what it was given.
 	Committed bool
+	// MaxWait ends the call where the wait before the next attempt would be longer: whoever asked would not be there any more. Zero is no bound.
+	MaxWait time.Duration
 	// Attempt is the number of the attempt under way, from 1. The retry stage counts.
 	Attempt int
 	// Notes are what the stages found out.

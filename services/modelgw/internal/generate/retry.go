@@ -38,6 +38,9 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 					return nil, provider.RPC(err)
 				}
 				wait := schedule.Wait(c.Attempt, failure.RetryAfter)
+				if c.MaxWait > 0 && wait > c.MaxWait {
+					return nil, provider.RPC(err)
+				}
 				failed := &modelv1.FailedAttempt{
 					Error:   failure.Error(),
 					Status:  int32(failure.Status),

@@ -29,14 +29,24 @@ func (s *Server) StreamGenerate(r *modelv1.StreamGenerateRequest, out outgoing) 
 	return s.stream(out.Context(), w, out.Send)
 }
 
-// Follow is StreamGenerate for a caller in this process that cannot take back what it was given: a call without a key ends with the first failure after a piece of its
-// answer. emit is called from one goroutine; when it fails, so does the call.
-func (s *Server) Follow(ctx context.Context, r *modelv1.GenerateRequest, emit emit) error {
+// Answer is Generate for a client who waits at the other end of a connection of its own: the call ends where the wait before another attempt would be longer than maxWait.
+func (s *Server) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error) {
+	w, err := s.plan(r)
+	if err != nil {
+		return nil, err
+	}
+	w.call.MaxWait = maxWait
+	return s.do(ctx, w, nil)
+}
+
+// Follow is Answer as a stream, for a client that cannot take back what it was given: a call without a key ends with the first failure after a piece of its answer. emit is
+// called from one goroutine; when it fails, so does the call.
+func (s *Server) Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit emit) error {
 	w, err := s.plan(r)
 	if err != nil {
 		return err
 	}
-	w.call.Committed = w.key.IsZero()
+	w.call.Committed, w.call.MaxWait = w.key.IsZero(), maxWait
 	return s.stream(ctx, w, emit)
 }
 

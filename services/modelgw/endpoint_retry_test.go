@@ -1,0 +1,48 @@
+package modelgw_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+// refuses is a vendor's 429 that asks to wait.
+func refuses(seconds string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", seconds)
+		says(http.StatusTooManyRequests, "application/json", `{"error":{"message":"slow down","type":"rate_limit_error"}}`)(w, r)
+	}
+}
+
+// A wait that no client sits out is not begun: the vendor's word and its Retry-After go out at once.
+func TestALongWaitIsTheClientsAffair(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{chatPath, messagesPath} {
+		for _, stream := range []string{"true", "false"} {
+			v := vendorWith(t, refuses("3600"))
+			answer := serveWeb(t, v).post(t, path, `{"model":"openai/gpt-4o","max_tokens":5,"stream":`+stream+`,`+user+`}`)
+			assert.Equal(t, http.StatusTooManyRequests, answer.StatusCode, path)
+			assert.Equal(t, "3600", answer.Header.Get("Retry-After"), path)
+			assert.Equal(t, "false", answer.Header.Get("X-Should-Retry"), path)
+			assert.Len(t, v.body, 1, path)
+		}
+	}
+}
+
+// Only one of the two tries again: the gateway, and then the client is told not to, or the client.
+func TestRetriesDoNotMultiply(t *testing.T) {
+	t.Parallel()
+	for retries, should := range []string{"", "false"} {
+		for _, path := range []string{chatPath, messagesPath} {
+			v := vendorWith(t, refuses("0.001"))
+			g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = retries })
+			answer := g.post(t, path, `{"model":"openai/gpt-4o","max_tokens":5,`+user+`}`)
+			assert.Equal(t, http.StatusTooManyRequests, answer.StatusCode, path)
+			assert.Equal(t, should, answer.Header.Get("X-Should-Retry"), path)
+			assert.Len(t, v.body, retries+1, path)
+		}
+	}
+}
