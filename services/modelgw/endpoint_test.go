@@ -347,13 +347,17 @@ func TestARedirectIsNotPassedOn(t *testing.T) {
 		w.Header().Set("Location", "https://elsewhere.example/v1/chat/completions")
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
-	g := serveWeb(t, v)
-	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
-	assert.GreaterOrEqual(t, answer.StatusCode, 400)
-	assert.Empty(t, answer.Header.Get("Location"))
-	message, _, _ := failure(t, answer)
-	assert.Contains(t, message, "base_url")
-	assert.Len(t, v.body, 1, "it is asked once")
+	for model, g := range map[string]*web{"openai/gpt-4o": serveWeb(t, v), "anthropic/claude-sonnet-4-5": serveMessages(t, v)} {
+		for _, path := range []string{chatPath, messagesPath} {
+			answer := g.post(t, path, `{"model":"`+model+`","max_tokens":5,`+user+`}`)
+			assert.Equal(t, http.StatusBadGateway, answer.StatusCode, path)
+			assert.Empty(t, answer.Header.Get("Location"))
+			message, _, _ := failure(t, answer)
+			assert.Contains(t, message, "base_url")
+			<-v.body
+			assert.Empty(t, v.body, "it is asked once")
+		}
+	}
 }
 
 func TestAVendorThatIsAwayIsSaidSo(t *testing.T) {

@@ -119,7 +119,7 @@ func (r *relay) attempt(call context.Context, c *generate.Call) (*provider.Respo
 	case 2:
 	case 3:
 		// A client that followed would take the platform's token to wherever the answer says.
-		return nil, &provider.Error{Provider: r.upstream.Provider, Status: http.StatusBadGateway, Message: "the server redirects; let the account's base_url name where the API is"}
+		return nil, provider.Redirected(r.upstream.Provider)
 	default:
 		return nil, r.keep(answer)
 	}

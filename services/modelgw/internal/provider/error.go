@@ -87,6 +87,11 @@ func ClassOf(status int) Class {
 	}
 }
 
+// Redirected is the failure of an attempt whose answer is a redirect. It is not followed, since it would carry the account's key elsewhere; a bad gateway is what it makes of us.
+func Redirected(provider string) *Error {
+	return &Error{Provider: provider, Status: http.StatusBadGateway, Message: "the server redirects; let the account's base_url name where the API is"}
+}
+
 // As returns the *Error in err's chain, if there is one.
 func As(err error) (*Error, bool) { return errors.AsType[*Error](err) }
 

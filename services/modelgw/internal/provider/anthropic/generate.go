@@ -120,6 +120,9 @@ func (a *attempt) exchange(ctx context.Context, body *buffer.Buffer) (message *f
 		return nil, nil, err
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode/100 == 3 {
+		return nil, nil, provider.Redirected(Name)
+	}
 	if answer.StatusCode == http.StatusOK && a.plan.Stream && !transport.IsJSON(answer.Header) {
 		return a.stream(ctx, answer)
 	}

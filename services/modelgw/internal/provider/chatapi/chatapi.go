@@ -118,6 +118,9 @@ func (c *Client) exchange(
 		return nil, nil, c.broken(ctx, err)
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode/100 == 3 {
+		return nil, nil, provider.Redirected(c.Provider)
+	}
 	refused := answer.StatusCode != http.StatusOK
 	if !refused && request.Stream && !transport.IsJSON(answer.Header) {
 		output, err = c.stream(ctx, answer.Body, r, request)

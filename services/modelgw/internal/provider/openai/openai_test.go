@@ -112,7 +112,7 @@ func TestTheKeyDoesNotFollowARedirect(t *testing.T) {
 	_, err = p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
 	failure, ok := provider.As(err)
 	require.True(t, ok, err)
-	assert.Equal(t, http.StatusTemporaryRedirect, failure.Status)
+	assert.Equal(t, http.StatusBadGateway, failure.Status)
 	assert.Equal(t, provider.Final, failure.Class)
 }
 
