@@ -34,7 +34,7 @@ type Backend interface {
 // GRPC serves a backend, and more RPCs beside its own, on a gRPC server. An HTTP server at the same address shows the metrics of the process at /metrics, to known callers, and
 // all else to a backend that is [Web]. Where the server cannot be made the backend is closed.
 func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) (Server, error) {
-	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics})
+	rpcs, err := grpcserver.New(grpcserver.Options{Logger: parts.Logger, Auth: parts.Auth, Metrics: parts.Metrics, RequestBytes: grpcserver.MaxPeerBytes})
 	if err != nil {
 		return nil, errors.Join(err, backend.Close(ctx))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxMessageBytes is what the transport lets through. The bound of messages, 4 MiB, is the server's to keep: its refusal names the bound.
-const maxMessageBytes = 16 << 20
+// maxMessageBytes is what the transport lets through, over every bound that a server keeps: its refusal names the bound.
+const maxMessageBytes = 80 << 20
 
 // Bytes that may be under way unread on one stream, and on one connection; fixed for the reason that pkg/grpcserver gives.
 const (

@@ -281,20 +281,68 @@ func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	inEveryForm(t, func(t *testing.T, f *form) {
 		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
-			return &toolv1.ListToolsResponse{NextPageToken: strings.Repeat("x", grpcserver.MaxMessageBytes)}, nil
+			return &toolv1.ListToolsResponse{NextPageToken: strings.Repeat("x", grpcserver.MaxPeerBytes)}, nil
 		}
 		f.execute = func(_ *toolv1.ExecuteToolsRequest, s toolv1.ToolService_ExecuteToolsServer) error {
-			return s.Send(&toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Started{Started: &toolv1.ToolStarted{CallId: strings.Repeat("x", grpcserver.MaxMessageBytes)}}})
+			return s.Send(&toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Started{Started: &toolv1.ToolStarted{CallId: strings.Repeat("x", grpcserver.MaxPeerBytes)}}})
 		}
 		_, err := f.tools.ListTools(t.Context(), listing())
-		assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(err), "an answer: %v", err)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "an answer: %v", err)
 		stream, err := f.tools.ExecuteTools(t.Context(), executing())
 		require.NoError(t, err)
 		_, err = stream.Recv()
-		assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(err), "an event: %v", err)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "an event: %v", err)
 		_, err = f.tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", 4*grpcserver.MaxMessageBytes)})
 		assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(err), "a request: %v", err)
 	})
+}
+
+func TestAnswersAreAsLargeAsServicesNeedThem(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		const size = grpcserver.MaxPeerBytes - 16
+		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+			return &toolv1.ListToolsResponse{NextPageToken: strings.Repeat("x", size)}, nil
+		}
+		answer, err := f.tools.ListTools(t.Context(), listing())
+		require.NoError(t, err)
+		assert.Len(t, answer.GetNextPageToken(), size)
+	})
+}
+
+func TestServicesAskEachOtherMoreThanClientsMay(t *testing.T) {
+	t.Parallel()
+	for name, form := range forms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &service{list: func(_ context.Context, r *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+				return &toolv1.ListToolsResponse{NextPageToken: fmt.Sprint(len(r.GetPageToken()))}, nil
+			}}
+			server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "test"}, RequestBytes: grpcserver.MaxPeerBytes})
+			require.NoError(t, err)
+			toolv1.RegisterToolServiceServer(server, s)
+			l := form.listen(t)
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(l) }()
+			conn, err := form.dial(l)
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				assert.NoError(t, conn.Close())
+				server.Stop()
+				assert.NoError(t, <-served)
+			})
+			tools := toolv1.NewToolServiceClient(conn)
+			asked := listing()
+			asked.PageToken = strings.Repeat("x", 60<<20)
+			answer, err := tools.ListTools(t.Context(), asked)
+			require.NoError(t, err)
+			assert.Equal(t, fmt.Sprint(60<<20), answer.GetNextPageToken())
+			asked.PageToken = strings.Repeat("x", grpcserver.MaxPeerBytes)
+			_, err = tools.ListTools(t.Context(), asked)
+			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+			assert.ErrorContains(t, err, fmt.Sprint(grpcserver.MaxPeerBytes))
+		})
+	}
 }
 
 func TestAfterTheOneAnswerComesTheEnd(t *testing.T) {

@@ -5,6 +5,7 @@
 package grpcserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,11 +26,15 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
 
-// MaxMessageBytes bounds every message on every RPC.
-const MaxMessageBytes = 4 << 20
+const (
+	// MaxMessageBytes bounds what a client asks: each message of a request.
+	MaxMessageBytes = 4 << 20
+	// MaxPeerBytes bounds what services ask each other, such as a model call with a whole conversation, and every answer.
+	MaxPeerBytes = 64 << 20
+)
 
-// receiveBytes is what the transport takes, so that a message over the bound gets an answer that names the bound, and one far over it is cut off unread.
-const receiveBytes = 4 * MaxMessageBytes
+// slack is what the transport takes over a bound, so that a message over the bound gets an answer that names the bound, and one far over it is cut off unread.
+const slack = 12 << 20
 
 // Bytes that may be under way unread on one stream, and on one connection. They are fixed, since what grpc-go does to find better ones costs every small call two pings and
 // two window updates, and the wake-ups for them (docs/adr/0018). They let one stream carry 1 GB/s over a round trip of a millisecond.
@@ -48,6 +53,8 @@ type Options struct {
 	Metrics *telemetry.CallMetrics
 	// Services are services that the server has without their being registered, since it passes them on; reflection and health name them too.
 	Services []string
+	// RequestBytes bounds each message of a request; zero is MaxMessageBytes.
+	RequestBytes int
 	// Extra are further options, such as an unknown service handler. They hold for calls over the network.
 	Extra []grpc.ServerOption
 }
@@ -88,10 +95,11 @@ func New(o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewCallMetrics(nil)
 	}
-	c := chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator}
+	o.RequestBytes = cmp.Or(o.RequestBytes, MaxMessageBytes)
+	c := chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, requestBytes: o.RequestBytes}
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(receiveBytes),
-		grpc.MaxSendMsgSize(MaxMessageBytes),
+		grpc.MaxRecvMsgSize(o.RequestBytes + slack),
+		grpc.MaxSendMsgSize(MaxPeerBytes),
 		grpc.MaxHeaderListSize(inprocess.MaxHeaderBytes), // told to clients, so that they refuse what is larger before they send it
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
@@ -102,7 +110,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Server: grpc.NewServer(append(options, o.Extra...)...),
-		local:  inprocess.NewServer(inprocess.Options{Unary: c.unary, Stream: c.stream, ReceiveBytes: receiveBytes, SendBytes: MaxMessageBytes, Workers: workers}),
+		local:  inprocess.NewServer(inprocess.Options{Unary: c.unary, Stream: c.stream, ReceiveBytes: o.RequestBytes + slack, SendBytes: MaxPeerBytes, Workers: workers}),
 		health: health.NewServer(), passed: o.Services,
 	}
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)

@@ -1,6 +1,7 @@
 package grpcserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -33,6 +34,8 @@ type chain struct {
 	auth      auth.Authenticator
 	metrics   *telemetry.CallMetrics
 	validator protovalidate.Validator
+	// requestBytes bounds each message of a request.
+	requestBytes int
 }
 
 func (c chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -44,7 +47,8 @@ func (c chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 	if err := c.validate(req); err != nil {
 		return nil, err
 	}
-	return handler(ctx, req)
+	resp, err = handler(ctx, req)
+	return resp, cmp.Or(err, checkAnswer(resp))
 }
 
 func (c chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
@@ -113,9 +117,8 @@ func (c chain) validate(req any) error {
 	if !ok {
 		return nil
 	}
-	if size := proto.Size(m); size > MaxMessageBytes {
-		return rpcerr.RequestTooLarge("", MaxMessageBytes,
-			"the request has %d bytes and may have %d; send large content as a blob and name it by its hash", size, MaxMessageBytes)
+	if err := CheckRequest(m, c.requestBytes); err != nil {
+		return err
 	}
 	err := c.validator.Validate(m)
 	if err == nil {
@@ -136,6 +139,26 @@ func (c chain) validate(req any) error {
 	return e
 }
 
+// CheckRequest refuses a message of a request that has more bytes than it may have.
+func CheckRequest(m proto.Message, maxBytes int) error {
+	if size := proto.Size(m); size > maxBytes {
+		return rpcerr.RequestTooLarge("", maxBytes, "the request has %d bytes and may have %d; send large content as a blob and name it by its hash", size, maxBytes)
+	}
+	return nil
+}
+
+// checkAnswer refuses an answer that the transport would not send, whose own error tells less.
+func checkAnswer(answer any) error {
+	m, ok := answer.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if size := proto.Size(m); size > MaxPeerBytes {
+		return rpcerr.BodyTooLarge(MaxPeerBytes, "the answer has %d bytes and may have %d; ask for less of it", size, MaxPeerBytes)
+	}
+	return nil
+}
+
 // checkedStream validates what is received and carries the admitted context.
 type checkedStream struct {
 	grpc.ServerStream
@@ -144,6 +167,13 @@ type checkedStream struct {
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
+
+func (s *checkedStream) SendMsg(m any) error {
+	if err := checkAnswer(m); err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(m)
+}
 
 func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {

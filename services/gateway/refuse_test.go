@@ -39,6 +39,7 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 		"no JSON":                     {http.MethodPost, collection, `{"spec": `, []string{"not one JSON value at byte 9", "evalfleet.agent.v1.CreateRunRequest"}, nil},
 		"a list":                      {http.MethodPost, collection, `[]`, []string{"no JSON object"}, nil},
 		"too large":                   {http.MethodPost, collection, `{"x": "` + strings.Repeat("x", 7<<20) + `"}`, []string{"may have 6291456 bytes", "blob"}, nil},
+		"too large a message":         {http.MethodPost, collection, `{"spec": {"prompt": "` + strings.Repeat("x", 5<<20) + `"}}`, []string{"may have 4194304", "blob"}, nil},
 		"unknown query parameter":     {http.MethodGet, collection + "?filterr=zzz", "", []string{"filterr: unknown query parameter; known: pageSize, "}, []string{"filterr"}},
 		"unknown nested parameter":    {http.MethodGet, collection + "?page_size.x=1", "", []string{"page_size.x: unknown query parameter"}, []string{"page_size.x"}},
 		"query of a call with a body": {http.MethodPost, collection + "?request_id=1", `{}`, []string{"request_id: unknown query parameter; this call takes none"}, []string{"request_id"}},
@@ -55,7 +56,7 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 			}
 			require.NotEmpty(t, got.Details)
 			reason := "INVALID_REQUEST"
-			if name == "too large" {
+			if strings.HasPrefix(name, "too large") {
 				reason = "REQUEST_TOO_LARGE"
 			}
 			assert.Equal(t, reason, got.Details[0].Reason)

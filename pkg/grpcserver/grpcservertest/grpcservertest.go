@@ -18,7 +18,9 @@ import (
 // Serve serves what register adds until the test ends, and returns a connection to it. Every caller is the principal of that name.
 func Serve(t testing.TB, principal string, register func(grpc.ServiceRegistrar)) grpcclient.Conn {
 	t.Helper()
-	server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: principal}})
+	server, err := grpcserver.New(grpcserver.Options{
+		Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: principal}, RequestBytes: grpcserver.MaxPeerBytes,
+	})
 	require.NoError(t, err)
 	register(server)
 	listener := inprocess.Listen()

@@ -78,7 +78,7 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		if !ok {
 			continue
 		}
-		if err := register(ctx, mux, conn); err != nil {
+		if err := register(ctx, mux, asked{conn}); err != nil {
 			return nil, err
 		}
 	}

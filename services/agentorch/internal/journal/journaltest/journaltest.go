@@ -270,6 +270,10 @@ func ranges(t *testing.T, s journal.Store) {
 	}
 	assert.Equal(t, []string{"2", "3", "4", "5"}, got)
 	assert.Len(t, texts(t, s, head.Ref, journal.Range{Bytes: 1}), 1, "one event always fits")
+
+	even := strings.Repeat("x", 1<<20)
+	head = mustCreate(t, s, journal.Creation{Name: name("even"), Entries: notes(1, even, even, even)})
+	assert.Len(t, texts(t, s, head.Ref, journal.Range{Bytes: 1<<20 + 1<<10}), 1, "an event weighs what it is, not what it is stored in")
 }
 
 func wake(t *testing.T, s journal.Store) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -60,11 +62,11 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		if err := row.Scan(&e.seq, &e.epoch, &e.same, &e.hash, &e.body); err != nil {
 			return nil, err
 		}
-		event, bytes, err := e.event(v, ref, r.Bare, events)
+		event, err := e.event(v, ref, r.Bare, events)
 		if err != nil {
 			return nil, err
 		}
-		if size += bytes; size > r.Bytes && len(events) > 0 {
+		if size += proto.Size(event); size > r.Bytes && len(events) > 0 {
 			break
 		}
 		event.Journal = name
@@ -73,45 +75,43 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 	return events, nil
 }
 
-// event turns a row into its event. The events before it in the page are at hand. Bytes is about what it weighs.
-func (e stored) event(v *sqlite.View, ref journal.Ref, bare bool, before []*agentv1.Event) (event *agentv1.Event, bytes int, err error) {
-	if event, err = journal.Unpack(e.body); err != nil {
-		return nil, 0, err
+// event turns a row into its event. The events before it in the page are at hand.
+func (e stored) event(v *sqlite.View, ref journal.Ref, bare bool, before []*agentv1.Event) (*agentv1.Event, error) {
+	event, err := journal.Unpack(e.body)
+	if err != nil {
+		return nil, err
 	}
 	event.Seq, event.Epoch = e.seq, e.epoch
-	bytes = len(e.body)
 	if bare {
-		return event, bytes, nil
+		return event, nil
 	}
 	if e.hash != nil {
 		var content []byte
 		if err := v.QueryRow(`SELECT body FROM journal_blob WHERE hash = ?`, e.hash).Scan(&content); err != nil {
-			return nil, 0, fmt.Errorf("content of event %d: %w", e.seq, err)
+			return nil, fmt.Errorf("content of event %d: %w", e.seq, err)
 		}
-		bytes += 4 * len(content) // what it grows to is known only when it is there
 		if err := journal.PutContent(event, content); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 	if e.same != 0 {
-		source, more, err := e.source(v, ref, before)
+		source, err := e.source(v, ref, before)
 		if err != nil {
-			return nil, 0, fmt.Errorf("source of event %d: %w", e.seq, err)
+			return nil, fmt.Errorf("source of event %d: %w", e.seq, err)
 		}
-		bytes += more
 		journal.PutSame(event, source)
 	}
-	return event, bytes, nil
+	return event, nil
 }
 
 // source returns the event that holds the same message.
-func (e stored) source(v *sqlite.View, ref journal.Ref, before []*agentv1.Event) (*agentv1.Event, int, error) {
+func (e stored) source(v *sqlite.View, ref journal.Ref, before []*agentv1.Event) (*agentv1.Event, error) {
 	if len(before) > 0 && e.same >= before[0].GetSeq() {
-		return before[e.same-before[0].GetSeq()], 0, nil
+		return before[e.same-before[0].GetSeq()], nil
 	}
 	src := stored{seq: e.same}
 	if err := v.QueryRow(`SELECT epoch, hash, body FROM journal_event WHERE journal = ? AND seq = ?`, ref, e.same).Scan(&src.epoch, &src.hash, &src.body); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	return src.event(v, ref, false, nil)
 }
