@@ -268,9 +268,14 @@ func ScriptExhausted(model, sample string, turn int, format string, args ...any)
 		with("model", model).with("sample", sample).with("turn", strconv.Itoa(turn))
 }
 
-// EngineUnavailable says that the container engine of a driver does not answer, is too old, or refuses what it is asked.
+// EngineUnavailable says that the container engine of a driver is too old, is not where it can be used, or refuses what it is asked.
 func EngineUnavailable(driver, host, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, format, args...).with("driver", driver).with("host", host)
+}
+
+// EngineAway says that the container engine of a driver does not answer: it may be there again after that time.
+func EngineAway(driver, host string, after time.Duration, format string, args ...any) *Error {
+	return fault(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, format, args...).with("driver", driver).with("host", host).retryIn(after)
 }
 
 // ConnectionQueueFull says that too many calls wait for an account's connections.

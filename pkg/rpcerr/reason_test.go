@@ -59,6 +59,7 @@ func made() []*rpcerr.Error {
 		rpcerr.ProviderResponseInvalid("p", 200, "m"), rpcerr.ProviderResponseInvalid("p", 0, "m"),
 		rpcerr.ScriptExhausted("mockllm/m", "1", 1, "m"),
 		rpcerr.EngineUnavailable("docker", "h", "m"),
+		rpcerr.EngineAway("docker", "h", time.Second, "m"),
 		rpcerr.ConnectionQueueFull("p/a", s, "m"),
 		rpcerr.SandboxQuota("sandboxes", 1, s, "m"), rpcerr.SandboxQuota("processes", 0, s, "m"),
 		rpcerr.BudgetExhausted("projects/p", s, "m"),

@@ -20,8 +20,11 @@ func (a Absent) Name() string { return a.As }
 
 // Probe tells the cause.
 func (a Absent) Probe(context.Context) (Capabilities, error) {
-	return Capabilities{Problem: a.Cause.Error()}, nil
+	return Capabilities{Problem: a.err()}, nil
 }
+
+// Check fails with ISOLATION_UNAVAILABLE.
+func (a Absent) Check(context.Context, Spec) error { return a.err() }
 
 // Create fails with ISOLATION_UNAVAILABLE.
 func (a Absent) Create(context.Context, Spec) (Report, error) { return Report{}, a.err() }

@@ -38,7 +38,7 @@ func Measure(ctx context.Context, d Driver, lacks ...errorsv1.ErrorReason) (Capa
 		return Capabilities{Isolation: report.Isolation}, d.Destroy(context.WithoutCancel(ctx), id)
 	}
 	if slices.Contains(lacks, rpcerr.Reason(err)) {
-		return Capabilities{Problem: err.Error()}, nil
+		return Capabilities{Problem: err}, nil
 	}
 	return Capabilities{}, fmt.Errorf("make a box to measure the driver: %w", err)
 }

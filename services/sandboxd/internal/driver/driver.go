@@ -6,6 +6,9 @@ import (
 	"context"
 	"net"
 	"time"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // Driver makes boxes of one kind. Methods may be called concurrently.
@@ -15,6 +18,9 @@ type Driver interface {
 	// Probe measures what the driver can do on this machine, by making a box and throwing it away where needed. An error means that
 	// the measurement failed; a machine that cannot isolate is a Capabilities with a Problem.
 	Probe(ctx context.Context) (Capabilities, error)
+	// Check tells of what Create would refuse, as far as that is known without making a box: an engine that does not answer, an image that is not there and will not be fetched, a specification
+	// that cannot be. What only a box tells is left to Probe.
+	Check(ctx context.Context, spec Spec) error
 	// Create makes a box, or gives the one of the same Spec.ID. It fails with ISOLATION_UNAVAILABLE where a part of the isolation is
 	// missing and the spec does not allow that; nothing is left behind then.
 	Create(ctx context.Context, spec Spec) (Report, error)
@@ -88,8 +94,13 @@ type Isolation struct {
 // Capabilities are what a driver was measured to do.
 type Capabilities struct {
 	Isolation Isolation
-	// Problem says what is missing for isolated boxes and what to do; empty where nothing is.
-	Problem string
+	// Problem says what is missing and what to do; nil where nothing is. It has a reason: with IMAGE_UNAVAILABLE it is only the driver's own image.
+	Problem error
+}
+
+// Available tells that isolated boxes can be made, if only from an image that their specification names.
+func (c Capabilities) Available() bool {
+	return c.Problem == nil || rpcerr.Is(c.Problem, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE)
 }
 
 // Observed is a box as the driver finds it.

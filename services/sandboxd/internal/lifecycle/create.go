@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
@@ -135,22 +136,21 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 	if err != nil || !moved {
 		return e, false, err
 	}
-	e.mu.Lock()
-	e.making = true
-	e.mu.Unlock()
 	if err := s.drivers[spec.GetDriver()].Destroy(ctx, id); err != nil {
 		return nil, false, err
 	}
+	e.mu.Lock()
+	e.making = true
+	e.mu.Unlock()
 	return e, true, nil
 }
 
 // build makes the box, says hello to its guest, places files and runs the set-up.
 func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *sandboxv1.SandboxSpec) error {
 	b := e.snapshot()
-	report, err := d.Create(ctx, driver.Spec{
-		ID: b.ID, Owner: s.installation, Labels: spec.GetLabels(), Image: spec.GetImage(), Deadline: b.Deadline, OrphanTimeout: s.cfg.OrphanTimeout,
-		Limits: limits(spec.GetLimits()), Workdir: spec.GetWorkdir(), User: spec.GetUser(), AllowUnisolated: s.cfg.AllowUnisolated,
-	})
+	asked := s.boxSpec(spec)
+	asked.ID, asked.Deadline = b.ID, b.Deadline
+	report, err := d.Create(ctx, asked)
 	if err != nil {
 		return err
 	}
@@ -182,6 +182,14 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	return err
 }
 
+// boxSpec is what a driver is told of a specification, but for the id and the deadline.
+func (s *Sandboxes) boxSpec(spec *sandboxv1.SandboxSpec) driver.Spec {
+	return driver.Spec{
+		Owner: s.installation, Labels: spec.GetLabels(), Image: spec.GetImage(), OrphanTimeout: s.cfg.OrphanTimeout,
+		Limits: limits(spec.GetLimits()), Workdir: spec.GetWorkdir(), User: spec.GetUser(), AllowUnisolated: s.cfg.AllowUnisolated,
+	}
+}
+
 func appendNew(list []string, item string) []string {
 	for _, have := range list {
 		if have == item {
@@ -200,7 +208,13 @@ func limits(l *sandboxv1.Limits) driver.Limits {
 
 // nothingHappened tells that a failure left no trace, so that the key may be used again.
 func nothingHappened(err error) bool {
-	return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA)
+	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are results
+	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
+		return true
+	case errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE:
+		return rpcerr.Code(err) == codes.Unavailable // What it had begun is removed before it is begun anew.
+	}
+	return false
 }
 
 // kindOf turns the errors of the effect protocol into ours.

@@ -57,6 +57,7 @@ type Deps struct {
 type Sandboxes struct {
 	cfg          Config
 	drivers      map[string]driver.Driver
+	gauges       map[string]*gauge // by driver
 	store        Store
 	ledger       effect.Ledger
 	effects      *effect.Runner
@@ -91,7 +92,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	}
 	s := &Sandboxes{
 		cfg: cfg, drivers: deps.Drivers, store: deps.Store, ledger: deps.Ledger, log: deps.Logger, creating: make(chan struct{}, max(cfg.MaxCreating, 1)),
-		began: time.Now(), live: map[string]*entry{},
+		began: time.Now(), live: map[string]*entry{}, gauges: map[string]*gauge{},
+	}
+	for name, d := range deps.Drivers {
+		s.gauges[name] = newGauge(d)
 	}
 	var err error
 	s.effects, err = effect.New(effect.Config{

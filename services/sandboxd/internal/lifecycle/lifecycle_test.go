@@ -36,7 +36,9 @@ type paperDriver struct {
 	mu        sync.Mutex
 	boxes     map[string]*paperBox
 	destroyed []string
-	refuse    error             // of Destroy
+	refuse    error // of Destroy
+	probe     func(context.Context) (driver.Capabilities, error)
+	absent    func() error      // of Check and Create
 	hold      func(driver.Spec) // called in Create
 	run       func(string) *sandboxv1.ExecResult
 }
@@ -53,13 +55,28 @@ func newPaper() *paperDriver { return &paperDriver{boxes: map[string]*paperBox{}
 func (d *paperDriver) Name() string { return "paper" }
 func (d *paperDriver) Close() error { return nil }
 
-func (d *paperDriver) Probe(context.Context) (driver.Capabilities, error) {
+func (d *paperDriver) Probe(ctx context.Context) (driver.Capabilities, error) {
+	if d.probe != nil {
+		return d.probe(ctx)
+	}
 	return driver.Capabilities{}, nil
+}
+
+func (d *paperDriver) Check(context.Context, driver.Spec) error {
+	if d.absent != nil {
+		return d.absent()
+	}
+	return nil
 }
 
 func (d *paperDriver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
 	if d.hold != nil {
 		d.hold(spec)
+	}
+	if d.absent != nil {
+		if err := d.absent(); err != nil {
+			return driver.Report{}, err
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

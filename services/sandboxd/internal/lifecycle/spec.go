@@ -36,7 +36,7 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 	}
 	spec.Driver = cmp.Or(spec.GetDriver(), s.cfg.DefaultDriver)
 	if _, ok := s.drivers[spec.GetDriver()]; !ok {
-		return nil, rpcerr.DriverNotFound(spec.GetDriver(), slices.Sorted(maps.Keys(s.drivers)))
+		return nil, s.unknown(spec.GetDriver())
 	}
 	if err := s.check(spec); err != nil {
 		return nil, err
@@ -84,6 +84,11 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 		spec.Network = &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_NONE}
 	}
 	return spec, nil
+}
+
+// unknown is the error of a driver that is not there.
+func (s *Sandboxes) unknown(name string) error {
+	return rpcerr.DriverNotFound(name, slices.Sorted(maps.Keys(s.drivers)))
 }
 
 // check refuses what is not built, not allowed, or malformed.

@@ -16,6 +16,13 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 	if err != nil {
 		return nil, err
 	}
+	if req.GetValidateOnly() {
+		spec, err := s.boxes.Check(ctx, req.GetSpec())
+		if err != nil {
+			return nil, err
+		}
+		return &sandboxv1.Sandbox{Spec: spec}, nil
+	}
 	b, err := s.boxes.Create(ctx, project, req.GetSpec(), req.GetRequestId())
 	if err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
@@ -24,40 +23,37 @@ type Server struct {
 
 	boxes *lifecycle.Sandboxes
 	log   *slog.Logger
-
-	mu     sync.Mutex
-	probed map[string]*sandboxv1.Driver
 }
 
 // New makes the service over the sandboxes of an installation.
 func New(boxes *lifecycle.Sandboxes, log *slog.Logger) *Server {
-	return &Server{boxes: boxes, log: log, probed: map[string]*sandboxv1.Driver{}}
+	return &Server{boxes: boxes, log: log}
 }
 
-// ListDrivers tells which drivers there are and what was measured of each, once in the life of the process.
+// ListDrivers tells which drivers there are and what was measured of each.
 func (s *Server) ListDrivers(ctx context.Context, _ *sandboxv1.ListDriversRequest) (*sandboxv1.ListDriversResponse, error) {
-	resp := &sandboxv1.ListDriversResponse{}
-	for _, name := range slices.Sorted(maps.Keys(s.boxes.Drivers())) {
-		resp.Drivers = append(resp.Drivers, s.probe(ctx, name, s.boxes.Drivers()[name]))
+	names := slices.Sorted(maps.Keys(s.boxes.Drivers()))
+	resp := &sandboxv1.ListDriversResponse{Drivers: make([]*sandboxv1.Driver, len(names))}
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { resp.Drivers[i] = s.measured(ctx, name) })
 	}
-	return resp, nil
+	all.Wait()
+	return resp, ctx.Err()
 }
 
-func (s *Server) probe(ctx context.Context, name string, d driver.Driver) *sandboxv1.Driver {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known, ok := s.probed[name]; ok {
-		return known
-	}
+func (s *Server) measured(ctx context.Context, name string) *sandboxv1.Driver {
 	out := &sandboxv1.Driver{Name: name, IsDefault: name == s.boxes.DefaultDriver()}
-	caps, err := d.Probe(ctx)
+	caps, err := s.boxes.Measure(ctx, name)
 	if err != nil {
 		s.log.Error("cannot measure a driver", "driver", name, "error", err)
 		out.Problem = "it could not be measured; the service's log has the cause"
-		return out // measured again the next time
+		return out
 	}
-	out.Available, out.Problem, out.Isolation = caps.Problem == "", caps.Problem, isolation(caps.Isolation)
-	s.probed[name] = out
+	out.Available, out.Isolation = caps.Available(), isolation(caps.Isolation)
+	if caps.Problem != nil {
+		out.Problem = caps.Problem.Error()
+	}
 	return out
 }
 

@@ -194,7 +194,8 @@ const (
 	//
 	//	{"reason": "SCRIPT_EXHAUSTED", "metadata": {"model": "mockllm/model", "sample": "7", "turn": "3"}}
 	ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED ErrorReason = 47
-	// The container engine of a sandbox driver does not answer, is too old, or refuses what it is asked. Code FAILED_PRECONDITION.
+	// The container engine of a sandbox driver does not answer, is too old, or refuses what it is asked. Code UNAVAILABLE, with RetryInfo, where it does not answer, which passes when it is started;
+	// Code FAILED_PRECONDITION for all else.
 	//
 	//	{"reason": "ENGINE_UNAVAILABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
 	ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE ErrorReason = 48

@@ -89,7 +89,10 @@ type CreateSandboxRequest struct {
 	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Optional. On whose behalf; no part of the content.
-	Attribution   *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	Attribution *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
+	// Optional. Only check the specification, and whether its driver could make it now: its engine answers, its image is there or may be fetched, no part of the isolation is missing. Nothing is made;
+	// the answer has the specification with its defaults, and no name.
+	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +153,13 @@ func (x *CreateSandboxRequest) GetAttribution() *v1.Attribution {
 		return x.Attribution
 	}
 	return nil
+}
+
+func (x *CreateSandboxRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // GetSandboxRequest names a sandbox.
@@ -3751,7 +3761,7 @@ type Driver struct {
 	Available bool `protobuf:"varint,3,opt,name=available,proto3" json:"available,omitempty"`
 	// What was measured.
 	Isolation *Isolation `protobuf:"bytes,4,opt,name=isolation,proto3" json:"isolation,omitempty"`
-	// When not available: what is missing and what to do.
+	// What is missing and what to do: when not available, or when available only for sandboxes that name an image, since the driver's own is missing.
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3826,14 +3836,15 @@ var File_evalfleet_sandbox_v1_sandbox_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe9\x01\n" +
+	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x02\n" +
 	"\x14CreateSandboxRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
-	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\"3\n" +
+	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"3\n" +
 	"\x11GetSandboxRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\xad\x02\n" +

@@ -38,7 +38,11 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 		}
 		spec.Workdir = path.Clean(cmp.Or(spec.Workdir, image.workdir))
 		spec.User = cmp.Or(spec.User, image.user)
-		return d.make(ctx, spec, image)
+		made, err := d.make(ctx, spec, image)
+		if err != nil {
+			err = cmp.Or(d.engine.left(ctx), err)
+		}
+		return made, err
 	})
 }
 
@@ -59,9 +63,8 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	if err != nil {
 		return driver.Report{}, err
 	}
-	if part := needed(spec, can); part != "" && !spec.AllowUnisolated {
-		return driver.Report{}, rpcerr.IsolationUnavailable(part,
-			"the Docker Engine at %s cannot isolate a sandbox: %s is missing; give its kernel that cgroup, use another driver, or allow it with --allow-unisolated", d.cfg.Host, part)
+	if err := d.isolates(spec, can); err != nil {
+		return driver.Report{}, err
 	}
 	rec := &record{Record: boxes.NewRecord(spec)}
 	if err := os.MkdirAll(d.boxes.Folder(spec.ID), 0o700); err != nil {
@@ -86,6 +89,15 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	rec.Container, rec.Ready, rec.Report = id, true, report(spec, image, can, written)
 	rec.Report.Isolation.Unisolated = needed(spec, can) != ""
 	return rec.Report, d.boxes.Write(spec.ID, rec)
+}
+
+// isolates refuses a box that would lack a part of its isolation, where that is not allowed.
+func (d *Driver) isolates(spec driver.Spec, can facts) error {
+	if part := needed(spec, can); part != "" && !spec.AllowUnisolated {
+		return rpcerr.IsolationUnavailable(part,
+			"the Docker Engine at %s cannot isolate a sandbox: %s is missing; give its kernel that cgroup, use another driver, or allow it with --allow-unisolated", d.cfg.Host, part)
+	}
+	return nil
 }
 
 // createContainer makes the container. Written tells that what is written in it is bounded, which an engine may refuse.

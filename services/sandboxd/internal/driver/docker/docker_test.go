@@ -151,6 +151,6 @@ func TestSuite(t *testing.T) {
 	t.Parallel()
 	caps, err := newDriver(t, t.TempDir()).Probe(t.Context())
 	require.NoError(t, err)
-	require.Empty(t, caps.Problem, "this machine's engine must be able to isolate, or the promises below are not tested")
+	require.NoError(t, caps.Problem, "this machine's engine must be able to isolate, or the promises below are not tested")
 	drivertest.Run(t, drivertest.Harness{New: newDriver, OwnSystem: true, NoDiskBound: true, Image: decidingImage})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/versions"
@@ -30,11 +31,14 @@ const (
 	labelDeadline = "evalfleet.deadline"
 )
 
-// How long the engine may take to tell something, to remove a container, and how long what it can do is believed.
+// How long the engine may take to tell that it is there, to tell something else, to remove a container, and how long what it can do is believed. And how soon one that is away is asked for again by
+// whoever waits for it.
 const (
+	pingTimeout   = 5 * time.Second
 	askTimeout    = 30 * time.Second
 	removeTimeout = 45 * time.Second
 	believed      = time.Minute
+	backSoon      = 5 * time.Second
 )
 
 // engine is the Docker Engine. It may be used concurrently.
@@ -62,7 +66,9 @@ type facts struct {
 var (
 	// errElsewhere is one that is not on this machine: the guest's socket lies in a folder that both must see.
 	errElsewhere = errors.New("it is not on this machine")
+	errNoScheme  = errors.New("that is a path, not an address")
 	errNobody    = errors.New("nobody listens there")
+	errSilent    = fmt.Errorf("it does not answer in %s", pingTimeout)
 	errForbidden = errors.New("its socket is not open to this user")
 )
 
@@ -87,7 +93,12 @@ func (e *engine) close() error {
 
 // isAway tells that there is no engine to ask.
 func isAway(err error) bool {
-	return client.IsErrConnectionFailed(err) || errors.Is(err, errElsewhere) || errors.Is(err, errNobody) || errors.Is(err, errForbidden)
+	for _, away := range []error{errElsewhere, errNoScheme, errNobody, errSilent, errForbidden} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	return client.IsErrConnectionFailed(err)
 }
 
 // kind says what an error of the engine means to the caller. One that has its kind keeps it. What the client says of an engine that
@@ -105,10 +116,13 @@ func (e *engine) kind(ctx context.Context, doing string, err error) error {
 		e.asked = time.Time{}
 		e.mu.Unlock()
 		why, next := errNobody, "start it (Debian: apt-get install docker.io)"
-		if errors.Is(err, os.ErrPermission) {
+		switch {
+		case errors.Is(err, os.ErrPermission):
 			why, next = errForbidden, "run as root or as a member of its group (Debian: docker)"
+		case errors.Is(err, errSilent):
+			why, next = errSilent, "restart it"
 		}
-		return rpcerr.EngineUnavailable("docker", e.host,
+		return rpcerr.EngineAway("docker", e.host, backSoon,
 			"no Docker Engine answers at %s: %w; %s, say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver", e.host, why, next)
 	}
 	return rpcerr.EngineUnavailable("docker", e.host, "the Docker Engine at %s cannot %s: %w", e.host, doing, err)
@@ -116,7 +130,11 @@ func (e *engine) kind(ctx context.Context, doing string, err error) error {
 
 // ready makes sure that the engine answers and is not too old, and gives what it can do.
 func (e *engine) ready(ctx context.Context) (facts, error) {
-	if e.api == nil {
+	switch {
+	case e.api == nil && strings.HasPrefix(e.host, "/"):
+		return facts{}, rpcerr.EngineUnavailable("docker", e.host,
+			"the Docker Engine at %s cannot be used: %w; write unix://%s in sandboxd.docker.host or DOCKER_HOST, or use another driver", e.host, errNoScheme, e.host)
+	case e.api == nil:
 		return facts{}, rpcerr.EngineUnavailable("docker", e.host,
 			"the Docker Engine at %s cannot be used: %w; name one of this machine in sandboxd.docker.host or DOCKER_HOST, as unix:// and the path of its socket, or use another driver", e.host, errElsewhere)
 	}
@@ -128,7 +146,7 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	ping, err := e.api.Ping(ctx)
+	ping, err := e.ping(ctx)
 	if err != nil {
 		return facts{}, e.kind(ctx, "answer", err)
 	}
@@ -162,6 +180,28 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 	e.facts, e.asked = f, time.Now()
 	e.mu.Unlock()
 	return f, nil
+}
+
+// left is the error of an engine that has gone away; nil where it is there. Whatever it did last may look like another fault.
+func (e *engine) left(ctx context.Context) error {
+	e.mu.Lock()
+	e.asked = time.Time{}
+	e.mu.Unlock()
+	if _, err := e.ready(ctx); rpcerr.RetryAfter(err) > 0 {
+		return err
+	}
+	return nil
+}
+
+// ping asks whether the engine is there. One that hangs is as one that is away.
+func (e *engine) ping(ctx context.Context) (types.Ping, error) {
+	within, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	ping, err := e.api.Ping(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = errSilent
+	}
+	return ping, err
 }
 
 // containerName is the name of a box's container.

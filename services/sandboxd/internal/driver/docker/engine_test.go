@@ -1,12 +1,14 @@
 package docker_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,19 +59,25 @@ func TestAnEngineThatCannotBeUsed(t *testing.T) {
 	}{
 		"missing":   {nobody, []string{nobody, "nobody listens there", "docker.io", "DOCKER_HOST"}},
 		"too old":   {old, []string{old, `"1.40"`, "1.41", "20.10"}},
+		"no scheme": {"/run/no.sock", []string{"write unix:///run/no.sock", "a path, not an address", "DOCKER_HOST"}},
 		"elsewhere": {"tcp://192.0.2.1:2375", []string{"tcp://192.0.2.1:2375", "not on this machine", "unix://"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := withConfig(t, docker.Config{Host: tt.host})
 			_, err := d.Create(t.Context(), driver.Spec{ID: "x", Owner: "me"})
-			assert.Equal(t, codes.FailedPrecondition, rpcerr.Code(err))
+			code := codes.FailedPrecondition
+			if name == "missing" {
+				code = codes.Unavailable // it may be there later
+			}
+			assert.Equal(t, code, rpcerr.Code(err))
 			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE), "%v", err)
+			assert.Equal(t, err.Error(), d.Check(t.Context(), driver.Spec{}).Error(), "it is known without a box")
 			caps, probeErr := d.Probe(t.Context())
 			require.NoError(t, probeErr)
 			for _, part := range tt.says {
 				assert.ErrorContains(t, err, part)
-				assert.Contains(t, caps.Problem, part)
+				assert.ErrorContains(t, caps.Problem, part)
 				assert.Equal(t, 1, strings.Count(err.Error(), part), "it is said once: %v", err)
 			}
 			if name == "too old" {
@@ -107,11 +115,47 @@ func TestImagesThatCannotBeUsed(t *testing.T) {
 			for _, part := range tt.says {
 				assert.ErrorContains(t, err, part)
 			}
+			if known := d.Check(t.Context(), driver.Spec{Image: tt.image}); tt.cfg.Pull == "" {
+				require.EqualError(t, known, err.Error(), "it is known without a box")
+			} else {
+				require.NoError(t, known, "a registry may have it")
+			}
 			boxes, err := d.List(t.Context(), name)
 			require.NoError(t, err)
 			assert.Empty(t, boxes, "nothing is left behind")
 		})
 	}
+}
+
+// The image that sandboxes are made from when they name none may be missing where all of them name one.
+func TestTheOwnImageIsNotTheDriver(t *testing.T) {
+	t.Parallel()
+	d := withConfig(t, docker.Config{Host: host, Image: "evalfleet-test.invalid/no/such:image"})
+	caps, err := d.Probe(t.Context())
+	require.NoError(t, err)
+	assert.True(t, caps.Available())
+	require.ErrorContains(t, caps.Problem, "no/such:image")
+	require.NoError(t, d.Check(t.Context(), driver.Spec{Image: testImage}))
+	require.ErrorContains(t, d.Check(t.Context(), driver.Spec{}), "no/such:image")
+}
+
+// An engine that takes connections and never answers is as one that is away, and is not waited for any longer.
+func TestAnEngineThatHangs(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "hang-") //nolint:usetesting // the path of a socket must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) }) // the kernel takes connections that nobody accepts
+	d := withConfig(t, docker.Config{Host: "unix://" + filepath.Join(dir, "d.sock")})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	caps, err := d.Probe(ctx)
+	require.NoError(t, err)
+	require.NoError(t, ctx.Err())
+	require.ErrorContains(t, caps.Problem, "does not answer in 5s")
+	assert.Positive(t, rpcerr.RetryAfter(caps.Problem))
 }
 
 func TestWhatTheEngineRefusesIsTold(t *testing.T) {

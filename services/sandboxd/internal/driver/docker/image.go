@@ -79,15 +79,37 @@ func (m *images) find(ctx context.Context, name string) (settings, error) {
 		}
 		got, err = m.engine.image(ctx, name)
 	}
-	switch {
-	case cerrdefs.IsNotFound(err):
-		return settings{}, m.missing(name)
-	case cerrdefs.IsInvalidArgument(err):
-		return settings{}, rpcerr.InvalidField("spec.image", "%q is not the name of an image", name)
-	case err != nil:
-		return settings{}, m.engine.kind(ctx, "look for the image "+name, err)
+	if err != nil {
+		return settings{}, m.kind(ctx, name, err)
 	}
 	return read(name, got)
+}
+
+// check refuses an image that find would not find. What a registry has is known when it is fetched.
+func (m *images) check(ctx context.Context, name string) error {
+	name = cmp.Or(name, m.cfg.Image)
+	got, err := m.engine.image(ctx, name)
+	switch {
+	case cerrdefs.IsNotFound(err) && m.cfg.Pull != PullNever:
+		return nil
+	case err != nil:
+		return m.kind(ctx, name, err)
+	case m.cfg.Pull == PullAlways:
+		return nil // another may be fetched
+	}
+	_, err = read(name, got)
+	return err
+}
+
+// kind says what an error of looking an image up means to the caller.
+func (m *images) kind(ctx context.Context, name string, err error) error {
+	switch {
+	case cerrdefs.IsNotFound(err):
+		return m.missing(name)
+	case cerrdefs.IsInvalidArgument(err):
+		return rpcerr.InvalidField("spec.image", "%q is not the name of an image", name)
+	}
+	return m.engine.kind(ctx, "look for the image "+name, err)
 }
 
 // read takes over what an image decides.

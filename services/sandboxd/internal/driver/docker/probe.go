@@ -7,6 +7,21 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
+// Check asks the engine what it can do, and for the image.
+func (d *Driver) Check(ctx context.Context, spec driver.Spec) error {
+	if err := check(spec); err != nil {
+		return err
+	}
+	can, err := d.engine.ready(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.isolates(spec, can); err != nil {
+		return err
+	}
+	return d.images.check(ctx, spec.Image)
+}
+
 // Probe makes a small box of the configured image and throws it away.
 func (d *Driver) Probe(ctx context.Context) (driver.Capabilities, error) {
 	return driver.Measure(ctx, d, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,

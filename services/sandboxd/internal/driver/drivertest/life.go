@@ -32,7 +32,7 @@ func life(t *testing.T, h Harness) {
 		t.Parallel()
 		caps, err := h.New(t, t.TempDir()).Probe(t.Context())
 		require.NoError(t, err)
-		assert.Empty(t, caps.Problem)
+		require.NoError(t, caps.Problem)
 		assert.NotEmpty(t, caps.Isolation.Parts)
 	})
 	t.Run("create is idempotent by id", func(t *testing.T) {
