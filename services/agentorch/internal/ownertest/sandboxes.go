@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -31,6 +32,9 @@ type Sandboxes struct {
 
 // CreateSandbox implements the client.
 func (s *Sandboxes) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxRequest, _ ...grpc.CallOption) (*sandboxv1.Sandbox, error) {
+	if r.GetValidateOnly() {
+		return &sandboxv1.Sandbox{Spec: r.GetSpec()}, check(r.GetSpec())
+	}
 	content := proto.CloneOf(r)
 	content.Attribution = nil
 	made, err := s.do(ctx, keyOf(r.GetParent(), r.GetRequestId()), content, func(context.Context) (any, error) {
@@ -54,6 +58,19 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandbo
 	}
 	box, _ := made.(*sandboxv1.Sandbox)
 	return proto.CloneOf(box), nil
+}
+
+// check tells what could be made: the driver local works here, docker does not.
+func check(spec *sandboxv1.SandboxSpec) error {
+	switch driver := spec.GetDriver(); {
+	case driver == "docker":
+		return rpcerr.EngineAway(driver, "unix:///no.sock", time.Second, "no socket; start dockerd")
+	case driver != "" && driver != "local":
+		return rpcerr.DriverNotFound(driver, []string{"docker", "local"})
+	case spec.GetImage() != "":
+		return rpcerr.CapabilityUnsupported("images", "spec.image: the local driver has no images")
+	}
+	return nil
 }
 
 // DeleteSandbox implements the client.

@@ -97,6 +97,7 @@ func (d *driver) next() (more bool, err error) {
 const (
 	waitCapacity = "capacity"
 	waitQuota    = "quota"
+	waitEngine   = "engine"
 	waitBudget   = "budget"
 	waitWorker   = "worker"
 	waitInput    = "input"

@@ -65,10 +65,12 @@ const (
 	budgetWait = 30 * time.Second
 )
 
-// waitFor returns the wait that an answer asks for: our own services say that they are full with RESOURCE_EXHAUSTED and a reason. It is nil for all else. What could not
+// waitFor returns the wait that an answer asks for: our own services say that they are full with RESOURCE_EXHAUSTED and a reason, and that the engine of a sandbox is away with
+// UNAVAILABLE. It is nil for all else. What could not
 // begin is asked for with the same key afterwards; a call that a provider turned away is over ([run.Passing]), and another is made.
 func waitFor(err error, now time.Time) *agentv1.RunWait {
-	if rpcerr.Code(err) != codes.ResourceExhausted {
+	away := rpcerr.Code(err) == codes.Unavailable && rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE)
+	if rpcerr.Code(err) != codes.ResourceExhausted && !away {
 		return nil
 	}
 	wait := &agentv1.RunWait{Message: err.Error()}
@@ -78,6 +80,8 @@ func waitFor(err error, now time.Time) *agentv1.RunWait {
 		wait.Reason = waitCapacity
 	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
 		wait.Reason = waitQuota
+	case errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE:
+		wait.Reason = waitEngine
 	case errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED:
 		wait.Reason, after = waitBudget, budgetWait
 	case errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE:

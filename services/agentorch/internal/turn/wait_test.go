@@ -149,6 +149,31 @@ func TestSandboxQuotaIsAWait(t *testing.T) {
 	assert.Empty(t, f.Sandboxes.Alive())
 }
 
+// TestAnEngineThatIsAwayIsAWait has a run wait for the engine of its sandbox, over a restart too, and go on when it is back.
+func TestAnEngineThatIsAwayIsAWait(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	var back atomic.Bool
+	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) error {
+		if !back.Load() {
+			return rpcerr.EngineAway("docker", "unix:///no.sock", 20*time.Millisecond, "nobody listens there")
+		}
+		return nil
+	}
+	s := spec(step("generate", ""))
+	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+	name := f.Create(s).Name
+	waits := func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING }
+	assert.Equal(t, "nobody listens there", f.Until(name, waits).Wait.GetMessage())
+	f.End()
+	f.start()
+	assert.Equal(t, "engine", f.Until(name, waits).Wait.GetReason())
+	back.Store(true)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
+	assert.Equal(t, 1, f.Sandboxes.Made())
+}
+
 // TestWaitSurvivesARestart ends the engine while a run waits, and finds it waiting, then done.
 func TestWaitSurvivesARestart(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
@@ -186,12 +187,12 @@ const (
 	againFor   = 30 * time.Second
 )
 
-// again calls f until it does not fail with UNAVAILABLE, for a while.
+// again calls f until it does not fail with UNAVAILABLE, for a while. An engine of sandboxes that does not answer is no server that is starting: whoever asks starts it.
 func again(ctx context.Context, f func() error) error {
 	for away := time.Now(); ; {
 		began := time.Now()
 		err := f()
-		if rpcerr.Code(err) != codes.Unavailable {
+		if rpcerr.Code(err) != codes.Unavailable || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE) {
 			return err
 		}
 		if time.Since(began) > againFor {

@@ -995,7 +995,7 @@ func (x *Run) GetSandboxFault() string {
 // RunWait says what a run waits for.
 type RunWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `capacity`, `quota`, `budget`, `worker`, `approval`, `input`, `hold`, `version`.
+	// `capacity`, `quota`, `engine` (that of the sandbox's driver does not answer), `budget`, `worker`, `approval`, `input`, `hold`, `version`.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
