@@ -2,6 +2,7 @@ package grpcclient
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +22,8 @@ const Patience = 10 * time.Second
 // againIn is when a client may try again, who has been told that a service is away.
 const againIn = time.Second
 
-// Patient returns conn as it is for what clients ask: a call, and the opening of a stream, waits for a service that is away for as long as wait says, or nearly as long as the caller's own deadline
-// allows, and then fails with UNAVAILABLE (SERVICE_UNAVAILABLE). What runs by itself, and may wait for as long as it takes, calls conn. Connections that New did not make never are away, and are
+// Patient returns conn as it is for what clients ask: a call, and the opening of a stream, waits for a service that is away for as long as wait says, or three quarters of the time to the caller's own
+// deadline, and then fails with UNAVAILABLE (SERVICE_UNAVAILABLE). What runs by itself, and may wait for as long as it takes, calls conn. Connections that New did not make never are away, and are
 // returned as they are.
 func Patient(conn grpc.ClientConnInterface, service string, wait time.Duration) grpc.ClientConnInterface {
 	c, ok := conn.(*grpc.ClientConn)
@@ -67,7 +68,7 @@ func (p *patient) reach(ctx context.Context) error {
 	}
 	wait := p.wait
 	if end, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(end)*9/10) // The answer should be there before the caller has gone.
+		wait = min(wait, time.Until(end)*3/4) // The answer should be there before the caller has gone.
 	}
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -82,7 +83,7 @@ func (p *patient) reach(ctx context.Context) error {
 		if p.conn.WaitForStateChange(within, state) {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if err := ctx.Err(); errors.Is(err, context.Canceled) {
 			return rpcerr.FromStatus(status.FromContextError(err).Err())
 		}
 		return p.away("does not answer, and was waited for for %s", wait.Round(time.Millisecond))

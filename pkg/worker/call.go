@@ -5,15 +5,19 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -38,18 +42,49 @@ type Call struct {
 	Timeout time.Duration
 	// Progress is told what a worker says of the call while it goes on, as one line. It must not wait for anything. Nil: nobody is told.
 	Progress func(message string)
+	// Read takes the payload of a result and says why it is of no use. Nil: any is.
+	Read func(payloadJSON string) error
 	// Lost says that a process which is gone may have given the call to a worker.
 	Lost bool
 }
 
 // Answer is how a worker ended a call.
 type Answer struct {
-	// PayloadJSON is what it sent; whether it can be read is not known yet.
+	// PayloadJSON is what it sent, and Call.Read has taken.
 	PayloadJSON string
 	// Error is set where the worker failed instead.
 	Error *workerv1.CallError
 	// Queued is how long the call waited for a free worker.
 	Queued time.Duration
+
+	worker string
+}
+
+// UnusableError says that a worker's result is of no use.
+type UnusableError struct {
+	// Worker is the name of who sent it.
+	Worker string
+	// Err says why.
+	Err error
+}
+
+// Error implements error.
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("%s answered what is of no use: %v", e.Worker, e.Err)
+}
+
+// Unwrap returns why.
+func (e *UnusableError) Unwrap() error { return e.Err }
+
+// Unmarshal reads the JSON form of a message as a worker sent it. Members that the message does not have are errors.
+func Unmarshal(payloadJSON string, m proto.Message) error {
+	err := protojson.Unmarshal([]byte(payloadJSON), m)
+	if err == nil {
+		return nil
+	}
+	// The parser puts in blanks of changing kinds, so that nobody relies on its words. They are in journals here.
+	words := strings.Join(strings.Fields(err.Error()), " ")
+	return fmt.Errorf("it is not the JSON of %s: %s", m.ProtoReflect().Descriptor().Name(), strings.TrimPrefix(words, "proto: "))
 }
 
 // call is a call that has no answer yet. The host's lock guards it.
@@ -101,7 +136,7 @@ func (c *call) wake() {
 // It fails with [ErrUnknown] or [ErrTimeout]; with ctx's error, and then the worker is told to stop, unless the cause is [effect.ErrDraining]; with
 // [effect.ErrDraining] when the host closes while a worker has the call; and with an error for which [NotBegun] holds when no worker was given it: none is connected
 // (RESOURCE_EXHAUSTED, WORKER_UNAVAILABLE, with a time to ask again), or too many calls wait. Once none was connected for longer than Config.Absence the
-// code is FAILED_PRECONDITION, which is final.
+// code is FAILED_PRECONDITION, which is final. With an [*UnusableError] it fails where Call.Read does; the operator reads the answer in the log, and the worker why.
 func (h *Host) Do(ctx context.Context, request Call) (Answer, error) {
 	c := &call{Call: request, asked: time.Now(), holders: map[*session]struct{}{}, changed: make(chan struct{}, 1)}
 	if c.Key.ID == "" {
@@ -113,7 +148,33 @@ func (h *Host) Do(ctx context.Context, request Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return h.await(ctx, c)
+	answer, err := h.await(ctx, c)
+	if err == nil && answer.Error == nil && c.Read != nil {
+		if unfit := c.Read(answer.PayloadJSON); unfit != nil {
+			err = h.refuse(c, answer, unfit)
+		}
+	}
+	if c.once {
+		h.Accept(c.Key)
+	}
+	return answer, err
+}
+
+// maxTold bounds, in bytes, what is told of an answer that is of no use.
+const maxTold = 500
+
+// refuse notes why a result is of no use, for the worker and for the operator.
+func (h *Host) refuse(c *call, answer Answer, why error) error {
+	h.deps.Logger.Warn("a worker's answer is of no use", "worker", answer.worker, "project", c.Key.Project, "kind", c.Kind, "name", c.Name, "key", c.Key.ID,
+		"error", why, "answer", headtail.Cut(answer.PayloadJSON, maxTold))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sessions {
+		if _, delivered := s.delivered[c.Key.ID]; delivered && s.project == c.Key.Project {
+			s.delivered[c.Key.ID] = why.Error()
+		}
+	}
+	return &UnusableError{Worker: answer.worker, Err: why}
 }
 
 // admit finds a place for a call: with a worker that has it already, or in the queue.
@@ -233,13 +294,10 @@ func (h *Host) give(c *call, s *session, send bool) {
 
 // answered ends a call with a worker's result. The worker hears that it counts once it is durable.
 func (h *Host) answered(c *call, s *session, result *result) {
-	s.delivered[c.Key.ID] = struct{}{}
-	if c.once {
-		s.accept(c.Key.ID)
-	}
+	s.delivered[c.Key.ID] = ""
 	delete(c.holders, s)
 	c.recall()
-	c.settle(Answer{PayloadJSON: result.payload, Error: result.err, Queued: c.queued}, nil)
+	c.settle(Answer{PayloadJSON: result.payload, Error: result.err, Queued: c.queued, worker: s.name}, nil)
 }
 
 // maxProgress bounds a line of progress, in runes.

@@ -22,8 +22,8 @@ type session struct {
 	// calls are in the worker's hands, by key. held are calls of an earlier connection that nobody has asked for yet, with the result where the worker has sent it.
 	calls map[string]*call
 	held  map[string]*result
-	// delivered are calls whose result is not durable yet.
-	delivered map[string]struct{}
+	// delivered are calls whose result is not durable yet, with why it is of no use, where it is.
+	delivered map[string]string
 	welcomed  bool
 	forget    []string // accepted before the worker was welcomed
 	draining  bool
@@ -48,7 +48,7 @@ func (r *result) size() int { return len(r.payload) + len(r.err.GetMessage()) }
 func newSession(h *Host, project, name string) *session {
 	return &session{
 		host: h, project: project, name: cmp.Or(name, newName()), max: 1, offers: map[Offered]*workerv1.Offer{}, calls: map[string]*call{}, held: map[string]*result{},
-		delivered: map[string]struct{}{}, out: newOutbox(), heard: time.Now(), over: make(chan struct{}),
+		delivered: map[string]string{}, out: newOutbox(), heard: time.Now(), over: make(chan struct{}),
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *session) welcome(forget []string) {
 
 // accept tells the worker that a result is durable, if it sent it or still has the call.
 func (s *session) accept(id string) {
-	_, delivered := s.delivered[id]
+	problem, delivered := s.delivered[id]
 	parked, held := s.held[id]
 	if !delivered && !held {
 		return
@@ -109,11 +109,11 @@ func (s *session) accept(id string) {
 		s.forget = append(s.forget, id)
 		return
 	}
-	s.out.push(accepted(id))
+	s.out.push(accepted(id, problem))
 }
 
-func accepted(id string) *workerv1.ConnectResponse {
-	return &workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Accepted{Accepted: &workerv1.ResultAccepted{Key: id}}}
+func accepted(id, problem string) *workerv1.ConnectResponse {
+	return &workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Accepted{Accepted: &workerv1.ResultAccepted{Key: id, Problem: problem}}}
 }
 
 // Connect implements WorkerService: it has one worker until its connection ends.
@@ -263,7 +263,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 		return nil
 	}
 	if _, twice := s.delivered[id]; !twice {
-		s.out.push(accepted(id)) // Nobody wants it: the worker may forget it.
+		s.out.push(accepted(id, "")) // Nobody wants it: the worker may forget it.
 	}
 	return s.stray()
 }

@@ -88,7 +88,7 @@ type Deps struct {
 	Kinds []Kind
 	// Ledger is where the callers of Do keep claims and results. It tells which calls of a returning worker are still wanted.
 	Ledger effect.Ledger
-	// Logger logs. Payloads are never logged.
+	// Logger logs. Of payloads it sees the edges of those that are of no use.
 	Logger *slog.Logger
 }
 

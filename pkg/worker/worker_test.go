@@ -1,8 +1,11 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -433,5 +437,34 @@ func TestAHostThatStopsLeavesCallsToItsSuccessor(t *testing.T) {
 		assert.True(t, worker.NotBegun(err), "no worker has heard of it")
 		_, err = h.Do(t.Context(), call("late"))
 		assert.True(t, worker.NotBegun(err))
+	})
+}
+
+// A result of no use fails the call. The worker hears why once that is durable; the operator reads what was sent.
+func TestAResultOfNoUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		h := worker.New(worker.Config{}, worker.Deps{Kinds: []worker.Kind{{Name: "tool"}}, Ledger: &memory.Ledger{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer h.Close()
+		w := workertest.Connect(t, h)
+		w.Register(lookup())
+		a := ask(t, t.Context(), h, call("k", func(c *worker.Call) {
+			c.Read = func(payload string) error { return worker.Unmarshal(payload, &workerv1.ToolResultPayload{}) }
+		}))
+		w.Send(workertest.Result(w.Call().GetKey(), `{"txt":"first`+strings.Repeat(".", 10_000)+`last"}`))
+		_, err := a.wait()
+		unusable, ok := errors.AsType[*worker.UnusableError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, "ada", unusable.Worker)
+		const why = `it is not the JSON of ToolResultPayload: (line 1:2): unknown field "txt"`
+		require.EqualError(t, unusable.Err, why)
+		for _, told := range []string{"worker=ada", "kind=tool", "name=lookup", "unknown field", "first...", "...last"} {
+			assert.Contains(t, log.String(), told)
+		}
+		assert.Less(t, log.Len(), 2_000, "only its edges")
+
+		h.Accept(effect.Key{Project: "default", ID: "k"})
+		assert.Equal(t, why, w.Next().GetAccepted().GetProblem())
 	})
 }

@@ -111,8 +111,9 @@ func TestAWorkerScores(t *testing.T) {
 func TestWhatAScorersWorkerMustNotAnswer(t *testing.T) {
 	t.Parallel()
 	for says, answer := range map[string]func(key string) *workerv1.ConnectRequest{
-		"cannot be read": func(key string) *workerv1.ConnectRequest { return workertest.Result(key, `nonsense`) },
-		"gave no score":  func(key string) *workerv1.ConnectRequest { return workertest.Result(key, `{}`) },
+		"it is not the JSON of ScorerResultPayload": func(key string) *workerv1.ConnectRequest { return workertest.Result(key, `nonsense`) },
+		`unknown field "scores"`:                    func(key string) *workerv1.ConnectRequest { return workertest.Result(key, `{"scores":1}`) },
+		"gave no score":                             func(key string) *workerv1.ConnectRequest { return workertest.Result(key, `{}`) },
 		`entry "other"`: func(key string) *workerv1.ConnectRequest {
 			return workertest.Result(key, `{"score":{"value":{"number":1}},"storeChanges":[{"key":"other","valueJson":"1"}]}`)
 		},

@@ -73,7 +73,7 @@ func TestClientsHearWhichServiceIsAway(t *testing.T) {
 	}
 	t.Run("REST", func(t *testing.T) {
 		t.Parallel()
-		resp, body := call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/r1", "", map[string]string{"Grpc-Timeout": "500m"})
+		resp, body := call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/r1", "", map[string]string{"Grpc-Timeout": "2S"})
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		assert.Contains(t, body, `"SERVICE_UNAVAILABLE"`)
 		assert.Contains(t, body, "agentorch at "+l.Addr().String())

@@ -169,15 +169,32 @@ func TestWhatAWorkerMayAnswer(t *testing.T) {
 	t.Parallel()
 	l := live(t, &memory.Ledger{}, "one")
 	w := workertest.Dial(t, l.workers)
-	w.Register(weather(func(r *workerv1.Register) { r.Offers[0].Timeout = durationpb.New(50_000_000) }))
+	w.Register(weather(func(r *workerv1.Register) { r.Worker, r.Offers[0].Timeout = "forecaster", durationpb.New(50_000_000) }))
 	for _, c := range []struct {
 		name   string
 		answer func(key string) *workerv1.ConnectRequest
 		check  func(*testing.T, *toolv1.ToolResult)
 	}{
 		{"nothing", nil, isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, "did not answer within 50ms")},
-		{"no JSON", sent(`rain`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "cannot be read")},
-		{"JSON of another form", sent(`{"text":{"rain":true}}`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "cannot be read")},
+		{"no JSON", sent(`rain`), useless("it is not the JSON of ToolResultPayload")},
+		{"a number that is none", sent(`{"text":NaN}`), useless("invalid value NaN")},
+		{"a member twice", sent(`{"text":"a","text":"b"}`), useless(`duplicate field "text"`)},
+		{"JSON of another form", sent(`{"text":{"rain":true}}`), useless("it is not the JSON of ToolResultPayload")},
+		{"an unknown member", sent(`{"txt":"hm"}`), useless(`unknown field "txt"`)},
+		{"an empty object", sent(`{}`), useless("it says nothing")},
+		{"no parts", sent(`{"parts":[]}`), useless("it says nothing")},
+		{"a part without kind", sent(`{"parts":[{"text":{"text":"a"}},{}]}`), useless("parts[1] is empty")},
+		{"an image of what", sent(`{"parts":[{"image":{"data":"!!"}}]}`), useless(`unknown field "data"`)},
+		{"an image that is nowhere", sent(`{"parts":[{"image":{"media":{}}}]}`), useless("parts[0].image.media: there is no image to be had")},
+		{"an image at no address", sent(`{"parts":[{"image":{"media":{"uri":"cat.png"}}}]}`), useless("parts[0].image.media: there is no image to be had")},
+		{"an image that is no data", sent(`{"parts":[{"image":{"media":{"uri":"data:image/png;base64,!!"}}}]}`), useless("parts[0].image.media.uri")},
+		{"an empty text", sent(`{"text":""}`), func(t *testing.T, r *toolv1.ToolResult) {
+			assert.Empty(t, r.GetContent().GetText())
+			assert.Nil(t, r.GetError())
+		}},
+		{"an image", sent(`{"parts":[{"image":{"media":{"uri":"data:image/png;base64,aaaa"}}}]}`), func(t *testing.T, r *toolv1.ToolResult) {
+			assert.Equal(t, "data:image/png;base64,aaaa", r.GetContent().GetList().GetParts()[0].GetImage().GetMedia().GetUri())
+		}},
 		{"an entry of the store that it did not declare", sent(`{"text":"x","storeChanges":[{"key":"seen:c","valueJson":"1"},{"key":"other","valueJson":"1"}]}`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, `"other"`)},
 		{"an entry that is no JSON", sent(`{"storeChanges":[{"key":"seen:c","valueJson":"{"}]}`), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "no JSON")},
 		{"a failure for the model", failed(&workerv1.CallError{Type: "permission", Message: "not there"}), isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_PERMISSION, "not there")},
@@ -186,26 +203,39 @@ func TestWhatAWorkerMayAnswer(t *testing.T) {
 			assert.Equal(t, "WORKER_FAILED", r.GetFailure().GetReason())
 			assert.Contains(t, r.GetFailure().GetMessage(), "BROKEN: gone")
 		}},
-		{"parts", sent(`{"parts":[{"text":{"text":"sun"}}],"laterField":1}`), func(t *testing.T, r *toolv1.ToolResult) {
+		{"parts", sent(`{"parts":[{"text":{"text":"sun"}}]}`), func(t *testing.T, r *toolv1.ToolResult) {
 			assert.Equal(t, "sun", r.GetContent().GetList().GetParts()[0].GetText().GetText())
 		}},
 	} {
-		answered := make(chan struct{})
+		answered, accepted := make(chan struct{}), make(chan *workerv1.ResultAccepted, 1)
 		go func() {
 			defer close(answered)
 			call := w.Call()
 			if c.answer == nil {
+				accepted <- &workerv1.ResultAccepted{}
 				assert.Equal(t, call.GetKey(), w.Next().GetCancel().GetKey())
 				return
 			}
 			w.Send(c.answer(call.GetKey()))
-			assert.NotNil(t, w.Next().GetAccepted(), c.name)
+			accepted <- w.Next().GetAccepted()
 		}()
 		result, err := execute(t.Context(), l.tools, ask(c.name[:min(len(c.name), 20)], `{"city":"Ulm"}`))
 		require.NoError(t, err, c.name)
 		c.check(t, result)
 		<-answered
+		told := <-accepted
+		require.NotNil(t, told, c.name)
+		if told.GetProblem() == "" {
+			assert.NotContains(t, result.GetError().GetMessage(), "of no use", "the worker hears of it: %s", c.name)
+		} else {
+			assert.Contains(t, result.GetError().GetMessage(), "the worker forecaster, which serves weather, answered what is of no use: "+told.GetProblem())
+		}
 	}
+}
+
+// useless expects that an answer is refused for a reason.
+func useless(why string) func(*testing.T, *toolv1.ToolResult) {
+	return isError(toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, why)
 }
 
 func sent(payload string) func(string) *workerv1.ConnectRequest {

@@ -54,8 +54,8 @@ func read(ref *agentv1.WorkerRef, payload string) (*agentv1.WorkerAnswer, error)
 	default:
 		return nil, fmt.Errorf("the kind %q is not known", ref.GetKind())
 	}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(payload), answer); err != nil {
-		return nil, errors.New("it answered what cannot be read")
+	if err := worker.Unmarshal(payload, answer); err != nil {
+		return nil, err
 	}
 	changes := answer.GetStoreChanges()
 	for _, change := range changes {

@@ -41,7 +41,7 @@ type Config struct {
 	Owner string
 	// Taken reports that a scorer's name is one of the platform's own.
 	Taken func(scorer string) bool
-	// Logger logs. Payloads are never logged.
+	// Logger logs. Of payloads it sees the edges of those that are of no use.
 	Logger *slog.Logger
 }
 
@@ -169,12 +169,17 @@ func (w *Workers) call(ctx context.Context, r Request, attempt effect.Attempt) (
 	if err != nil {
 		return nil, err
 	}
+	var content *agentv1.WorkerAnswer
 	answer, err := w.host.Do(ctx, worker.Call{
 		Key: attempt.Key, Kind: r.Worker.GetKind(), Name: r.Worker.GetName(), PayloadJSON: string(payload), OnUnknown: r.Worker.GetOnUnknown(),
 		Timeout: r.Worker.GetTimeout().AsDuration(), Progress: r.Progress, Lost: attempt.Reissued > 0,
+		Read: func(payload string) (err error) { content, err = read(r.Worker, payload); return err },
 	})
 	outcome := &agentv1.WorkerOutcome{}
+	unusable, isUnusable := errors.AsType[*worker.UnusableError](err)
 	switch {
+	case isUnusable:
+		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, unusable.Error())
 	case errors.Is(err, worker.ErrUnknown):
 		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, worker.ErrUnknown.Error())
 	case errors.Is(err, worker.ErrTimeout):
@@ -186,9 +191,7 @@ func (w *Workers) call(ctx context.Context, r Request, attempt effect.Attempt) (
 	case answer.Error != nil:
 		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, answer.Error.GetType()+": "+answer.Error.GetMessage())
 	default:
-		if outcome.Content, err = read(r.Worker, answer.PayloadJSON); err != nil {
-			outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, err.Error())
-		}
+		outcome.Content = content
 	}
 	ended := time.Now()
 	outcome.Timing = &effectv1.Timing{

@@ -8,11 +8,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -92,10 +97,15 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	if err != nil {
 		return nil, err
 	}
+	var result *tool.Result
 	answer, err := s.host.Do(ctx, worker.Call{
 		Key: call.Key, Kind: Kind, Name: name, PayloadJSON: string(payload), OnUnknown: public.GetOnUnknown(), Timeout: public.GetTimeout().AsDuration(), Progress: call.Progress, Lost: call.Again,
+		Read: func(payload string) (err error) { result, err = read(payload, call.Store); return err },
 	})
+	unusable, isUnusable := errors.AsType[*worker.UnusableError](err)
 	switch {
+	case isUnusable:
+		return nil, tool.Errorf("the worker %s, which serves %s, answered what is of no use: %v; the call may have taken effect", unusable.Worker, name, unusable.Err)
 	case errors.Is(err, worker.ErrTimeout):
 		return nil, &tool.Error{
 			Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT, Message: name + " did not answer within " + public.GetTimeout().AsDuration().Round(time.Millisecond).String(),
@@ -111,24 +121,69 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	case answer.Error != nil:
 		return nil, &tool.Error{Type: chat.ToolErrorType(answer.Error.GetType()), Message: answer.Error.GetMessage()}
 	}
-	return read(name, answer, call.Store)
-}
-
-// read turns an answer into a result.
-func read(name string, answer worker.Answer, store *tool.Store) (*tool.Result, error) {
-	sent := &workerv1.ToolResultPayload{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(answer.PayloadJSON), sent); err != nil {
-		return nil, tool.Errorf("the worker that serves %s answered what cannot be read; the call may have taken effect", name)
-	}
-	if err := store.Apply(sent.GetStoreChanges()); err != nil {
-		return nil, tool.Errorf("the worker that serves %s answered what cannot be taken: %v", name, err)
-	}
-	result := tool.Text(sent.GetText())
-	if len(sent.GetParts()) > 0 {
-		result = tool.Parts(sent.GetParts()...)
-	}
 	result.Queued = answer.Queued
 	return result, nil
+}
+
+// read turns a payload into a result and changes of the store, or says why it cannot be.
+func read(payload string, store *tool.Store) (*tool.Result, error) {
+	sent := &workerv1.ToolResultPayload{}
+	if err := worker.Unmarshal(payload, sent); err != nil {
+		return nil, err
+	}
+	if sent.GetText() == "" && len(sent.GetParts()) == 0 && len(sent.GetStoreChanges()) == 0 && !names(payload, "text") {
+		return nil, errors.New(`it says nothing; answer {"text": "…"}, which may be empty, or {"parts": […]}`)
+	}
+	for i, part := range sent.GetParts() {
+		if err := checkPart(fmt.Sprintf("parts[%d]", i), part); err != nil {
+			return nil, err
+		}
+	}
+	if err := store.Apply(sent.GetStoreChanges()); err != nil {
+		return nil, err
+	}
+	if len(sent.GetParts()) > 0 {
+		return tool.Parts(sent.GetParts()...), nil
+	}
+	return tool.Text(sent.GetText()), nil
+}
+
+// names reports whether a JSON object has a member.
+func names(payload, member string) bool {
+	var members map[string]json.RawMessage
+	err := json.Unmarshal([]byte(payload), &members)
+	_, named := members[member]
+	return err == nil && named
+}
+
+// checkPart refuses a part that is none, or whose picture, sound or document is nowhere.
+func checkPart(at string, part *contentv1.Content) error {
+	var media interface{ GetMedia() *contentv1.Media }
+	switch kind := part.GetPart().(type) {
+	case nil:
+		return fmt.Errorf("%s is empty; write text, image, audio, video, document, data or another kind of content", at)
+	case *contentv1.Content_Image:
+		at, media = at+".image", kind.Image
+	case *contentv1.Content_Audio:
+		at, media = at+".audio", kind.Audio
+	case *contentv1.Content_Video:
+		at, media = at+".video", kind.Video
+	case *contentv1.Content_Document:
+		at, media = at+".document", kind.Document
+	default:
+		return nil
+	}
+	uri := media.GetMedia().GetUri()
+	switch {
+	case media.GetMedia().GetBlob().GetHash() != "":
+		return nil
+	case strings.HasPrefix(uri, "data:"):
+		return dialect.CheckDataURI(at+".media.uri", uri)
+	}
+	if place, err := url.Parse(uri); err != nil || place.Host == "" {
+		return fmt.Errorf("%s.media: there is no %s to be had; give a uri, data:<media type>;base64,<data> or https://…, or a blob", at, at[strings.LastIndexByte(at, '.')+1:])
+	}
+	return nil
 }
 
 func texts(entries map[string]json.RawMessage) map[string]string {

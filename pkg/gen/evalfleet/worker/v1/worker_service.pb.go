@@ -902,7 +902,9 @@ func (x *CancelCall) GetKey() string {
 type ResultAccepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's key.
-	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Optional. Why the result is of no use; the call has failed. For the log of whoever writes the worker.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +942,13 @@ func (*ResultAccepted) Descriptor() ([]byte, []int) {
 func (x *ResultAccepted) GetKey() string {
 	if x != nil {
 		return x.Key
+	}
+	return ""
+}
+
+func (x *ResultAccepted) GetProblem() string {
+	if x != nil {
+		return x.Problem
 	}
 	return ""
 }
@@ -1121,9 +1130,10 @@ const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\x1e\n" +
 	"\n" +
 	"CancelCall\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\"\"\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"<\n" +
 	"\x0eResultAccepted\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\"\x06\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"\x06\n" +
 	"\x04Ping\"\x06\n" +
 	"\x04Pong\"\n" +
 	"\n" +

@@ -32,8 +32,8 @@ const (
 type WorkerServiceClient interface {
 	// Connect is one worker's connection, opened by the worker:
 	//
-	//	worker: register, then (result | progress | ready)*
-	//	host: registered, then (call | cancel | ping)*
+	//	worker: register, then (result | progress | pong | draining)*
+	//	host: registered, then (call | cancel | ping | accepted)*
 	//
 	// A worker that comes back offers the keys it has not answered yet; its results count once. It may send those that it has right after its registration.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
@@ -68,8 +68,8 @@ type WorkerService_ConnectClient = grpc.BidiStreamingClient[ConnectRequest, Conn
 type WorkerServiceServer interface {
 	// Connect is one worker's connection, opened by the worker:
 	//
-	//	worker: register, then (result | progress | ready)*
-	//	host: registered, then (call | cancel | ping)*
+	//	worker: register, then (result | progress | pong | draining)*
+	//	host: registered, then (call | cancel | ping | accepted)*
 	//
 	// A worker that comes back offers the keys it has not answered yet; its results count once. It may send those that it has right after its registration.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error
