@@ -43,7 +43,7 @@ type Schema struct {
 	compiled *jsonschema.Schema
 }
 
-// Compile reads a schema. It fails on text that is no schema, on references that lead out of it, on patterns outside RE2, and on schemas over
+// Compile reads a schema. It fails on text that is no schema, on references that lead out of it or in circles, on patterns outside RE2, and on schemas over
 // MaxSchemaBytes or MaxDepth.
 func Compile(text json.RawMessage) (*Schema, error) {
 	if len(text) > MaxSchemaBytes {
@@ -53,17 +53,27 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema cannot be read: %w", err)
 	}
+	compiled, err := compile(separate(document))
+	if err != nil {
+		if _, plain := compile(document); plain != nil {
+			err = plain // It names places as the author knows them.
+		}
+		return nil, fmt.Errorf("not a JSON Schema: %w", explain(err))
+	}
+	if at, endless := findLoop(compiled); endless {
+		return nil, fmt.Errorf("not a JSON Schema: the schema at %s leads back to itself, so that no value could be checked", at)
+	}
+	return &Schema{text: slices.Clone(text), compiled: compiled}, nil
+}
+
+func compile(document any) (*jsonschema.Schema, error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
 	compiler.UseLoader(jsonschema.SchemeURLLoader{}) // knows no scheme, so it loads nothing
-	if err := compiler.AddResource(location, separate(document)); err != nil {
-		return nil, fmt.Errorf("the schema cannot be read: %w", err)
+	if err := compiler.AddResource(location, document); err != nil {
+		return nil, err
 	}
-	compiled, err := compiler.Compile(location)
-	if err != nil {
-		return nil, fmt.Errorf("not a JSON Schema: %w", err)
-	}
-	return &Schema{text: slices.Clone(text), compiled: compiled}, nil
+	return compiler.Compile(location)
 }
 
 // Text returns the schema as it was given. The caller must not change it.

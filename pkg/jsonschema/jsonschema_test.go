@@ -108,6 +108,41 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
+// What is wrong is said in the words of the schema, at the places that its author wrote.
+func TestWhatIsWrongWithASchema(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type":"objekt"}`:                    "at /type: none of the alternatives fits: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'; got string, want array",
+		`7`:                                    "at the root: got number, want boolean or object",
+		`{"$ref":"http://127.0.0.1/a.json"}`:   `"http://127.0.0.1/a.json" leads out of the schema; put what it refers to under definitions`,
+		`{"$ref":"#/definitions/a"}`:           "there is no #/definitions/a to refer to",
+		`{"$schema":"http://127.0.0.1/draft"}`: `"http://127.0.0.1/draft" leads out of the schema`,
+		`{"$ref":"#"}`:                         "the schema at the root leads back to itself",
+		`{"allOf":[{"$ref":"#"}]}`:             "the schema at the root leads back to itself",
+		`{"dependencies":{"a":{"$ref":"#"}}}`:  "the schema at the root leads back to itself",
+		`{"properties":{"n":{"$ref":"#/properties/n","description":"x"}}}`:                                                               "the schema at /properties/n leads back to itself",
+		`{"definitions":{"a":{"$ref":"#/definitions/b"},"b":{"anyOf":[{"$ref":"#/definitions/a"}]}},"items":{"$ref":"#/definitions/a"}}`: "the schema at /definitions/a leads back to itself",
+	} {
+		_, err := jsonschema.Compile(json.RawMessage(schema))
+		require.Error(t, err, schema)
+		assert.Contains(t, err.Error(), want)
+		for _, internal := range []string{"schema:", "URLLoader", "metaschema", "draft-07"} {
+			assert.NotContains(t, err.Error(), internal)
+		}
+	}
+}
+
+func TestASchemaMayNestInItself(t *testing.T) {
+	t.Parallel()
+	schema, err := jsonschema.Compile(json.RawMessage(
+		`{"allOf":[{"properties":{"child":{"$ref":"#"},"many":{"type":"array","items":{"anyOf":[{"$ref":"#"},{"type":"null"}]}}}}],"required":["n"]}`))
+	require.NoError(t, err)
+	faults, err := schema.Check(json.RawMessage(`{"n":1,"child":{"n":2,"many":[null,{"n":3,"child":{}}]}}`))
+	require.NoError(t, err)
+	require.Len(t, faults, 1)
+	assert.Contains(t, faults[0].String(), "the member 'n' is missing")
+}
+
 func TestCheckRefusesWhatItCannotCheck(t *testing.T) {
 	t.Parallel()
 	schema, err := jsonschema.Compile(json.RawMessage(`{"additionalProperties":{"minimum":1}}`))
