@@ -20,6 +20,14 @@ func cutDataURI(uri string) (head, data string, ok bool) {
 	return head, data, true
 }
 
+// CheckInline fails on an address that is no data URI: nothing is fetched from where a client says.
+func CheckInline(param, uri string) error {
+	if !strings.HasPrefix(uri, "data:") {
+		return NotSupported(param, "is not fetched here; give the data itself, in base64")
+	}
+	return CheckDataURI(param, uri)
+}
+
 // CheckDataURI fails on a data URI that is not in base64: vendors take no other, and what is passed on to one unchecked comes back as its failure. Addresses of
 // other kinds are fine.
 func CheckDataURI(param, uri string) error {

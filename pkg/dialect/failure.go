@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -88,6 +89,23 @@ func Required(param string) error {
 // NotSupported is what cannot be done here.
 func NotSupported(param, format string, arguments ...any) error {
 	return &RequestError{Cause: Unsupported, Param: param, Message: fmt.Sprintf(format, arguments...)}
+}
+
+// Mismatch is a value of another type than its member has.
+func Mismatch(err *json.UnmarshalTypeError) error {
+	return Invalid(err.Field, "must not be %s", aKind(err.Value))
+}
+
+// aKind is a kind of value as encoding/json names it, with its article.
+func aKind(kind string) string {
+	switch {
+	case kind == "bool":
+		return "a boolean"
+	case strings.HasPrefix(kind, "object"), strings.HasPrefix(kind, "array"):
+		return "an " + kind
+	default:
+		return "a " + kind
+	}
 }
 
 // At says where in a request a fault is: place, with a separator at its end, goes before its member.

@@ -22,10 +22,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // vendor is an upstream API that a test writes, and what it was asked.
@@ -394,7 +396,7 @@ func TestWhatIsRefusedHereHasTheVendorsShape(t *testing.T) {
 		"unknown account":    {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Account", "x"}, 400, "no account"},
 		"bad project":        {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[]}`, []string{"Evalfleet-Project", "../x"}, 400, "project"},
 		"bad request":        {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[{"role":"critic"}]}`, nil, 400, "messages[0]"},
-		"bad cache":          {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[{"role":"user","content":"x"}]}`, []string{"Evalfleet-Cache", "soon"}, 400, "cache"},
+		"bad cache":          {http.MethodPost, chatPath, `{"model":"mockllm/m","messages":[{"role":"user","content":"x"}]}`, []string{"Evalfleet-Cache", "soon"}, 400, "Evalfleet-Cache"},
 		"other method":       {http.MethodGet, chatPath, "", nil, 405, "POST"},
 		"other path":         {http.MethodPost, "/v1/embeddings", "{}", nil, 404, "/v1/embeddings"},
 		"unknown model info": {http.MethodGet, "/v1/models/nobody/x", "", nil, 404, "nobody/x"},
@@ -505,6 +507,36 @@ func TestInterfacesThatAreNotSpokenAreSaidSo(t *testing.T) {
 	}
 	answer := g.do(t.Context(), t, http.MethodGet, "/v1/responses", "", "Connection", "Upgrade", "Upgrade", "websocket")
 	assert.Equal(t, http.StatusUpgradeRequired, answer.StatusCode, "clients turn to HTTP at once")
+}
+
+// What is wrong with a request is said in few words, and nothing of the server.
+func TestRefusalsSayWhatIsWrongAndNoMore(t *testing.T) {
+	t.Parallel()
+	g := serveWeb(t, nil, func(c *modelgw.Config, d *modelgw.Deps) {
+		c.OpenAIAPI.Services = map[string]provider.Account{"other": {KeyOptional: true, BaseURL: "http://127.0.0.1:1"}}
+		d.Auth = auth.NewTokens("; it is in /srv/data/token", map[string]config.Secret{"tester": config.NewSecret("right")})
+	})
+	answer := g.post(t, chatPath, `{"model":"openai-api/other",`+user+`}`)
+	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+	message, _, code := failure(t, answer)
+	assert.Equal(t, "model_not_found", code)
+	assert.Contains(t, message, "openai-api/<service>/<model>")
+
+	answer = g.post(t, chatPath, `{"model":"`+strings.Repeat("long", 25_000)+`",`+user+`}`)
+	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+	assert.Less(t, len(read(t, answer)), 1000)
+
+	for _, token := range []string{"", "Bearer wrong"} {
+		answer = g.post(t, chatPath, `{}`, "Authorization", token)
+		assert.Equal(t, http.StatusUnauthorized, answer.StatusCode)
+		assert.NotContains(t, read(t, answer), "/srv/data")
+	}
+	for _, life := range []string{"-1h", "0s", "soon"} {
+		answer = g.post(t, chatPath, `{"model":"mockllm/model",`+user+`}`, "Evalfleet-Cache", life)
+		assert.Equal(t, http.StatusBadRequest, answer.StatusCode, life)
+		message, _, _ = failure(t, answer)
+		assert.Contains(t, message, "Evalfleet-Cache", life)
+	}
 }
 
 func TestModelsAreListed(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -93,7 +94,7 @@ func ParseCount(body []byte) (*Request, error) {
 func parse(body []byte) (*wireRequest, *Request, error) {
 	wire := &wireRequest{}
 	if err := jsonread.Unmarshal(body, wire); err != nil {
-		return nil, nil, dialect.Invalid("", "the body is no request: %s", reason(err))
+		return nil, nil, unreadable("", err)
 	}
 	if wire.Model == "" {
 		return nil, nil, dialect.Required("model")
@@ -141,12 +142,18 @@ func (w *wireRequest) check() error {
 	return nil
 }
 
-// reason is an error of the JSON reader without its own name.
-func reason(err error) string {
+// unreadable says what of a place, or of the body where that is empty, cannot be read, and which member of it is of another type than it should be.
+func unreadable(place string, err error) error {
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
-		return fmt.Sprintf("%s must not be a %s", mismatch.Field, mismatch.Value)
+		if place != "" {
+			place += "."
+		}
+		return dialect.At(place, dialect.Mismatch(mismatch))
 	}
-	return err.Error()
+	if place == "" {
+		return dialect.Invalid("", "the body is no request: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return dialect.Invalid(place, "%s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func (w *wireRequest) config() *modelv1.GenerateConfig {
@@ -184,7 +191,7 @@ func (w *wireRequest) format() *wireFormat {
 func (r *Request) parseSystem(system jsonread.TextOrRaw) error {
 	text, blocks, isText, err := readBlocks(system)
 	if err != nil {
-		return dialect.Invalid("system", "%s", reason(err))
+		return unreadable("system", err)
 	}
 	if isText && text == "" {
 		return nil

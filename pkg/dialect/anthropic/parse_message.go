@@ -39,9 +39,12 @@ func (r *Request) parseMessages(wire []wireMessage) error {
 
 // parseMessage makes messages of a turn: of a user's, each result of a tool is a message of its own, and so is what stands between them.
 func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, error) {
+	if m.Content.Absent() {
+		return nil, dialect.Required("content")
+	}
 	text, blocks, isText, err := readBlocks(m.Content)
 	if err != nil {
-		return nil, dialect.Invalid("content", "%s", reason(err))
+		return nil, unreadable("content", err)
 	}
 	switch m.Role {
 	case roleSystem:
@@ -134,7 +137,7 @@ func (b *wireBlock) result(calls *openCalls) (*modelv1.ChatMessage, error) {
 	given := &toolv1.ToolResult{CallId: b.ToolUseID}
 	text, blocks, isText, err := readBlocks(b.Content)
 	if err != nil {
-		return nil, dialect.Invalid("content", "%s", reason(err))
+		return nil, unreadable("content", err)
 	}
 	given.Content = chat.TextContent(text)
 	if !isText {
@@ -163,7 +166,7 @@ func (b *wireBlock) userParts() ([]*contentv1.Content, error) {
 	case b.Type == "document" && b.Source != nil && b.Source.Type == "content":
 		text, blocks, isText, err := readBlocks(b.Source.Content)
 		if err != nil {
-			return nil, dialect.Invalid("source.content", "%s", reason(err))
+			return nil, unreadable("source.content", err)
 		}
 		if isText {
 			return []*contentv1.Content{chat.TextPart(text)}, nil
@@ -205,6 +208,9 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	case "text":
 		uri = "data:text/plain;base64," + base64.StdEncoding.EncodeToString([]byte(s.Data))
 	case "url":
+		if err := dialect.CheckInline("source.url", s.URL); err != nil {
+			return nil, err
+		}
 		uri = s.URL
 	default:
 		return nil, dialect.NotSupported("source.type", "%q is not supported here; give `base64`, `text` or `url`", s.Type)

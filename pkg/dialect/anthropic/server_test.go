@@ -89,7 +89,14 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		ask(`"messages":[],"tools":[{"input_schema":{}}]`):                                                         "tools.0.name: is required",
 		ask(`"messages":[],"tool_choice":{"type":"tool"}`):                                                         "tool_choice.name: is required",
 		ask(`"messages":[],"tool_choice":{"type":"must"}`):                                                         "tool_choice.type",
-		ask(`"messages":[],"temperature":"hot"`):                                                                   "temperature must not be a string",
+		ask(`"messages":[],"temperature":"hot"`):                                                                   "temperature: must not be a string",
+		ask(`"messages":[],"temperature":{}`):                                                                      "temperature: must not be an object",
+		ask(`"messages":[],"stream":[]`):                                                                           "stream: must not be an array",
+		ask(`"messages":[{"role":{},"content":"x"}]`):                                                              "messages.role: must not be an object",
+		user(`null`):                          "messages.0.content: is required",
+		ask(`"messages":[{"role":"user"}]`):   "messages.0.content: is required",
+		user(`[{"type":"text","text":true}]`): "messages.0.content.text: must not be a boolean",
+		user(`[{"type":"image","source":{"type":"url","url":"https://x.example/a.png"}}]`): "messages.0.content.0.source.url: is not fetched here",
 	} {
 		_, err := anthropic.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)

@@ -131,7 +131,7 @@ func (a *asked) check() error {
 // unreadable says which member is of another type than it should be.
 func unreadable(err error) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && kind.Field != "" {
-		return dialect.Invalid(kind.Field, "is a %s, which does not belong there", kind.Value)
+		return dialect.Mismatch(kind)
 	}
 	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }

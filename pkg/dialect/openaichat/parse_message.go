@@ -121,7 +121,7 @@ func (p *askedPart) read(param string) (*contentv1.Content, error) {
 		if p.ImageURL.URL == "" {
 			return nil, dialect.Required(param + ".image_url.url")
 		}
-		if err := dialect.CheckDataURI(param+".image_url.url", p.ImageURL.URL); err != nil {
+		if err := dialect.CheckInline(param+".image_url.url", p.ImageURL.URL); err != nil {
 			return nil, err
 		}
 		detail := p.ImageURL.Detail

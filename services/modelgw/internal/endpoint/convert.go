@@ -13,6 +13,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
 )
 
 // convert answers a request through the canonical form.
@@ -38,6 +39,13 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 	}
 	r.Config.MaxRetries = new(int32(e.cfg.MaxRetries))
 	if expiry := x.request.Header.Get(cacheHeader); expiry != "" {
+		life, forever, err := respcache.Lifetime(&modelv1.CachePolicy{Expiry: expiry})
+		if err != nil {
+			return refuse(http.StatusBadRequest, "the header "+cacheHeader+": "+err.Error())
+		}
+		if life <= 0 && !forever {
+			return refuse(http.StatusBadRequest, "the header "+cacheHeader+": nothing is kept for "+expiry+"; give a time such as 1h, or leave it out")
+		}
 		r.Config.Cache = &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: expiry}}
 	}
 	about := meta{id: x.idPrefix + strings.TrimPrefix(x.id, "req_"), model: a.model, created: time.Now().Unix(), includeUsage: a.includeUsage}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -20,13 +21,36 @@ type model struct{ name, owner string }
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
+	if fault, wrong := wrongName(err); wrong && malformed == nil {
+		return nil, unknownModel(cut(fault))
+	}
 	if malformed != nil || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND) {
-		return nil, &refusal{Failure: dialect.Failure{
-			Status: http.StatusNotFound, Cause: dialect.UnknownModel, Param: modelMember,
-			Message: "the model `" + name + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are",
-		}}
+		return nil, unknownModel("the model `" + cut(name) + "` is not known here; write it as <provider>/<model>, such as openai/gpt-4o. GET /v1/models lists models that are")
 	}
 	return m, err
+}
+
+func unknownModel(message string) error {
+	return &refusal{Failure: dialect.Failure{Status: http.StatusNotFound, Cause: dialect.UnknownModel, Param: modelMember, Message: message}}
+}
+
+// wrongName is what a provider says of a model's name that is none of its own.
+func wrongName(err error) (said string, wrong bool) {
+	fault, ok := rpcerr.As(err)
+	if !ok || !slices.ContainsFunc(fault.Fields, func(f rpcerr.Field) bool { return f.Path == modelMember }) {
+		return "", false
+	}
+	return fault.Message, true
+}
+
+// maxNamed bounds what an error repeats of a name.
+const maxNamed = 200
+
+func cut(name string) string {
+	if len(name) <= maxNamed {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxNamed], "") + "…"
 }
 
 // listModels lists models of providers that have an account. Providers take other names too.

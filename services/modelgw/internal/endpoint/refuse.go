@@ -33,6 +33,9 @@ func refuse(status int, message string) *refusal {
 // statusClosed is what proxies log for a client that left; nobody reads it.
 const statusClosed = 499
 
+// unknownCaller is what who has no token is told. Where the token lies on the server is nobody's affair from outside.
+const unknownCaller = "the platform's token is missing or not known; send it as `Authorization: Bearer …` or `x-api-key`, where a vendor's key would be"
+
 // refuse answers with a failure, in the shape of the vendor.
 func (x *exchange) refuse(err error) {
 	r := x.refusalOf(err)
@@ -60,6 +63,9 @@ func (x *exchange) refusalOf(err error) *refusal {
 	}
 	r := refuse(statusOf(err), rpcerr.ToStatusUnder(err, x.id).Message())
 	r.retryAfter = rpcerr.RetryAfter(err)
+	if r.Status == http.StatusUnauthorized {
+		r.Message = unknownCaller
+	}
 	switch rpcerr.Reason(err) { //nolint:exhaustive // The others have nothing of their own.
 	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RESPONSE_INVALID:
 		r.Status, r.final = http.StatusBadGateway, true // It was paid for, and would be again.
