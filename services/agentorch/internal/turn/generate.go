@@ -102,8 +102,11 @@ func (c *modelCall) failed(err error) []*agentv1.Event {
 	outcome := &agentv1.ModelOutcome{Intent: c.seq, Error: runError(err)}
 	if e, ok := rpcerr.As(err); ok {
 		for _, detail := range e.Details {
-			if failed, ok := detail.(*modelv1.FailedAttempt); ok {
-				outcome.FailedAttempts = append(outcome.FailedAttempts, failed)
+			switch detail := detail.(type) {
+			case *modelv1.FailedAttempt:
+				outcome.FailedAttempts = append(outcome.FailedAttempts, detail)
+			case *modelv1.ModelCall:
+				outcome.Content = &agentv1.ModelOutcomeContent{Call: detail}
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -103,16 +104,22 @@ func TestACallThatGaveUpIsRecordedWithItsAttempts(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	failed := &modelv1.FailedAttempt{Error: "slow down", Status: 429, Wait: durationpb.New(time.Second)}
+	said := &modelv1.ModelCall{RequestJson: `{}`, ResponseJson: `{"body":"overloaded"}`, Error: true}
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
-		return nil, rpcerr.ProviderUnavailable("mockllm", 503, time.Second, "overloaded").WithDetail(failed)
+		return nil, rpcerr.ProviderUnavailable("mockllm", 503, time.Second, "overloaded").WithDetail(failed).WithDetail(said)
 	}
 	name := f.Create(spec(step("generate", ""))).Name
 	f.Finish(name)
 	var recorded []*modelv1.FailedAttempt
+	var call *modelv1.ModelCall
 	for e, err := range f.Events(name) {
 		require.NoError(t, err)
 		recorded = append(recorded, e.GetModelOutcome().GetFailedAttempts()...)
+		if c := e.GetModelOutcome().GetContent().GetCall(); c != nil {
+			call = c
+		}
 	}
+	assert.True(t, proto.Equal(said, call), "what was said is kept: %v", call)
 	require.Len(t, recorded, 1)
 	assert.Equal(t, "slow down", recorded[0].GetError())
 }

@@ -103,12 +103,35 @@ func ClassOfError(err error) Class {
 	return Final
 }
 
-// RPC turns the last failure of a call into what the caller sees. Errors of another kind stay as they are.
+// RPC turns the last failure of a call into what the caller sees, with the record of what was said, where one was asked for. Errors of another kind stay as they are.
 func RPC(err error) error {
 	e, ok := As(err)
 	if !ok {
 		return err
 	}
+	refused := e.rpc(err)
+	if e.Call != nil {
+		_ = refused.WithDetail(small(e.Call))
+	}
+	return refused
+}
+
+// maxDetail bounds each half of a record that travels with an error.
+const maxDetail = 128 << 10
+
+// small is a record without what would be too long for the trailer in which it travels.
+func small(call *modelv1.ModelCall) *modelv1.ModelCall {
+	fits := func(document string) string {
+		if len(document) > maxDetail {
+			return `{"left_out":"` + strconv.Itoa(len(document)) + ` bytes"}`
+		}
+		return document
+	}
+	return &modelv1.ModelCall{RequestJson: fits(call.GetRequestJson()), ResponseJson: fits(call.GetResponseJson()), Error: call.GetError(), Time: call.Time}
+}
+
+// rpc is the failure in the caller's form; err is what e is in.
+func (e *Error) rpc(err error) *rpcerr.Error {
 	after := max(e.RetryAfter, shortestRetry)
 	switch {
 	case e.Auth:

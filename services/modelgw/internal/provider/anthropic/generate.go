@@ -124,7 +124,12 @@ func (a *attempt) exchange(ctx context.Context, body *buffer.Buffer) (message *f
 		return nil, nil, provider.Redirected(Name)
 	}
 	if answer.StatusCode == http.StatusOK && a.plan.Stream && !transport.IsJSON(answer.Header) {
-		return a.stream(ctx, answer)
+		events := transport.NewEvents(a.request.Record && a.raw == nil)
+		message, stopped, err = a.stream(ctx, answer, events)
+		if a.raw == nil {
+			a.raw = events.Document()
+		}
+		return message, stopped, err
 	}
 	var read *buffer.Buffer
 	if answer.StatusCode == http.StatusOK {
@@ -172,8 +177,8 @@ func (a *attempt) post(ctx context.Context, path string, body *buffer.Buffer) (*
 	return answer, nil
 }
 
-// stream reads an answer that comes in pieces. One that is cut off is taken as far as it came; one that never began is a failure.
-func (a *attempt) stream(ctx context.Context, answer *http.Response) (message *format.Message, stopped *modelv1.ModelOutput, err error) {
+// stream reads an answer that comes in pieces, and keeps them as events. One that is cut off is taken as far as it came; one that never began is a failure.
+func (a *attempt) stream(ctx context.Context, answer *http.Response, events *transport.Events) (message *format.Message, stopped *modelv1.ModelOutput, err error) {
 	var s format.Stream
 	pieces := int64(0)
 	defer func() {
@@ -181,13 +186,14 @@ func (a *attempt) stream(ctx context.Context, answer *http.Response) (message *f
 			a.request.Unfinished(s.Usage(), pieces)
 		}
 	}()
-	for event, err := range dialect.Events(transport.Limit(answer.Body, &a.left)) {
+	for event, err := range dialect.Events(events.From(transport.Limit(answer.Body, &a.left))) {
 		if err != nil {
 			return nil, nil, transport.Broken(ctx, Name, err)
 		}
 		if a.request.Progress != nil {
 			a.request.Progress()
 		}
+		events.Add(event.Data)
 		deltas, err := s.Add(event.Data)
 		if said, ok := errors.AsType[*format.Error](err); ok {
 			stopped, err = a.refused(answer, said.Status(), said)

@@ -104,7 +104,7 @@ func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaicha
 	return response, nil
 }
 
-// exchange sends a request and reads the answer. raw is the answer as it came, where that is to be recorded; of a stream it is nil.
+// exchange sends a request and reads the answer. raw is the answer as it came, where that is to be recorded; of a stream its events.
 func (c *Client) exchange(
 	ctx context.Context, r *provider.Request, request *openaichat.Request, body *buffer.Buffer,
 ) (output *modelv1.ModelOutput, raw []byte, err error) {
@@ -123,8 +123,9 @@ func (c *Client) exchange(
 	}
 	refused := answer.StatusCode != http.StatusOK
 	if !refused && request.Stream && !transport.IsJSON(answer.Header) {
-		output, err = c.stream(ctx, answer.Body, r, request)
-		return output, nil, err
+		events := transport.NewEvents(r.Record)
+		output, err = c.stream(ctx, answer.Body, r, request, events)
+		return output, events.Document(), err
 	}
 	var read *buffer.Buffer
 	if refused {
@@ -137,7 +138,7 @@ func (c *Client) exchange(
 	case refused: // Of what breaks off as much counts as came.
 		output, err = c.refused(answer, openaichat.DecodeError(read.Bytes), request.Model)
 	case err != nil:
-		return nil, nil, c.broken(ctx, err)
+		err = c.broken(ctx, err)
 	default:
 		output, err = openaichat.Decode(read.Bytes, r.Tools)
 		if err != nil {
@@ -163,8 +164,10 @@ func (c *Client) setHeaders(h http.Header, request *openaichat.Request) {
 	}
 }
 
-// stream reads an answer that comes in pieces.
-func (c *Client) stream(ctx context.Context, body io.Reader, r *provider.Request, request *openaichat.Request) (output *modelv1.ModelOutput, err error) {
+// stream reads an answer that comes in pieces, and keeps them as events.
+func (c *Client) stream(
+	ctx context.Context, body io.Reader, r *provider.Request, request *openaichat.Request, events *transport.Events,
+) (output *modelv1.ModelOutput, err error) {
 	var s openaichat.Stream
 	pieces := int64(0)
 	defer func() {
@@ -173,13 +176,14 @@ func (c *Client) stream(ctx context.Context, body io.Reader, r *provider.Request
 		}
 	}()
 	left := r.AnswerBound()
-	for event, err := range dialect.Events(transport.Limit(body, &left)) {
+	for event, err := range dialect.Events(events.From(transport.Limit(body, &left))) {
 		if err != nil {
 			return nil, c.broken(ctx, err)
 		}
 		if r.Progress != nil {
 			r.Progress()
 		}
+		events.Add(event.Data)
 		deltas, err := s.Add(event.Data)
 		if err != nil {
 			return c.failedStream(err, request.Model)

@@ -3,6 +3,7 @@ package providertest
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,7 @@ func Run(t *testing.T, h Harness) {
 		"failures have a class":                              classes,
 		"an attempt ends with its context":                   ends,
 		"a record is there when it is asked for":             records,
+		"a record holds what was streamed":                   recordsStreams,
 		"capabilities do not change":                         capabilities,
 		"options that are ignored exist":                     ignored,
 	} {
@@ -178,6 +180,17 @@ func records(t *testing.T, h Harness) {
 	assert.Contains(t, response.Call.GetResponseJson(), "fine")
 	assert.False(t, response.Call.GetError())
 	assert.GreaterOrEqual(t, response.Call.GetTime(), delay.Seconds(), "seconds on the wire")
+}
+
+// recordsStreams: who follows an answer, and who bounds its silence, which streams it too, finds it in the record.
+func recordsStreams(t *testing.T, h Harness) {
+	p := h.New(t, Answer{Text: "fine"})
+	r := request("how are you?")
+	r.Record, r.Progress = true, func() {}
+	response, err := p.Generate(t.Context(), r)
+	require.NoError(t, err)
+	require.True(t, json.Valid([]byte(response.Call.GetResponseJson())), response.Call.GetResponseJson())
+	assert.Contains(t, response.Call.GetResponseJson(), "fin")
 }
 
 func capabilities(t *testing.T, h Harness) {

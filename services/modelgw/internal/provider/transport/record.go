@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -14,7 +16,10 @@ const longestText = 256
 // mediaLeftOut stands in a record where media was.
 const mediaLeftOut = "[media left out]"
 
-// Record keeps what was said since start, without media. A response that is nil, such as one that was streamed, is left out.
+// maxText bounds what a record keeps of a text that is no JSON: a page, or an answer that broke off.
+const maxText = 64 << 10
+
+// Record keeps what was said since start, without media. A response that is nil is left out.
 func Record(request, response []byte, failed bool, start time.Time) *modelv1.ModelCall {
 	call := &modelv1.ModelCall{RequestJson: withoutMedia(request), Error: failed, Time: provider.Clock(start)}
 	if response != nil {
@@ -27,7 +32,11 @@ func Record(request, response []byte, failed bool, start time.Time) *modelv1.Mod
 func withoutMedia(document []byte) string {
 	value, err := orderedjson.Decode(document)
 	if err != nil {
-		value = string(document)
+		text := string(document)
+		if len(text) > maxText {
+			text = fmt.Sprintf("%s… [%d bytes left out]", strings.ToValidUTF8(text[:maxText], ""), len(text)-maxText)
+		}
+		value = text
 	}
 	value = elide(value)
 	object, ok := value.(*orderedjson.Object)

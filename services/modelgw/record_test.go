@@ -1,0 +1,50 @@
+package modelgw_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/status"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+)
+
+// What was said is most wanted where it went wrong: it travels with the error.
+func TestTheRecordOfACallThatFails(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ kind, body, want string }{
+		"no answer":        {"text/html", "<p>ill</p>", `{"body":"<p>ill</p>"}`},
+		"another document": {"application/json", `{"ill": 1.0}`, `{"ill":1.0}`},
+		"half a stream":    {"text/event-stream", "data: {\"ill\": tr\n\n", `{"events":["{\"ill\": tr"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := vendorWith(t, says(200, tt.kind, tt.body))
+			g := start(t, func(c *modelgw.Config, _ *modelgw.Deps) {
+				c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret("any"), v.URL+"/v1"
+				c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("any"), v.URL
+			})
+			for model, args := range map[string]string{"openai/gpt-4o": `{"streaming":true}`, "anthropic/claude-haiku-4-5": `{"streaming":true}`} {
+				_, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{
+					Parent: project, Model: model, ModelArgsJson: args, Messages: []*modelv1.ChatMessage{chat.User("how are you?")}, RecordCall: true,
+					Config: &modelv1.GenerateConfig{MaxRetries: new(int32(0))},
+				})
+				require.Error(t, err)
+				var call *modelv1.ModelCall
+				for _, detail := range status.Convert(err).Details() {
+					if d, ok := detail.(*modelv1.ModelCall); ok {
+						call = d
+					}
+				}
+				require.NotNil(t, call, "%s: %v", model, err)
+				assert.True(t, call.GetError())
+				assert.Contains(t, call.GetRequestJson(), "how are you?")
+				assert.Equal(t, tt.want, call.GetResponseJson(), model)
+			}
+		})
+	}
+}
