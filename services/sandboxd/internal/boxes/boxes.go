@@ -196,7 +196,11 @@ func (b *Boxes) List(owner string, alive func(id string) bool) ([]driver.Observe
 				b.cfg.Logger.Warn("a box is known by its folder alone", "box", id, "error", err)
 			}
 			// It belongs to whoever owns the folder of all.
-			out = append(out, driver.Observed{ID: id})
+			left := driver.Observed{ID: id}
+			if info, err := e.Info(); err == nil {
+				left.Created = info.ModTime()
+			}
+			out = append(out, left)
 		case err != nil:
 			return nil, err
 		case rec.Owner == owner:

@@ -356,6 +356,26 @@ func TestBoxesWithoutARecordAreRemovedAndOnlyOurs(t *testing.T) {
 	})
 }
 
+func TestWhatAKilledMeasurementLeftIsRemoved(t *testing.T) {
+	bubble(t, func(h *house) {
+		probe := driver.Probe()
+		_, err := h.driver.Create(t.Context(), probe)
+		require.NoError(h, err)
+		time.Sleep(driver.ProbeAge / 2)
+		assert.True(h, h.driver.has(probe.ID), "somebody may measure with it")
+		time.Sleep(2 * driver.ProbeAge)
+		assert.False(h, h.driver.has(probe.ID))
+
+		h.stop()
+		_, err = h.driver.Create(t.Context(), probe)
+		require.NoError(h, err)
+		time.Sleep(2 * driver.ProbeAge)
+		h.start()
+		synctest.Wait()
+		assert.False(h, h.driver.has(probe.ID), "a start does so at once")
+	})
+}
+
 func TestACreationThatDiedWithItsProcessIsDoneAgain(t *testing.T) {
 	bubble(t, func(h *house) {
 		// A process that is cut off in the middle of a creation: its claim stays open, what it made stays there.

@@ -25,14 +25,27 @@ const (
 // Run compares records and boxes until ctx ends: it ends leases, removes boxes without a record, and finds boxes that died.
 func (s *Sandboxes) Run(ctx context.Context) error {
 	s.Reconcile(ctx)
-	ticker := time.NewTicker(reconcileEvery)
+	s.sweep(ctx)
+	ticker, probes := time.NewTicker(reconcileEvery), time.NewTicker(driver.ProbeAge)
 	defer ticker.Stop()
+	defer probes.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 			s.Reconcile(ctx)
+		case <-probes.C:
+			s.sweep(ctx)
+		}
+	}
+}
+
+// sweep removes what processes left that were killed while they measured a driver.
+func (s *Sandboxes) sweep(ctx context.Context) {
+	for name, d := range s.drivers {
+		if err := driver.Sweep(ctx, d); err != nil && ctx.Err() == nil {
+			s.log.Error("cannot remove the boxes that a measurement left", "driver", name, "error", err)
 		}
 	}
 }
@@ -74,7 +87,7 @@ func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, b
 		s.mu.Lock()
 		_, known := s.live[box.ID]
 		s.mu.Unlock()
-		if known {
+		if known || driver.IsProbe(box.ID) {
 			continue
 		}
 		s.log.Info("removing a box without a record", "driver", name, "box", box.ID)

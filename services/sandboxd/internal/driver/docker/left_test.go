@@ -18,6 +18,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/drivertest"
 	guestclient "github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
@@ -101,6 +102,20 @@ func TestWhatACrashLeavesIsFound(t *testing.T) {
 			assert.Equal(t, "here\n", string(run("echo", "here").GetStdout()))
 		})
 	}
+}
+
+// A server that is killed while it measures leaves a container that was never started, which the engine does not remove by itself. Any other that uses the engine does, whatever folder it has.
+func TestTheProbeOfAKilledServerIsRemoved(t *testing.T) {
+	t.Parallel()
+	api, probe := engineOf(t), driver.Probe()
+	_, err := api.ContainerCreate(t.Context(), &container.Config{
+		Image: testImage, Cmd: []string{"true"}, Labels: map[string]string{"evalfleet.installation": probe.Owner, "evalfleet.sandbox": probe.ID},
+	}, &container.HostConfig{NetworkMode: "none", AutoRemove: true}, nil, nil, "evalfleet-"+probe.ID)
+	require.NoError(t, err)
+	d := withConfig(t, docker.Config{Host: host, Image: testImage})
+	require.NoError(t, driver.Sweep(t.Context(), drivertest.Aged{Driver: d, ID: probe.ID, By: time.Hour}))
+	_, err = api.ContainerInspect(t.Context(), "evalfleet-"+probe.ID)
+	require.Error(t, err, "it is gone")
 }
 
 // A container of that name which is somebody else's is left alone, and named.

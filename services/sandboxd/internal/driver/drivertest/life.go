@@ -16,6 +16,25 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
+// Aged is a driver that lists one box alone, and as if it were older.
+type Aged struct {
+	driver.Driver
+	ID string
+	By time.Duration
+}
+
+// List implements driver.Driver.
+func (a Aged) List(ctx context.Context, owner string) ([]driver.Observed, error) {
+	boxes, err := a.Driver.List(ctx, owner)
+	for _, box := range boxes {
+		if box.ID == a.ID {
+			box.Created = box.Created.Add(-a.By)
+			return []driver.Observed{box}, err
+		}
+	}
+	return nil, err
+}
+
 // life: boxes are made once, outlive the process that made them, and are gone when they are destroyed.
 func life(t *testing.T, h Harness) {
 	listed := func(t *testing.T, d driver.Driver, owner, id string) (driver.Observed, bool) {
@@ -34,6 +53,20 @@ func life(t *testing.T, h Harness) {
 		require.NoError(t, err)
 		require.NoError(t, caps.Problem)
 		assert.NotEmpty(t, caps.Isolation.Parts)
+	})
+	t.Run("a probe that was left is removed by whoever comes later", func(t *testing.T) {
+		t.Parallel()
+		dir, probe := t.TempDir(), driver.Probe()
+		_, err := h.New(t, dir).Create(t.Context(), probe)
+		require.NoError(t, err)
+		later := h.New(t, dir)
+		t.Cleanup(func() { assert.NoError(t, later.Destroy(context.Background(), probe.ID)) })
+		require.NoError(t, driver.Sweep(t.Context(), Aged{Driver: later, ID: probe.ID}))
+		_, there := listed(t, later, probe.Owner, probe.ID)
+		assert.True(t, there, "somebody may measure with it")
+		require.NoError(t, driver.Sweep(t.Context(), Aged{Driver: later, ID: probe.ID, By: time.Hour}))
+		_, there = listed(t, later, probe.Owner, probe.ID)
+		assert.False(t, there)
 	})
 	t.Run("create is idempotent by id", func(t *testing.T) {
 		t.Parallel()
