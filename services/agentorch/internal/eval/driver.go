@@ -207,13 +207,23 @@ func (s *stop) take(id string) {
 // tooManyErrors says how the evaluation ends when errors of samples met its rule; nil while they did not.
 func (d *driver) tooManyErrors() *stop {
 	spec := d.state.Eval.GetSpec()
-	failed := float64(d.failures())
-	if failed < d.tolerated() || spec.GetContinueOnFail() {
+	if float64(d.failures()) < d.tolerated() || spec.GetContinueOnFail() {
 		return nil
 	}
 	return &stop{change: &agentv1.EvalStateChanged{
-		State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: fmt.Sprintf("%d of %d samples ended with an error", int(failed), len(d.state.Slots)), Error: d.firstError(),
+		State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: d.countErrors(), Error: d.firstError(),
 	}}
+}
+
+// countErrors says how many samples ended with an error; where the evaluation stops, none of them is tried again.
+func (d *driver) countErrors() string {
+	n := 0
+	for i := range d.state.Slots {
+		if d.state.Slots[i].failed() {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %d samples ended with an error", n, len(d.state.Slots))
 }
 
 // tolerated is the number of errors at which the evaluation fails.
@@ -279,6 +289,9 @@ func (d *driver) stop(ctx context.Context) error {
 	}
 	if d.state.Eval.GetProgress().GetRunning() > 0 {
 		return nil // Their rows wake us.
+	}
+	if d.stopping.change.GetState() == agentv1.EvalState_EVAL_STATE_FAILED {
+		d.stopping.change.Reason = d.countErrors() // Some failed before they could be cancelled.
 	}
 	return d.append(ctx, d.stopping.took, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
 }
@@ -360,7 +373,7 @@ func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) 
 func (d *driver) finish(ctx context.Context) error {
 	end := &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_SUCCEEDED}
 	if float64(d.failures()) >= d.tolerated() { // Only with continue_on_fail: else it would have stopped.
-		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "samples ended with an error", Error: d.firstError()}
+		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: d.countErrors(), Error: d.firstError()}
 	}
 	results, err := d.plan.results(d.state, d.samples)
 	if err != nil {

@@ -72,6 +72,8 @@ type runs struct {
 	verdict  func(sample string, epoch, attempt int) *agentv1.Run
 	// refuse and lacks are why a sample can have no run, and what CheckSample finds; nil finds nothing.
 	refuse, lacks func(sample string) error
+	// tooLate makes runs fail before the cancellation reaches them.
+	tooLate bool
 
 	mu      sync.Mutex
 	byKey   map[string]string
@@ -156,6 +158,9 @@ func (r *runs) CancelRun(ctx context.Context, req *agentv1.CancelRunRequest) (*a
 			return nil, err
 		}
 		run.State = agentv1.RunState_RUN_STATE_CANCELLED
+		if r.tooLate {
+			run.State, run.Error = agentv1.RunState_RUN_STATE_FAILED, failed().GetError()
+		}
 		return run, r.end(ctx, head, run)
 	}
 	return run, nil
@@ -371,6 +376,22 @@ func TestErrorsEndAnEvaluationByItsRule(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheReasonCountsWhatFailedWhileItStopped(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(sample string, _, _ int) *agentv1.Run {
+		if sample == "1" {
+			return failed()
+		}
+		return working()
+	})
+	b.runs.tooLate = true
+	made, err := b.engine.Create(t.Context(), "default", spec(5), "", false)
+	require.NoError(t, err)
+	end := b.ended(t, made.Eval.GetName())
+	assert.EqualValues(t, 3, end.Eval.GetProgress().GetFailed())
+	assert.Equal(t, "3 of 5 samples ended with an error", end.Eval.GetStateReason())
 }
 
 func TestASampleThatCanHaveNoRunFailsAndTheOthersGoOn(t *testing.T) {

@@ -200,11 +200,17 @@ func TestCancelTellsWhatBecameOfTheEvaluation(t *testing.T) {
 
 func TestShowCountsOnlyWhatCameToItsEnd(t *testing.T) {
 	t.Parallel()
-	eval := at(cancelled, 0)
-	eval.Progress = &agentv1.EvalProgress{Total: 12, Pending: 3, Succeeded: 6, Cancelled: 3}
-	c := begin(t, append(serve(t, &server{eval: eval}), "eval", "show", "e1")...)
-	require.Equal(t, 0, c.end(t), c.stderr.String())
-	assert.Contains(t, c.stdout.String(), "12 samples · 6 done · 3 not begun · 3 cancelled")
+	for says, p := range map[string]*agentv1.EvalProgress{
+		"12 samples · 6 done · 3 not begun · 3 cancelled":                      {Total: 12, Pending: 3, Succeeded: 6, Cancelled: 3},
+		"12 samples · 3 done, 3 of them failed · 4 not begun · 5 cancelled · ": {Total: 12, Pending: 4, Failed: 3, Cancelled: 5},
+		"12 samples · 2 failed · ":                                             {Total: 12, Succeeded: 10, Failed: 2},
+	} {
+		eval := at(cancelled, 0)
+		eval.Progress = p
+		c := begin(t, append(serve(t, &server{eval: eval}), "eval", "show", "e1")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Contains(t, c.stdout.String(), says)
+	}
 }
 
 func TestTheSecondInterruptLeavesAtOnce(t *testing.T) {

@@ -157,13 +157,21 @@ var sandboxName = regexp.MustCompile(`projects/[^/ ]+/sandboxes/\S+|\bsb-\w+`)
 func facts(e *agentv1.Eval) string {
 	p := e.GetProgress()
 	parts := []string{fmt.Sprintf("%d samples", p.GetTotal())}
-	if done := progress.Done(p); done < p.GetTotal() {
+	failed := p.GetFailed()
+	switch done := progress.Done(p); {
+	case done == p.GetTotal():
+		if failed > 0 {
+			parts = append(parts, fmt.Sprintf("%d failed", failed))
+		}
+	case failed > 0:
+		parts = append(parts, fmt.Sprintf("%d done, %d of them failed", done, failed))
+	default:
 		parts = append(parts, fmt.Sprintf("%d done", done))
 	}
 	for _, c := range []struct {
 		n    int32
 		what string
-	}{{p.GetPending(), "not begun"}, {p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetFailed(), "failed"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}, {p.GetSandboxFaults(), "without a sandbox"}} {
+	}{{p.GetPending(), "not begun"}, {p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}, {p.GetSandboxFaults(), "without a sandbox"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
