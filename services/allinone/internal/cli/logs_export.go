@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +32,8 @@ func (a *app) logsExportCommand() *cobra.Command {
 		Short:             "Write an evaluation as a log file that Inspect reads",
 		Long: `Export writes the log of an evaluation: what is finished, with messages, events, scores and usage. inspect view and read_eval_log read it. An evaluation that goes on can be exported too.
 
-The file has the name that Inspect looks for, in this folder or in the one that -o names; -o - writes to the standard output. An evaluation of several models gives a file for each.`,
+The file has the name that Inspect looks for, in this folder or in the one that -o names; a name with an extension, such as log.eval, is a file's. Folders that are not there are made.
+-o - writes to the standard output. An evaluation of several models gives a file for each.`,
 		Example: `  evalfleet logs export EVAL
   evalfleet logs export EVAL -o logs/ && inspect view --log-dir logs
   evalfleet logs export EVAL --format json -o - | jq .results`,
@@ -45,7 +48,7 @@ The file has the name that Inspect looks for, in this folder or in the one that 
 	flags := c.Flags()
 	flags.StringVar(&f.format, "format", "eval", "eval: an archive; json: one document")
 	flags.StringVarP(&f.out, "output", "o", "", "file, or folder; - is the standard output")
-	flags.StringVar(&f.model, "model", "", "of an evaluation of several models only this one")
+	flags.StringVar(&f.model, "model", "", "of an evaluation of several models only this one, by its name or its place from 1")
 	flags.BoolVar(&f.force, "force", false, "replace a file that exists")
 	return c
 }
@@ -57,16 +60,19 @@ func (s *session) exportEval(ctx context.Context, name string, f exportFlags) er
 		return err
 	}
 	var places []int32
+	var known, chosen []string
 	for i, m := range eval.GetSpec().GetModels() {
-		if f.model == "" || f.model == m.GetModel() {
-			places = append(places, int32(i+1))
+		place := strconv.Itoa(i + 1)
+		known = append(known, fmt.Sprintf("%s (%s)", place, m.GetModel()))
+		if f.model == "" || f.model == m.GetModel() || f.model == place {
+			places, chosen = append(places, int32(i+1)), append(chosen, known[i])
 		}
 	}
 	switch {
 	case len(places) == 0:
-		return usage("--model %s: %s has %s", f.model, short(name), models(eval.GetSpec()))
+		return usage("--model %s: %s has %s", f.model, short(name), strings.Join(known, ", "))
 	case len(places) > 1 && f.out != "" && !isFolder(f.out):
-		return usage("-o %s: there is a log for each of %d models; name a folder, or one of them with --model", f.out, len(places))
+		return usage("-o %s: there is a log for each of %d models; name a folder, or one of them with --model: %s", f.out, len(places), strings.Join(chosen, ", "))
 	}
 	for _, place := range places {
 		if err := s.exportLog(ctx, &agentv1.ExportEvalRequest{Name: name, Format: f.format, Model: place}, f); err != nil {
@@ -103,6 +109,9 @@ func (s *session) exportLog(ctx context.Context, req *agentv1.ExportEvalRequest,
 	}
 	if _, err := os.Lstat(path); err == nil && !f.force {
 		return fmt.Errorf("%s exists; --force replaces it", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // As the shell makes folders: logs are for others to read.
+		return err
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".export-*")
 	if err != nil {
@@ -151,8 +160,13 @@ func (s *session) receive(stream agentv1.EvalService_ExportEvalClient, first *ag
 	}
 }
 
-// isFolder reports whether a path names a folder that exists, or ends like one.
+// isFolder reports whether a path names a folder: one that exists, or where nothing is, one that ends like a folder or has no extension.
 func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir() || os.IsPathSeparator(path[len(path)-1])
+	if path == "-" {
+		return false
+	}
+	if info, err := os.Stat(path); err == nil {
+		return info.IsDir()
+	}
+	return filepath.Ext(path) == ""
 }
