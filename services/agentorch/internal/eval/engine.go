@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -279,7 +280,8 @@ func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*S
 	}
 }
 
-// Resume goes on with an evaluation that was cancelled or failed. One at work, or with nothing left to do, is given as it is.
+// Resume goes on with an evaluation that has ended and has samples that are not done: it was cancelled or failed, or its rule let samples fail. One at work is given as it is; one with nothing left to
+// do is an error, or who asks would take its old results for new ones.
 func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {
@@ -289,8 +291,11 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !d.state.Ended() || d.state.Eval.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+	if !d.state.Ended() {
 		return d.state, nil
+	}
+	if d.state.Eval.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED && !slices.ContainsFunc(d.state.Slots, func(s Slot) bool { return s.undone() }) {
+		return nil, rpcerr.RunFinished(name, "SUCCEEDED", "%s has succeeded and all its samples are done, so there is nothing to resume; make a new evaluation to run it again", name)
 	}
 	if err := d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
 		State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",

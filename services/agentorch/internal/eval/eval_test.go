@@ -333,6 +333,39 @@ func TestAResumedEvaluationDoesOnlyWhatIsNotDone(t *testing.T) {
 	assert.InDelta(t, 1, metricOf(end, "accuracy"), 1e-9)
 }
 
+// An evaluation whose rule lets samples fail succeeds with them, and to resume runs those again; then nothing is left to resume.
+func TestToResumeRunsFailedSamplesAgain(t *testing.T) {
+	t.Parallel()
+	var mended atomic.Bool
+	b := start(t, func(sample string, _, _ int) *agentv1.Run {
+		if sample != "1" && !mended.Load() {
+			return failed()
+		}
+		return scored("C")
+	})
+	s := spec(3)
+	s.FailOnError = &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{}}
+	made, err := b.engine.Create(t.Context(), "default", s, "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	end := b.ended(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, end.Eval.GetState())
+	assert.EqualValues(t, 2, end.Eval.GetProgress().GetFailed())
+
+	mended.Store(true)
+	_, err = b.engine.Resume(t.Context(), name)
+	require.NoError(t, err)
+	end = b.ended(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, end.Eval.GetState())
+	assert.EqualValues(t, 3, end.Eval.GetProgress().GetSucceeded())
+	assert.Equal(t, map[string]int{"1/1": 1, "2/1": 2, "3/1": 2}, b.runs.tries)
+	assert.InDelta(t, 1, metricOf(end, "accuracy"), 1e-9)
+
+	_, err = b.engine.Resume(t.Context(), name)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED), "%v", err)
+	assert.ErrorContains(t, err, "nothing to resume")
+}
+
 func TestErrorsEndAnEvaluationByItsRule(t *testing.T) {
 	t.Parallel()
 	never := &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{}}

@@ -168,7 +168,7 @@ func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChan
 	// Resumed: what did not succeed is to be done again.
 	s.Eval.EndTime, s.Eval.Results = nil, nil
 	for i := range s.Slots {
-		if f := s.Slots[i].Finished; f != nil && f.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED {
+		if s.Slots[i].undone() {
 			s.change(i, func(slot *Slot) { slot.Finished, slot.Run = nil, "" })
 		}
 	}
@@ -234,6 +234,11 @@ func (s *State) Ended() bool {
 	case agentv1.EvalState_EVAL_STATE_UNSPECIFIED, agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING, agentv1.EvalState_EVAL_STATE_PAUSED:
 	}
 	return false
+}
+
+// undone reports whether a slot's run has ended and what it was for is not done: to resume does it again.
+func (s *Slot) undone() bool {
+	return s.Finished != nil && s.Finished.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED
 }
 
 // ByRun returns the slot whose last run has that name; nil when there is none.

@@ -116,6 +116,19 @@ func TestBodiesThatAreThereAreNotSentAgain(t *testing.T) {
 	}
 }
 
+// An evaluation that succeeded although samples failed can be gone on with: those run again.
+func TestFailedSamplesOfASuccessSayHowToGoOn(t *testing.T) {
+	t.Parallel()
+	e := at(succeeded, 3)
+	e.Progress.Running, e.Progress.Failed = 0, 1
+	c := begin(t, append(serve(t, &server{eval: e}), "eval", "show", "e1")...)
+	assert.Equal(t, 0, c.end(t))
+	assert.Contains(t, c.stdout.String(), "go on     evalfleet eval resume e1")
+	c = begin(t, append(serve(t, &server{eval: at(succeeded, 4)}), "eval", "show", "e1")...)
+	assert.Equal(t, 0, c.end(t))
+	assert.NotContains(t, c.stdout.String(), "eval resume")
+}
+
 func TestAFailedEvaluationFailsTheCommand(t *testing.T) {
 	t.Parallel()
 	s := &server{eval: at(running, 0)}

@@ -155,8 +155,8 @@ func (a *app) evalResumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resume EVAL",
 		ValidArgsFunction: a.completeFirst(offerEvals),
-		Short:             "Go on with an evaluation that was cancelled or failed",
-		Long:              "Resume goes on with an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does.",
+		Short:             "Go on with an evaluation that was cancelled, or has samples that failed",
+		Long:              "Resume goes on with an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does. Where all are done there is nothing to resume, and the exit code is not 0.",
 		Example:           `  evalfleet eval resume EVAL`,
 		Args:              one("an evaluation; evalfleet eval list shows them"),
 		RunE: func(c *cobra.Command, args []string) error {

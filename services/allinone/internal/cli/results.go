@@ -95,6 +95,9 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
 	case agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED, agentv1.EvalState_EVAL_STATE_PAUSED:
 		a.print("go on     %s", a.next("eval resume %s", id))
 	case agentv1.EvalState_EVAL_STATE_SUCCEEDED:
+		if e.GetProgress().GetFailed() > 0 {
+			a.print("go on     %s", a.next("eval resume %s", id))
+		}
 		if file := e.GetSpec().GetTaskFile(); file != "" {
 			a.print("next      %s", a.next("eval run %s -m PROVIDER/MODEL --limit 5", shellQuote(file)))
 		}

@@ -51,7 +51,8 @@ type EvalServiceClient interface {
 	WatchEval(ctx context.Context, in *WatchEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEvalResponse], error)
 	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed.
 	CancelEval(ctx context.Context, in *CancelEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// ResumeEval goes on with an evaluation that was cancelled or failed: samples that are done stay, the others run again.
+	// ResumeEval goes on with an evaluation that was cancelled or failed, or that succeeded although samples failed: samples that are done stay, the others run again. One at work is given as it is; where
+	// every sample is done it fails with RUN_FINISHED.
 	ResumeEval(ctx context.Context, in *ResumeEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// ListSamples lists an evaluation's samples by epoch, then by their place in the dataset.
 	ListSamples(ctx context.Context, in *ListSamplesRequest, opts ...grpc.CallOption) (*ListSamplesResponse, error)
@@ -253,7 +254,8 @@ type EvalServiceServer interface {
 	WatchEval(*WatchEvalRequest, grpc.ServerStreamingServer[WatchEvalResponse]) error
 	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed.
 	CancelEval(context.Context, *CancelEvalRequest) (*Eval, error)
-	// ResumeEval goes on with an evaluation that was cancelled or failed: samples that are done stay, the others run again.
+	// ResumeEval goes on with an evaluation that was cancelled or failed, or that succeeded although samples failed: samples that are done stay, the others run again. One at work is given as it is; where
+	// every sample is done it fails with RUN_FINISHED.
 	ResumeEval(context.Context, *ResumeEvalRequest) (*Eval, error)
 	// ListSamples lists an evaluation's samples by epoch, then by their place in the dataset.
 	ListSamples(context.Context, *ListSamplesRequest) (*ListSamplesResponse, error)
