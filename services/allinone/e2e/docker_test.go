@@ -3,10 +3,13 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,6 +21,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/evalfleet/evalfleet/pkg/enginetest"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -80,6 +85,102 @@ func (d *containers) of(t *testing.T, sandbox string) int {
 	var list []any
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&list))
 	return len(list)
+}
+
+// switched is the engine behind a socket that may be taken away and put back.
+type switched struct {
+	host   string
+	engine string
+	listen net.Listener
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+	work   sync.WaitGroup
+}
+
+// on has the engine answer.
+func (s *switched) on(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("unix", strings.TrimPrefix(s.host, "unix://"))
+	require.NoError(t, err)
+	s.listen, s.open = l, map[net.Conn]struct{}{}
+	s.work.Go(func() {
+		for {
+			here, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("unix", strings.TrimPrefix(s.engine, "unix://"))
+			if err != nil {
+				_ = here.Close()
+				continue
+			}
+			s.mu.Lock()
+			s.open[here], s.open[there] = struct{}{}, struct{}{}
+			s.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{here, there}, {there, here}} {
+				s.work.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					_ = errors.Join(pair[0].Close(), pair[1].Close()) // the engine ends no answer before its connection
+				})
+			}
+		}
+	})
+}
+
+// off takes the socket away and cuts who is connected.
+func (s *switched) off() {
+	_ = s.listen.Close()
+	s.mu.Lock()
+	for c := range s.open {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// Without an engine an evaluation is refused. Once it has been started the same server makes it, from the image that the task names, although its own is missing. When the engine goes away, samples
+// wait and say for what; when it is back, they go on, and none has failed.
+func TestAnEngineThatComesGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	env := docker.env(t)
+	dir, err := os.MkdirTemp("", "engine-") //nolint:usetesting // the path of a socket must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	engine := &switched{host: "unix://" + filepath.Join(dir, "d.sock"), engine: docker.engine.Host}
+	h := newHome(t, &shipped, single, append(env, "DOCKER_HOST="+engine.host, "EVALFLEET_SANDBOXD_DOCKER_IMAGE=no/such:default")...)
+	c := h.serve()
+	spec := &agentv1.EvalSpec{
+		Task:       "contained",
+		Dataset:    questions(3),
+		Models:     []*agentv1.ModelRef{scripted(t, object{"min_turn": 1, "output": "yes"})},
+		Sandboxes:  map[string]*sandboxv1.SandboxSpec{"default": {Driver: "docker", Image: dockerImage}},
+		Scorers:    []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "program": "sleep 0.5"})}},
+		MaxSamples: new(int32(1)),
+	}
+	check := func() error {
+		_, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: spec, ValidateOnly: true})
+		return err
+	}
+	err = check()
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE), "%v", err)
+	engine.on(t)
+	eventually(t, func() bool { return check() == nil }, "what was missing is looked for again")
+
+	name := c.create(t, spec)
+	c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
+	engine.off()
+	var waits []*agentv1.EvalWait
+	c.untilWatched(t, name, func(r *agentv1.WatchEvalResponse) bool {
+		waits = r.GetProgress().GetProgress().GetWaits()
+		return len(waits) > 0
+	})
+	assert.Equal(t, "engine", waits[0].GetReason())
+	assert.Contains(t, waits[0].GetMessage(), engine.host)
+	engine.on(t)
+	t.Cleanup(engine.off)
+	eval := c.await(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, eval.GetState(), "%v", eval.GetError())
+	assert.EqualValues(t, 3, eval.GetProgress().GetSucceeded())
 }
 
 // The server is killed at each boundary of the making of a container. The same request to the next server is the same sandbox, which

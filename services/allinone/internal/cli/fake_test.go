@@ -168,12 +168,12 @@ func (s *server) GetEval(context.Context, *agentv1.GetEvalRequest) (*agentv1.Eva
 	return s.eval, nil
 }
 
-// become sets what the evaluation is from now on.
 // ListSamples finds none that is kept.
 func (s *server) ListSamples(context.Context, *agentv1.ListSamplesRequest) (*agentv1.ListSamplesResponse, error) {
 	return &agentv1.ListSamplesResponse{}, nil
 }
 
+// become sets what the evaluation is from now on.
 func (s *server) become(e *agentv1.Eval) *agentv1.Eval {
 	s.mu.Lock()
 	defer s.mu.Unlock()
