@@ -86,7 +86,7 @@ func (p *patient) reach(ctx context.Context) error {
 		if err := ctx.Err(); errors.Is(err, context.Canceled) {
 			return rpcerr.FromStatus(status.FromContextError(err).Err())
 		}
-		return p.away("does not answer, and was waited for for %s", wait.Round(time.Millisecond))
+		return p.away("has not answered for %s", wait.Round(time.Millisecond))
 	}
 }
 

@@ -63,7 +63,7 @@ func TestAClientHearsOfAServiceThatStaysAway(t *testing.T) {
 				require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
 				assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, rpcerr.Reason(err))
 				assert.Positive(t, rpcerr.RetryAfter(err))
-				assert.ErrorContains(t, err, "toolexec at "+address+" does not answer")
+				assert.ErrorContains(t, err, "toolexec at "+address+" has not answered for")
 				assert.ErrorContains(t, err, "EVALFLEET_TOOLEXEC_ADDRESS")
 			}
 		})

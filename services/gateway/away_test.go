@@ -68,7 +68,7 @@ func TestClientsHearWhichServiceIsAway(t *testing.T) {
 			require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
 			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, rpcerr.Reason(err))
 			assert.Positive(t, rpcerr.RetryAfter(err))
-			assert.ErrorContains(t, err, "agentorch at "+l.Addr().String()+" does not answer")
+			assert.ErrorContains(t, err, "agentorch at "+l.Addr().String()+" has not answered for")
 		})
 	}
 	t.Run("REST", func(t *testing.T) {

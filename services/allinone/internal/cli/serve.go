@@ -112,7 +112,11 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
 		}
 		a.print("%s", b)
 	}
-	a.note("serving at %s; data and token are in %s; interrupt to stop", server.Address(), dir.Path())
+	token := "the token is "+cmp.Or(cfg.TokenFile, dir.Token())
+	if !cfg.Token.IsZero() {
+		token = "the token is that of EVALFLEET_TOKEN or the configuration"
+	}
+	a.note("serving at %s; data is in %s, %s; interrupt to stop", server.Address(), dir.Path(), token)
 	running, stop := a.untilInterrupt(ctx)
 	select {
 	case err = <-server.Failed():
