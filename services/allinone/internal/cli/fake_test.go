@@ -122,10 +122,6 @@ func (s *server) ListEvals(context.Context, *agentv1.ListEvalsRequest) (*agentv1
 	return &agentv1.ListEvalsResponse{Evals: []*agentv1.Eval{s.eval}}, nil
 }
 
-func (s *server) ListSamples(context.Context, *agentv1.ListSamplesRequest) (*agentv1.ListSamplesResponse, error) {
-	return &agentv1.ListSamplesResponse{}, nil
-}
-
 func (s *server) ListTools(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
 	bash := &toolv1.ToolInfo{Name: "bash", Description: "Run a command.\nIt has a shell."}
 	return &toolv1.ListToolsResponse{Tools: []*toolv1.ToolDefinition{{Info: bash}}}, nil
