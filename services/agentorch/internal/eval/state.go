@@ -174,12 +174,15 @@ func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChan
 	}
 }
 
-// at is the index of the slot of which an event tells the place.
-func (s *State) at(e interface {
+// placed is an event that tells the place of a slot.
+type placed interface {
 	GetEpoch() int32
 	GetModelIndex() int32
 	GetPosition() int32
-}) (i int, ok bool) {
+}
+
+// at is the index of the slot that an event is about.
+func (s *State) at(e placed) (i int, ok bool) {
 	models := len(s.Eval.GetSpec().GetModels())
 	i = ((int(e.GetEpoch())-1)*models+int(e.GetModelIndex()))*s.Samples + int(e.GetPosition())
 	return i, i >= 0 && i < len(s.Slots)
