@@ -1,6 +1,8 @@
 package grpcclient
 
 import (
+	"context"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 )
@@ -17,4 +19,27 @@ func Away(conn grpc.ClientConnInterface) bool {
 		c.Connect()
 	}
 	return state == connectivity.TransientFailure
+}
+
+// Watch tells whether nobody answers at the other end of a connection, at first and whenever that changes, until ctx ends. It keeps the connection made. Connections that New did not make never are
+// away, and nothing is told of them.
+func Watch(ctx context.Context, conn grpc.ClientConnInterface, tell func(away bool)) {
+	c, ok := conn.(*grpc.ClientConn)
+	if !ok {
+		return
+	}
+	for more := true; more; {
+		state := c.GetState()
+		switch state { //nolint:exhaustive // In the others it is not known.
+		case connectivity.Idle:
+			c.Connect()
+		case connectivity.Ready:
+			tell(false)
+		case connectivity.TransientFailure:
+			tell(true)
+		case connectivity.Shutdown:
+			return
+		}
+		more = c.WaitForStateChange(ctx, state)
+	}
 }

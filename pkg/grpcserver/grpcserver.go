@@ -133,6 +133,15 @@ func (s *Server) SetReady(ready bool) {
 	}
 }
 
+// SetPeer has health checks tell whether a service behind this server answers, under the service's short name, such as toolexec.
+func (s *Server) SetPeer(name string, answers bool) {
+	status := healthv1.HealthCheckResponse_NOT_SERVING
+	if answers {
+		status = healthv1.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus(name, status)
+}
+
 // Serve takes connections of l until the server is stopped, and closes l. It then returns nil, also where the server was stopped before Serve had begun. Where l is an
 // [inprocess.Listener] it takes calls without connections.
 func (s *Server) Serve(l net.Listener) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -62,7 +63,7 @@ func TestClientsHearWhichServiceIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 			defer cancel()
 			err := ask(ctx)
 			require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
@@ -71,9 +72,16 @@ func TestClientsHearWhichServiceIsAway(t *testing.T) {
 			assert.ErrorContains(t, err, "agentorch at "+l.Addr().String()+" has not answered for")
 		})
 	}
+	t.Run("health", func(t *testing.T) {
+		t.Parallel()
+		require.Eventually(t, func() bool {
+			answer, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: "agentorch"})
+			return err == nil && answer.GetStatus() == healthv1.HealthCheckResponse_NOT_SERVING
+		}, time.Minute, 10*time.Millisecond)
+	})
 	t.Run("REST", func(t *testing.T) {
 		t.Parallel()
-		resp, body := call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/r1", "", map[string]string{"Grpc-Timeout": "2S"})
+		resp, body := call(t, http.MethodGet, "http://"+addr+"/api/v1/projects/default/runs/r1", "", map[string]string{"Grpc-Timeout": "4S"})
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		assert.Contains(t, body, `"SERVICE_UNAVAILABLE"`)
 		assert.Contains(t, body, "agentorch at "+l.Addr().String())

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,10 +77,14 @@ type Gateway struct {
 	workers *split.Front
 	// idle closes connections that are kept for later.
 	idle func()
+	// stopWatching ends what watches the services behind, and watched waits for that.
+	stopWatching context.CancelFunc
+	watched      sync.WaitGroup
 }
 
 // New builds a gateway; it listens once Serve is called.
 func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
+	peers := map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes, "agentorch": deps.Orchestrator}
 	deps.Models = grpcclient.Patient(deps.Models, "modelgw", grpcclient.Patience)
 	deps.Tools = grpcclient.Patient(deps.Tools, "toolexec", grpcclient.Patience)
 	deps.Sandboxes = grpcclient.Patient(deps.Sandboxes, "sandboxd", grpcclient.Patience)
@@ -115,6 +120,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	if vendor == nil && deps.VendorAddress != "" {
 		vendor, g.idle = forward(deps.VendorAddress, cfg.WriteTimeout, deps.Logger)
 	}
+	watching, stop := context.WithCancel(ctx)
+	g.stopWatching = stop
+	for name, conn := range peers {
+		g.watched.Go(func() { grpcclient.Watch(watching, conn, func(away bool) { s.SetPeer(name, !away) }) })
+	}
 	g.front = front.Server{GRPC: s, HTTP: &http.Server{
 		Handler:           guard(cfg, deps.Listen, routes(api, vendor, deps)),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -144,6 +154,8 @@ func (g *Gateway) Serve(l net.Listener) error { return g.front.Serve(l) }
 // Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a caller bounds ctx.
 func (g *Gateway) Stop(ctx context.Context) error {
 	defer g.idle()
+	g.stopWatching()
+	g.watched.Wait()
 	g.front.GRPC.SetReady(false)
 	g.workers.Close()
 	return g.front.Stop(ctx)

@@ -142,10 +142,12 @@ func (a *app) dial(address string, token config.Secret) (*session, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usage("--server %s is no address; write host:port, such as 127.0.0.1:7460", address)
 	}
-	conn, err := grpcclient.New(address, grpcclient.Options{Token: token, FailFast: true})
+	waits := &waits{app: a, told: map[string]bool{}}
+	conn, err := grpcclient.New(address, grpcclient.Options{Token: token, FailFast: true, Unary: waits.unary})
 	if err != nil {
 		return nil, err
 	}
+	waits.health = healthv1.NewHealthClient(conn)
 	return &session{
 		app: a, address: address, conn: conn,
 		evals: agentv1.NewEvalServiceClient(conn), runs: agentv1.NewRunServiceClient(conn), models: modelv1.NewModelServiceClient(conn),

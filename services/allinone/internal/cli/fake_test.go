@@ -107,6 +107,9 @@ type server struct {
 	watch     func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error
 	watches   int
 	cancelled chan string
+	// away is a service that does not answer the server, and listing tools waits until found is closed.
+	away  string
+	found chan struct{}
 }
 
 func (s *server) CreateEval(_ context.Context, req *agentv1.CreateEvalRequest) (*agentv1.Eval, error) {
@@ -122,7 +125,14 @@ func (s *server) ListEvals(context.Context, *agentv1.ListEvalsRequest) (*agentv1
 	return &agentv1.ListEvalsResponse{Evals: []*agentv1.Eval{s.eval}}, nil
 }
 
-func (s *server) ListTools(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+func (s *server) ListTools(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+	if s.found != nil {
+		select {
+		case <-s.found:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	bash := &toolv1.ToolInfo{Name: "bash", Description: "Run a command.\nIt has a shell."}
 	return &toolv1.ListToolsResponse{Tools: []*toolv1.ToolDefinition{{Info: bash}}}, nil
 }
@@ -238,6 +248,10 @@ func serve(t *testing.T, s *server) []string {
 	blobv1.RegisterBlobServiceServer(g, s)
 	sandboxv1.RegisterSandboxServiceServer(g, s)
 	toolv1.RegisterToolServiceServer(g, s)
+	if s.away != "" {
+		g.SetPeer("modelgw", true)
+		g.SetPeer(s.away, false)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)

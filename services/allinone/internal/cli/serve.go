@@ -112,7 +112,7 @@ func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
 		}
 		a.print("%s", b)
 	}
-	token := "the token is "+cmp.Or(cfg.TokenFile, dir.Token())
+	token := "the token is " + cmp.Or(cfg.TokenFile, dir.Token())
 	if !cfg.Token.IsZero() {
 		token = "the token is that of EVALFLEET_TOKEN or the configuration"
 	}
