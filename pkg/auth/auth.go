@@ -46,7 +46,7 @@ func FromContext(ctx context.Context) Principal {
 // Tokens is an Authenticator over a fixed set of tokens, kept as hashes.
 type Tokens struct {
 	entries []entry
-	hint    string
+	service string
 }
 
 type entry struct {
@@ -54,9 +54,9 @@ type entry struct {
 	principal Principal
 }
 
-// NewTokens knows the given tokens. Hint is put into the refusal: where a caller finds the right token.
-func NewTokens(hint string, tokens map[string]config.Secret) *Tokens {
-	t := &Tokens{hint: hint}
+// NewTokens knows the given tokens. Service is who refuses all others: a caller of several that should share a token hears which of them has another; empty where there is but one.
+func NewTokens(service string, tokens map[string]config.Secret) *Tokens {
+	t := &Tokens{service: service}
 	for name, secret := range tokens {
 		t.entries = append(t.entries, entry{sha256.Sum256([]byte(secret.Reveal())), Principal{Name: name}})
 	}
@@ -72,9 +72,12 @@ func (t *Tokens) Authenticate(_ context.Context, token string) (Principal, error
 		}
 	}
 	if token == "" {
-		return Principal{}, rpcerr.Unauthenticated("no token; send it as `authorization: Bearer …`%s", t.hint)
+		return Principal{}, rpcerr.Unauthenticated("no token; send it as `authorization: Bearer …`")
 	}
-	return Principal{}, rpcerr.Unauthenticated("the token is not known%s", t.hint)
+	if t.service == "" {
+		return Principal{}, rpcerr.Unauthenticated("the token is not known")
+	}
+	return Principal{}, rpcerr.Unauthenticated("the token is not known to %s; a fleet's services and clients share one", t.service)
 }
 
 // Bearer cuts the token out of an authorization header; the empty text where there is none.

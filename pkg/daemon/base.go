@@ -34,8 +34,6 @@ type Base struct {
 	Listener net.Listener
 	DB       *sqlite.DB
 	Blobs    *disk.Store
-	// Hint tells a stranger where the token is.
-	Hint string
 
 	cfg BaseConfig
 }
@@ -80,7 +78,6 @@ func (b *Base) Announce(serving bool) error {
 
 func (b *Base) startCredentials(context.Context) (err error) {
 	if b.Token = b.cfg.Token; b.Token.IsZero() {
-		b.Hint = "; it is in " + b.cfg.TokenFile
 		b.Token, err = auth.TokenFile(b.cfg.TokenFile)
 	}
 	return err

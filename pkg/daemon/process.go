@@ -101,7 +101,7 @@ func (p *Process) service() lifecycle.Part {
 		Name: p.program.Name,
 		Start: func(ctx context.Context) (err error) {
 			parts := p.parts
-			parts.Auth = auth.NewTokens(p.base.Hint, map[string]config.Secret{"admin": p.base.Token})
+			parts.Auth = auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token})
 			if !p.program.Stateless {
 				parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs
 			}

@@ -113,7 +113,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	orchestrator := workerv1.NewWorkerServiceClient(deps.Orchestrator)
-	workers := split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{"tool": workerv1.NewWorkerServiceClient(deps.Tools)}, Rest: orchestrator})
+	workers := split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{
+		"tool": workerv1.NewWorkerServiceClient(deps.Tools), "scorer": orchestrator, "continue": orchestrator,
+	}})
 	workerv1.RegisterWorkerServiceServer(s, workers)
 	g := &Gateway{workers: workers, idle: func() {}}
 	vendor := deps.Vendor

@@ -39,7 +39,7 @@ func TestServesAndStops(t *testing.T) {
 	list := &agentv1.ListRunsRequest{Parent: "projects/default"}
 	_, err := agentv1.NewRunServiceClient(program.Stranger()).ListRuns(t.Context(), list)
 	assert.Equal(t, codes.Unauthenticated, rpcerr.Code(err))
-	require.ErrorContains(t, err, program.TokenFile)
+	require.NotContains(t, err.Error(), program.TokenFile, "where the token is concerns no stranger")
 	answer, err := agentv1.NewRunServiceClient(program.Known()).ListRuns(t.Context(), list)
 	require.NoError(t, err)
 	assert.Empty(t, answer.GetRuns())

@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,8 +29,6 @@ import (
 type Hosts struct {
 	// ByKind are hosts by the kind that they call.
 	ByKind map[string]workerv1.WorkerServiceClient
-	// Rest is who says what is wrong with any other kind.
-	Rest workerv1.WorkerServiceClient
 }
 
 // Front is WorkerService on the shared address. It may be used concurrently; Close ends it.
@@ -125,7 +125,7 @@ func shares(r *workerv1.Register, hosts Hosts) ([]*share, error) {
 	for i, offer := range r.GetOffers() {
 		host, ok := hosts.ByKind[offer.GetKind()]
 		if !ok {
-			host = hosts.Rest
+			return nil, rpcerr.InvalidField(offerAt(i), "the kind %q is not served here; served are: %s", offer.GetKind(), strings.Join(slices.Sorted(maps.Keys(hosts.ByKind)), ", "))
 		}
 		name := offer.GetKind() + " " + offer.GetName()
 		if seen[name] {

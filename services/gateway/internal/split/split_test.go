@@ -58,7 +58,7 @@ func newFleet(t *testing.T) *fleet {
 	var tools, rest workerv1.WorkerServiceClient
 	f.tools, tools = host("tool")
 	f.rest, rest = host("scorer", "continue")
-	f.front = split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{"tool": tools}, Rest: rest})
+	f.front = split.New(split.Hosts{ByKind: map[string]workerv1.WorkerServiceClient{"tool": tools, "scorer": rest, "continue": rest}})
 	f.client = serve(t, func(r grpc.ServiceRegistrar) { workerv1.RegisterWorkerServiceServer(r, f.front) })
 	return f
 }
@@ -165,7 +165,7 @@ func TestWhatEndsAConnection(t *testing.T) {
 		w.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Offers: []*workerv1.Offer{{Kind: "wizard", Name: "merlin"}}}}})
 		err := w.Ended()
 		require.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
-		assert.ErrorContains(t, err, `"wizard" is not served here`)
+		assert.ErrorContains(t, err, `"wizard" is not served here; served are: continue, scorer, tool`)
 	})
 	t.Run("no offer", func(t *testing.T) {
 		t.Parallel()

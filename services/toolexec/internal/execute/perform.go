@@ -13,10 +13,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/sandbox"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
+
+// maxLoggedBytes bounds what the log holds of an error, whose text may be a worker's.
+const maxLoggedBytes = 1000
 
 // perform checks one call and runs it. It fails where the call could not begin, or has to be left to a successor.
 func (e *Executor) perform(ctx context.Context, b *Batch, i int, again bool, access *sandbox.Access) (*toolv1.ToolResult, error) {
@@ -89,7 +93,7 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 		tell(result, told, bound)
 	default:
 		result.Failure = failure(offer.Name(), b.RequestID, err)
-		e.log.WarnContext(ctx, "a tool call ends its run", "tool", offer.Name(), "call", result.GetCallId(), "request_id", b.RequestID, "reason", result.GetFailure().GetReason(), "error", err)
+		e.log.WarnContext(ctx, "a tool call ends its run", "tool", offer.Name(), "call", result.GetCallId(), "request_id", b.RequestID, "reason", result.GetFailure().GetReason(), "error", headtail.Cut(err.Error(), maxLoggedBytes))
 	}
 	result.StoreChanges = store.Changes()
 	result.SandboxActions = access.Actions()
