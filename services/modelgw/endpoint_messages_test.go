@@ -176,3 +176,27 @@ func TestAnAnswerThatFillsTheContextIsAnAnswer(t *testing.T) {
 	assert.Equal(t, "so far", content(t, body))
 	assert.Contains(t, body, `"finish_reason":"length"`)
 }
+
+// A model whose vendor has another API for it is listed where it answers, and its refusal says how it can be reached.
+func TestModelsAreListedWhereTheyAnswer(t *testing.T) {
+	t.Parallel()
+	v := vendorWith(t, says(200, "application/json", `{"id":"c","object":"chat.completion","model":"o3","choices":[{"index":0,"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}`))
+	const asked = `{"model":"openai/o3","max_tokens":5,"messages":[{"role":"user","content":"q"}]}`
+	list := func(w *web, headers ...string) string {
+		return read(t, w.do(t.Context(), t, http.MethodGet, "/v1/models", "", headers...))
+	}
+	w := serveWeb(t, v)
+	assert.Contains(t, list(w), `"openai/o3"`)
+	listed := list(w, "Anthropic-Version", "2023-06-01")
+	assert.NotContains(t, listed, `"openai/o3"`)
+	assert.Contains(t, listed, `"openai/gpt-4o"`)
+	refused := w.post(t, messagesPath, asked)
+	assert.Equal(t, 400, refused.StatusCode)
+	said := read(t, refused)
+	assert.Contains(t, said, "/v1/chat/completions")
+	assert.Contains(t, said, "responses_api: false")
+
+	w = serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.OpenAI.ResponsesAPI = new(false) })
+	assert.Contains(t, list(w, "Anthropic-Version", "2023-06-01"), `"openai/o3"`)
+	assert.Contains(t, read(t, w.post(t, messagesPath, asked)), `"fine"`)
+}

@@ -430,11 +430,11 @@ func TestExportOverRESTAndItsFaults(t *testing.T) {
 			code int
 			says string
 		}{
-			"no such evaluation": {[]string{"logs", "export", "nothing", "-o", folder}, 1, "no projects/default/evals/nothing"},
-			"the file exists":    {[]string{"logs", "export", eval.GetName(), "-o", folder}, 1, "exists; --force replaces it"},
-			"an unknown format":  {[]string{"logs", "export", eval.GetName(), "--format", "xml"}, 2, "--format xml: write eval or json"},
-			"an unknown model":   {[]string{"logs", "export", eval.GetName(), "--model", "x/y"}, 2, "--model x/y"},
-			"no such folder":     {[]string{"logs", "export", eval.GetName(), "-o", filepath.Join(folder, "no", "log.eval")}, 1, "no such file or directory"},
+			"no such evaluation":    {[]string{"logs", "export", "nothing", "-o", folder}, 1, "no projects/default/evals/nothing"},
+			"the file exists":       {[]string{"logs", "export", eval.GetName(), "-o", folder}, 1, "exists; --force replaces it"},
+			"an unknown format":     {[]string{"logs", "export", eval.GetName(), "--format", "xml"}, 2, "--format xml: write eval or json"},
+			"an unknown model":      {[]string{"logs", "export", eval.GetName(), "--model", "x/y"}, 2, "--model x/y"},
+			"a folder below a file": {[]string{"logs", "export", eval.GetName(), "-o", filepath.Join(file, "no", "log.eval")}, 1, "not a directory"},
 		} {
 			s := h.run(c.args...)
 			assert.Equal(t, c.code, s.code, name)

@@ -53,7 +53,7 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxNamed], "") + "…"
 }
 
-// listModels lists models of providers that have an account. Providers take other names too.
+// listModels lists models of providers that have an account, as far as they answer in the client's format. Providers take other names too.
 func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	var all []model
 	for _, kind := range e.deps.Registry.Kinds() {
@@ -61,10 +61,22 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 			continue
 		}
 		for _, name := range kind.Models {
-			all = append(all, model{kind.Name + "/" + name, kind.Name})
+			if full := kind.Name + "/" + name; e.answers(x, full) {
+				all = append(all, model{full, kind.Name})
+			}
 		}
 	}
 	return x.send(http.StatusOK, x.list(all))
+}
+
+// answers says whether a listed model answers in the client's format. One that cannot be opened, such as for want of this account, is refused with its reason when it is asked.
+func (e *Endpoints) answers(x *exchange, name string) bool {
+	m, err := e.open(x, name)
+	if err != nil {
+		return true
+	}
+	c := m.Capabilities()
+	return !c.UpstreamOnly || c.Upstream != nil && c.Upstream.Dialect == x.dialect
 }
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {

@@ -108,6 +108,8 @@ type Capabilities struct {
 	Features *modelv1.Capabilities
 	// Upstream is where requests in a vendor's own format go as they came; nil where there is no such place.
 	Upstream *Upstream
+	// UpstreamOnly says that the model answers nothing else: Generate refuses what it is asked.
+	UpstreamOnly bool
 }
 
 // Connections is MaxConnections with its default.

@@ -33,7 +33,7 @@ var quirks = chatapi.Quirks{
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 	if why := m.needsResponses(r.Config); why != "" {
 		return nil, rpcerr.CapabilityUnsupported("responses_api",
-			"%s/%s: %s needs OpenAI's Responses API, which is not built yet; give the model argument responses_api=false to use chat completions", Name, m.name, why)
+			"%s/%s: %s needs OpenAI's Responses API, which is not built yet; use chat completions: by the model argument responses_api=false, by responses_api: false of the account in the configuration of modelgw (openai), or as a client by asking at /v1/chat/completions", Name, m.name, why)
 	}
 	request, warnings := m.request(r)
 	response, err := m.client.Do(ctx, r, request)

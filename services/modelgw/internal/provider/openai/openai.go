@@ -39,8 +39,17 @@ type Config struct {
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
 	// Project is sent with each request, where it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
+	// ResponsesAPI says for the account `default` which API its models are asked by: false is chat completions for all. Left out, their names decide.
+	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
-	Accounts map[string]provider.Account `yaml:"accounts"`
+	Accounts map[string]Account `yaml:"accounts"`
+}
+
+// Account is a further account.
+type Account struct {
+	provider.Account `yaml:",inline"`
+	// ResponsesAPI says which API the account's models are asked by: false is chat completions for all. Left out, their names decide.
+	ResponsesAPI *bool `yaml:"responses_api"`
 }
 
 // models are names that are listed; any other may be asked for too.
@@ -48,17 +57,21 @@ var models = []string{"gpt-4", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini
 
 // host is what instances share.
 type host struct {
-	accounts map[string]provider.Account
+	accounts map[string]Account
 	headers  map[string]string
 	http     *http.Client
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{accounts: map[string]provider.Account{}, headers: map[string]string{}, http: transport.NewClient()}
+	h := &host{accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
 	maps.Copy(h.accounts, c.Accounts)
-	h.accounts[provider.DefaultAccount] = provider.Account{
+	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
+	}}
+	plain := map[string]provider.Account{}
+	for name, account := range h.accounts {
+		plain[name] = account.Account
 	}
 	for name, value := range map[string]string{"OpenAI-Organization": c.Organization, "OpenAI-Project": c.Project} {
 		if value != "" {
@@ -71,7 +84,7 @@ func Kind(c Config) (provider.Kind, func() error) {
 		Dialect:     openaichat.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    provider.Usable(h.accounts, vendor, keyHint),
+		Accounts:    provider.Usable(plain, vendor, keyHint),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -119,6 +132,9 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
+	if m.args.ResponsesAPI == nil {
+		m.args.ResponsesAPI = account.ResponsesAPI
+	}
 	endpoint, err := account.Endpoint(spec.BaseURL, vendor)
 	if err != nil {
 		return nil, err
@@ -145,7 +161,8 @@ func (m *model) Capabilities() provider.Capabilities {
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: m.name.reasons(),
 		},
-		Upstream: m.upstream,
+		Upstream:     m.upstream,
+		UpstreamOnly: m.needsResponses(&modelv1.GenerateConfig{}) != "",
 	}
 }
 

@@ -56,7 +56,7 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	var c openai.Config
 	c.APIKey = config.NewSecret("k")
 	c.AllowedBaseURLs = []string{"http://127.0.0.1:1/proxy"}
-	c.Accounts = map[string]provider.Account{"empty": {}}
+	c.Accounts = map[string]openai.Account{"empty": {}}
 	kind, closeIdle := openai.Kind(c)
 	t.Cleanup(func() { _ = closeIdle() })
 	for name, test := range map[string]struct {
@@ -98,6 +98,36 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	_, err = p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED), err)
 	assert.ErrorContains(t, err, "responses_api=false")
+}
+
+// The name of a model decides where nobody says, whatever the address; the configuration of an account may say, and the argument of a call has the last word.
+func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
+	t.Parallel()
+	url := providertest.ChatServer(t, providertest.Answer{Text: "fine"}, providertest.Answer{Text: "fine"}, providertest.Answer{Text: "fine"})
+	account := func(responses *bool) openai.Account {
+		return openai.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: url}, ResponsesAPI: responses}
+	}
+	kind, closeIdle := openai.Kind(openai.Config{
+		APIKey: config.NewSecret("k"), BaseURL: url, ResponsesAPI: new(false),
+		Accounts: map[string]openai.Account{"by-name": account(nil), "chat": account(new(false))},
+	})
+	t.Cleanup(func() { _ = closeIdle() })
+	for _, test := range []struct {
+		account, args string
+		asked         bool
+	}{
+		{"default", "", true},
+		{"chat", "", true},
+		{"chat", `{"responses_api":true}`, false},
+		{"by-name", "", false},
+		{"by-name", `{"responses_api":false}`, true},
+	} {
+		p, err := kind.Open(provider.Spec{Model: "llama-3-70b", Account: test.account, Args: test.args})
+		require.NoError(t, err)
+		assert.Equal(t, !test.asked, p.Capabilities().UpstreamOnly, "%+v", test)
+		_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+		assert.Equal(t, test.asked, err == nil, "%+v: %v", test, err)
+	}
 }
 
 func TestTheKeyDoesNotFollowARedirect(t *testing.T) {
