@@ -117,7 +117,7 @@ func TestTokens(t *testing.T) {
 			_, err = agentv1.NewEvalServiceClient(conn).ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
 			assert.Equal(t, codes.Unauthenticated, rpcerr.Code(err), "%s: %v", name, err)
 			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID, rpcerr.Reason(err), name)
-			assert.ErrorContains(t, err, h.tokenFile, "%s: where the right one is", name)
+			assert.NotContains(t, err.Error(), h.tokenFile, "%s: where the right one is concerns no stranger", name)
 			stream, err := agentv1.NewEvalServiceClient(conn).WatchEval(within(t), &agentv1.WatchEvalRequest{Name: project + "/evals/none"})
 			if err == nil {
 				_, err = stream.Recv()
