@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -77,6 +78,9 @@ func TestABoxWithoutARecordIsClearedAway(t *testing.T) {
 	d := newDriver(t, dir)
 	left, err := d.List(t.Context(), "me")
 	require.NoError(t, err)
+	require.Len(t, left, 1)
+	assert.WithinDuration(t, time.Now(), left[0].Created, time.Minute, "its folder tells")
+	left[0].Created = time.Time{}
 	assert.Equal(t, []driver.Observed{{ID: "box"}}, left)
 	require.NoError(t, d.Destroy(t.Context(), "box"))
 	left, err = d.List(t.Context(), "me")
