@@ -10,7 +10,7 @@ export CGO_ENABLED := 0
 
 SERVICES      := modelgw toolexec sandboxd agentorch gateway
 TAG           ?= dev
-TIMEOUT       ?= 15m
+TIMEOUT       ?= 25m
 FUZZTIME      ?= 30s
 GOLDEN_REPORT := $(CURDIR)/bin/golden
 

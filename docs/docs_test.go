@@ -3,6 +3,7 @@ package docs_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -148,4 +149,39 @@ func TestEveryRPCIsReachableOverREST(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every test that docs/security.md names for a promise is there: a function, or a subtest by its name.
+func TestPromisesOfSecurityNameTests(t *testing.T) {
+	t.Parallel()
+	var tests strings.Builder
+	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == ".tools" || entry.Name() == "node_modules"):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/drivertest/") && strings.HasSuffix(path, ".go"):
+			tests.WriteString(read(t, path))
+		}
+		return nil
+	}))
+	all, promises := tests.String(), 0
+	for line := range strings.Lines(read(t, "security.md")) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || !strings.Contains(cells[2], "`") {
+			continue
+		}
+		promises++
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
+			named := fmt.Sprintf("%q, func(t *testing.T)", name[1])
+			if strings.HasPrefix(name[1], "Test") {
+				named = "func " + name[1] + "("
+			}
+			if !strings.Contains(all, named) {
+				t.Errorf("there is no test %q, which should hold: %s", name[1], strings.TrimSpace(cells[1]))
+			}
+		}
+	}
+	assert.Greater(t, promises, 40)
 }

@@ -32,6 +32,26 @@ if ! PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v dockerd >/dev/null &&
   fi
 fi
 
+# An emulated machine, for the tests of what this machine's kernel is not set up for: the emulator, a static busybox that
+# starts it, and a kernel, which is unpacked and not installed.
+if [[ $(uname -m) == x86_64 ]] && ((EUID == 0)) && command -v apt-get >/dev/null; then
+  if ! command -v qemu-system-x86_64 >/dev/null || [[ ! -x /bin/busybox ]]; then
+    echo "setup: installing qemu-system-x86"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends qemu-system-x86 busybox-static >/dev/null
+  fi
+  if [[ ! -f .tools/machine/vmlinuz ]]; then
+    echo "setup: fetching a kernel for the emulated machine"
+    apt-get update -qq
+    scratch=$(mktemp -d)
+    package=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image/{print $2; exit}')
+    (cd "$scratch" && apt-get download -qq "$package" 2>/dev/null && dpkg -x "$package"_*.deb .)
+    mkdir -p .tools/machine
+    mv "$scratch"/boot/vmlinuz-* .tools/machine/vmlinuz
+    rm -r "$scratch"
+  fi
+fi
+
 echo "setup: fetching Go modules"
 go mod download
 go mod download -modfile=tools.mod

@@ -14,6 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/argument/yaml11"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 const (
@@ -86,7 +87,7 @@ func withoutStrayQuotes(text []byte) []byte {
 // parseValue reads text as YAML, or else takes it as it is.
 func parseValue(text string) (any, error) {
 	document, err := yaml11.ToJSON(text)
-	if errors.Is(err, yaml11.ErrTooDeep) {
+	if errors.Is(err, yamlnode.ErrTooDeep) || errors.Is(err, yamlnode.ErrCycle) {
 		return nil, ErrTooDeep
 	}
 	if err != nil {

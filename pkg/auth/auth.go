@@ -9,12 +9,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/regular"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -116,22 +120,52 @@ func TokenFile(path string) (config.Secret, error) {
 	return ReadToken(path)
 }
 
-// ReadToken reads the token in path. It refuses a file that others can read.
+// ReadToken reads the token in path, which is a regular file. It refuses a file that others can read, and one that another user
+// could have put there: by its owner, and by what others may do in its folder.
 func ReadToken(path string) (config.Secret, error) {
-	info, err := os.Stat(path)
+	f, info, err := regular.Open(path)
 	if err != nil {
 		return config.Secret{}, err
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return config.Secret{}, fmt.Errorf("%s can be read by others; run chmod 600 on it", path)
+	defer f.Close()
+	folder, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return config.Secret{}, err
 	}
-	b, err := os.ReadFile(path)
+	switch mine := owner(info); {
+	case info.Mode().Perm()&0o077 != 0:
+		return config.Secret{}, fmt.Errorf("%s can be read by others; run chmod 600 on it", path)
+	case folder.Mode().Perm()&0o002 != 0 && folder.Mode()&fs.ModeSticky == 0:
+		return config.Secret{}, fmt.Errorf("everybody can replace %s; run chmod o-w on its folder", path)
+	case mine != os.Geteuid() && mine != 0 && mine != owner(folder):
+		return config.Secret{}, fmt.Errorf("%s belongs to user %d, who is neither the one that this process runs as nor the owner of its folder; run chown on it, or remove it to have a new token written", path, mine)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, bound.TokenFileBytes+1))
 	if err != nil {
 		return config.Secret{}, err
 	}
 	token := strings.TrimSpace(string(b))
-	if token == "" {
+	switch {
+	case token == "":
 		return config.Secret{}, fmt.Errorf("%s is empty; remove it and start again to have a new token written", path)
+	case len(b) > bound.TokenFileBytes:
+		return config.Secret{}, fmt.Errorf("%s has more than %d bytes; a token file holds the token and nothing else", path, bound.TokenFileBytes)
 	}
 	return config.NewSecret(token), nil
+}
+
+// owner is the user that a file belongs to.
+func owner(info fs.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return os.Geteuid()
+}
+
+// CheckToken refuses a token that can be guessed for its length. Source is where the token is from.
+func CheckToken(token config.Secret, source string) error {
+	if n := len([]rune(token.Reveal())); n < bound.TokenCharacters {
+		return fmt.Errorf("%s: the token has %d characters and needs at least %d; write a random one, such as the output of `openssl rand -hex 32`", source, n, bound.TokenCharacters)
+	}
+	return nil
 }

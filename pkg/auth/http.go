@@ -1,24 +1,57 @@
 package auth
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
-	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
+
+// Challenge is the WWW-Authenticate header of an answer with status 401 (RFC 6750, section 3).
+const Challenge = "Bearer"
+
+// Admit finds out who sends a request, by the request's context and token, and says of its connection that the caller is known. The context it returns has the principal.
+func Admit(ctx context.Context, a Authenticator, token string) (context.Context, error) {
+	principal, err := a.Authenticate(ctx, token)
+	if err != nil {
+		return ctx, err
+	}
+	accept.KnowCaller(ctx)
+	return WithPrincipal(ctx, principal), nil
+}
+
+// Refuse readies an answer to a request without a credential that is accepted: its body, if any, is left unread, and the connection ends.
+func Refuse(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close") // Else the server would read the body first.
+	}
+	w.Header().Set("WWW-Authenticate", Challenge)
+}
+
+// Token is the token of a request, in either of the headers where vendors' clients send a key.
+func Token(h http.Header) string {
+	if key := h.Get("X-Api-Key"); key != "" {
+		return key
+	}
+	return Bearer(h.Get("Authorization"))
+}
 
 // Guard lets through who is known, by the bearer token, and answers others in the form of all errors of the API.
 func Guard(a Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		principal, err := a.Authenticate(r.Context(), Bearer(r.Header.Get("Authorization")))
+		ctx, err := Admit(r.Context(), a, Bearer(r.Header.Get("Authorization")))
 		if err == nil {
-			next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), principal)))
+			next.ServeHTTP(w, r.WithContext(ctx))
 			return
 		}
+		Refuse(w, r)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
-		_ = json.NewEncoder(w).Encode(map[string]any{"code": codes.Unauthenticated, "message": rpcerr.ToStatus(err).Message()})
+		body, _ := protojson.Marshal(rpcerr.ToStatus(err).Proto())
+		_ = json.NewEncoder(w).Encode(json.RawMessage(body))
 	})
 }

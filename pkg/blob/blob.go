@@ -10,6 +10,9 @@ import (
 	"io"
 	"mime"
 	"regexp"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 var (
@@ -32,6 +35,21 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("blob: too large: the limit is %d bytes", e.LimitBytes)
 }
 
+// DamagedError is returned for a body whose bytes no longer have the hash that names it. Putting the body again replaces it. To
+// callers of RPCs it is a BODY_DAMAGED.
+type DamagedError struct {
+	Project, Hash string
+}
+
+// Error names the body and the next step.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("the stored body %s of project %s is damaged: its bytes have another hash; upload it again, or restore its file and check the disk",
+		e.Hash, e.Project)
+}
+
+// Unwrap gives the error its kind.
+func (e *DamagedError) Unwrap() error { return rpcerr.BodyDamaged(e.Hash, "%s", e.Error()) }
+
 // DefaultMediaType is that of a body of which none is known.
 const DefaultMediaType = "application/octet-stream"
 
@@ -45,6 +63,14 @@ type Ref struct {
 	MediaType string
 }
 
+// Kept is a body as a store lists it.
+type Kept struct {
+	// Project and Hash name it.
+	Project, Hash string
+	// Used is when it was last put or read, to about an hour.
+	Used time.Time
+}
+
 // Store keeps bodies. Its methods may be called concurrently, also for one body.
 type Store interface {
 	// Put reads body to its end and keeps it. It answers when the body is durable. Putting a body again is the same, save
@@ -54,6 +80,9 @@ type Store interface {
 
 	// Get returns the bytes of a body from offset on, at most limit of them when that is not zero. The caller closes the
 	// reader, which goes on to work when the body is deleted. It fails with [ErrNotFound] or [ErrRange].
+	//
+	// A damaged body fails with a [DamagedError]: where all of it is read, each time and at the latest in the place of its last
+	// bytes; where a part is read, when the store finds that the body changed since it checked the whole.
 	Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, Ref, error)
 
 	// Stat returns the reference to a body. It fails with [ErrNotFound].

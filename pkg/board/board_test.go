@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/board"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // next returns a watcher's news as sorted words; a key whose value is gone has a minus.
@@ -38,12 +39,12 @@ func TestAWatcherSeesWhatStandsAndWhatChanges(t *testing.T) {
 	b.Post("a", 1)
 	w := b.Watch(all)
 	defer w.Close()
-	<-w.C
+	waittest.For(t, w.C, "the watcher to be woken for what stands")
 	assert.Equal(t, []string{"a=1"}, next(w))
 	b.Post("b", 1)
 	b.Post("b", 2)
 	b.Clear("a")
-	<-w.C
+	waittest.For(t, w.C, "the watcher to be woken for what changed")
 	assert.Equal(t, []string{"-a", "b=2"}, next(w), "what was overtaken is not seen")
 	assert.Empty(t, next(w))
 	assert.Equal(t, map[string]int{"b": 2}, b.All(all))
@@ -116,10 +117,10 @@ func TestManyMayPostAndWatch(t *testing.T) {
 		posting.Go(func() {
 			w := b.Watch(all)
 			defer w.Close()
-			<-w.C
+			waittest.Hold(t, w.C)
 			next(w)
 		})
 	}
-	posting.Wait()
+	waittest.Return(t, posting.Wait, "every post and watch to return")
 	assert.Len(t, b.All(all), 8)
 }

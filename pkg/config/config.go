@@ -22,6 +22,10 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 // Defaulter sets defaults where the zero value is not the default.
@@ -36,7 +40,7 @@ func Load(cfg any, file string, env func(string) (string, bool)) error {
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
 	if file != "" {
-		b, err := os.ReadFile(file)
+		b, err := regular.Read(file, bound.ConfigFileBytes)
 		if err != nil {
 			return fmt.Errorf("read the configuration: %w", err)
 		}
@@ -55,11 +59,11 @@ func Env(name string) (string, bool) { return os.LookupEnv(name) }
 
 // Decode reads YAML over cfg; a key that cfg does not have is an error that names it, its line and the keys that stand there.
 func Decode(cfg any, b []byte) error {
-	var file yaml.Node
-	if err := yaml.Unmarshal(b, &file); err != nil {
+	file, err := yamlnode.Parse(b)
+	if file == nil || err != nil {
 		return err
 	}
-	if err := unknownKeys(&file, reflect.TypeOf(cfg), ""); err != nil {
+	if err := unknownKeys(file, reflect.TypeOf(cfg), ""); err != nil {
 		return err
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))

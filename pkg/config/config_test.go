@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,5 +82,21 @@ func TestASecretIsNeverPrinted(t *testing.T) {
 	require.NoError(t, err)
 	for _, text := range []string{fmt.Sprint(s), fmt.Sprintf("%+v", s), fmt.Sprintf("%#v", s), s.Key.String(), string(asJSON), string(asYAML), s.Key.LogValue().String()} {
 		assert.NotContains(t, text, "hunter2")
+	}
+}
+
+func TestAConfigurationFileIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, long, bomb := filepath.Join(dir, "pipe"), filepath.Join(dir, "long"), filepath.Join(dir, "bomb")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.WriteFile(long, make([]byte, 1<<20+1), 0o600))
+	require.NoError(t, os.WriteFile(bomb, []byte("inner: &a {<<: {<<: *a}}"), 0o600))
+	for file, want := range map[string]string{
+		pipe: "is a pipe", long: "is larger than 1048576 bytes", "/dev/zero": "is a device",
+		bomb: "bomb: line 1: *a: the value contains itself",
+	} {
+		err := config.Load(&outer{}, file, func(string) (string, bool) { return "", false })
+		assert.ErrorContains(t, err, want)
 	}
 }

@@ -18,9 +18,6 @@ func unknownKeys(n *yaml.Node, t reflect.Type, path string) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n.Kind == yaml.DocumentNode {
-		return unknownKeys(n.Content[0], t, path)
-	}
 	var faults []error
 	switch {
 	case readsItself(t):

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -26,6 +30,8 @@ type BaseConfig struct {
 	Database, BlobDir string
 	// Lock is the data directory, held. The address is announced there; nil announces nothing.
 	Lock *dirlock.Lock
+	// Logger takes what an operator should know of the stores; nil is none.
+	Logger *slog.Logger
 }
 
 // Base is a process without its services: their credential, their address and their stores. The fields are set by the parts that start them.
@@ -44,8 +50,8 @@ func NewBase(cfg BaseConfig) *Base { return &Base{cfg: cfg} }
 // Parts start the base, in their order, before any service.
 func (b *Base) Parts() []lifecycle.Part {
 	parts := []lifecycle.Part{
-		{Name: "credentials", Start: b.startCredentials},
 		{Name: "address", Start: b.startListener, Stop: b.stopListener},
+		{Name: "credentials", Start: b.startCredentials},
 	}
 	if b.cfg.Database != "" {
 		parts = append(parts,
@@ -77,10 +83,26 @@ func (b *Base) Announce(serving bool) error {
 }
 
 func (b *Base) startCredentials(context.Context) (err error) {
+	source := "token (EVALFLEET_TOKEN)"
 	if b.Token = b.cfg.Token; b.Token.IsZero() {
-		b.Token, err = auth.TokenFile(b.cfg.TokenFile)
+		source = b.cfg.TokenFile
+		if b.Token, err = auth.TokenFile(b.cfg.TokenFile); err != nil {
+			return err
+		}
 	}
-	return err
+	return auth.CheckToken(b.Token, source)
+}
+
+// Free fails where address is in use and dataDir is not there yet, so that a start that must fail leaves no new data directory behind. Option is how an operator names another address.
+func Free(ctx context.Context, address, dataDir, option string) error {
+	if _, err := os.Stat(dataDir); !errors.Is(err, fs.ErrNotExist) {
+		return nil // Who holds it may be the better answer, and Parts tells of the address.
+	}
+	b := NewBase(BaseConfig{Listen: address, Option: option})
+	if err := b.startListener(ctx); err != nil {
+		return err
+	}
+	return b.stopListener(ctx)
 }
 
 // startListener takes the address early: a port in use should be known before anything else happens.
@@ -106,8 +128,24 @@ func (b *Base) stopListener(context.Context) error {
 }
 
 func (b *Base) startDatabase(ctx context.Context) (err error) {
+	if b.cfg.Logger != nil && empty(b.cfg.Database) && holdsBodies(b.cfg.BlobDir) && filepath.Dir(b.cfg.Database) == filepath.Dir(b.cfg.BlobDir) {
+		b.cfg.Logger.WarnContext(ctx, "the database is empty, but there are stored bodies beside it: if it held something before, stop the server and put a copy of the database in its place",
+			"database", b.cfg.Database, "bodies", b.cfg.BlobDir)
+	}
 	b.DB, err = sqlite.Open(ctx, b.cfg.Database, sqlite.Options{})
 	return err
+}
+
+// empty reports whether a file is not there or has nothing in it.
+func empty(path string) bool {
+	info, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+// holdsBodies reports whether a folder of bodies has those of any project.
+func holdsBodies(dir string) bool {
+	bodies, err := filepath.Glob(filepath.Join(dir, "[a-z]*", "[0-9a-f][0-9a-f]", "*"))
+	return err == nil && len(bodies) > 0
 }
 
 func (b *Base) startBlobs(context.Context) (err error) {

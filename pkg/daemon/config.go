@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 
@@ -16,13 +17,19 @@ type Config struct {
 	// Listen is the address to take calls at. Default: this machine alone, at the port of the service (gateway and single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address
 	// that others can reach needs AllowRemote.
 	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
-	// AllowRemote lets Listen be an address that is not loopback.
+	// AllowRemote lets Listen be an address that is not loopback. Connections are not encrypted, and the token travels on them: put TLS in front (docs/deploy.md).
 	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
+	// MaxConnections is how many connections clients may have open at once. When another comes, the oldest that has shown no accepted token is closed,
+	// and where there is none, the new one is refused. Where the process may open few files it is at most half of those. Default 4096.
+	MaxConnections int `yaml:"max_connections" env:"EVALFLEET_MAX_CONNECTIONS"`
 	// DataDir is the folder of all data: database, bodies, sandboxes. One process serves it at a time. The single binary has its token there too, and takes $XDG_DATA_HOME/evalfleet or
 	// ~/.local/share/evalfleet by default; a service that runs alone needs one of its own.
 	DataDir string `yaml:"data_dir" env:"EVALFLEET_DATA_DIR"`
 	// BlobDir is the folder of bodies. Default: blobs in DataDir. Services in processes of their own share one.
 	BlobDir string `yaml:"blob_dir" env:"EVALFLEET_BLOB_DIR"`
+	// MinFreeBytes is the free space on the disks of DataDir and BlobDir below which nothing new begins: new runs and samples wait, new sandboxes are refused for now, and what goes on goes on. Default 0:
+	// 2 % of the disk, and at most 1 GiB. -1 is no floor.
+	MinFreeBytes int64 `yaml:"min_free_bytes" env:"EVALFLEET_MIN_FREE_BYTES"`
 	// Token is the admin token that clients and services send. Default: the one in TokenFile.
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`
 	// TokenFile holds the admin token; it is made where it is not there. Default in the single binary: token in DataDir. Services in processes of their own share one.
@@ -55,6 +62,9 @@ const exampleListen = "127.0.0.1:7460"
 
 // Validate refuses an address that others can reach, unless it is allowed.
 func (c *Config) Validate() error {
+	if c.MaxConnections < 0 {
+		return errors.New("max_connections: must not be negative; leave it out for the default")
+	}
 	if c.Listen == "" {
 		return nil
 	}
@@ -62,10 +72,20 @@ func (c *Config) Validate() error {
 	if err != nil {
 		return errors.New("listen: write host:port, such as " + exampleListen)
 	}
-	if !c.AllowRemote && host != "localhost" && !net.ParseIP(host).IsLoopback() {
+	if !c.AllowRemote && !local(host) {
 		return errors.New("listen: " + c.Listen + " can be reached from outside; set allow_remote: true if that is meant, or listen on " + exampleListen)
 	}
 	return nil
+}
+
+// local reports whether a host is this machine alone.
+func local(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
+
+// WarnInClear logs that others can read the token on its way to address, unless none but this machine reaches it.
+func WarnInClear(address string, log *slog.Logger) {
+	if host, _, err := net.SplitHostPort(address); err != nil || !local(host) {
+		log.Warn("connections from other machines are not encrypted, and the token travels on them; put TLS in front (docs/deploy.md)", "address", address)
+	}
 }
 
 // Alone names everything that p needs in a process of its own and that is not said.

@@ -3,7 +3,7 @@
 //
 // A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own, through [Main], and beside others in one process, whose owner hands it its [Parts].
 //
-//	lock → credentials → address → database → blobs → peers → service → announcement        started in this order, stopped in reverse
+//	lock → address → credentials → database → blobs → peers → service → announcement        started in this order, stopped in reverse
 //
 // The first of them are a [Base], for one service and for many.
 package daemon
@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -63,6 +64,8 @@ type Parts struct {
 	Ledger effect.Ledger
 	// Blobs holds bodies; services share it.
 	Blobs blob.Store
+	// Space tells whether the disks have room for something new; nil where they always do.
+	Space *freespace.Floor
 	// Peers are connections to the services that the program calls, by name.
 	Peers map[string]grpcclient.Conn
 	// Addresses are where those services are, host:port, that run in processes of their own.
@@ -71,6 +74,8 @@ type Parts struct {
 	Handlers map[string]http.Handler
 	// Auth knows the callers.
 	Auth auth.Authenticator
+	// Connections is how many connections callers may have open at once; zero is bound.Connections.
+	Connections int
 	// Logger logs.
 	Logger *slog.Logger
 	// Metrics counts calls; Registerer takes more metrics, and Gatherer reads all of the process.

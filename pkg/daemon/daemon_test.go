@@ -1,16 +1,19 @@
 package daemon_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,10 +23,13 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/lifecycle"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -102,10 +108,14 @@ func start(t *testing.T, cfg *configuration, env map[string]string) (address str
 	go func() { done <- daemon.Run(ctx, c, cfg) }()
 	select {
 	case a := <-serving:
-		return a.String(), func() error { cancel(); return <-done }
+		return a.String(), func() error { cancel(); return waittest.For(t, done, "the end of the program that was told to stop") }
 	case err := <-done:
 		cancel()
 		require.NoError(t, err)
+		return "", nil
+	case <-time.After(waittest.Bound):
+		cancel()
+		require.FailNow(t, "the program neither serves nor ends")
 		return "", nil
 	}
 }
@@ -173,11 +183,12 @@ func TestAServiceShowsItsMetrics(t *testing.T) {
 	}
 	status, page := get("/metrics", strings.TrimSpace(string(token)))
 	assert.Equal(t, http.StatusOK, status)
-	assert.Contains(t, page, `evalfleet_rpc_duration_seconds_count{code="OK",method="/evalfleet.tool.v1.ToolService/ListTools"} 1`)
+	assert.Contains(t, page, `evalfleet_rpc_duration_seconds_count{code="OK",method="/evalfleet.tool.v1.ToolService/ListTools",service="thing"} 1`)
 	assert.Contains(t, page, "go_goroutines")
 	status, page = get("/metrics", "wrong")
 	assert.Equal(t, http.StatusUnauthorized, status)
-	assert.JSONEq(t, `{"code":16,"message":"the token is not known to thing; a fleet's services and clients share one"}`, page)
+	assert.JSONEq(t, `{"code":16,"message":"the token is not known to thing; a fleet's services and clients share one",
+		"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TOKEN_INVALID","domain":"evalfleet.dev"}]}`, page)
 	status, _ = get("/other", "any")
 	assert.Equal(t, http.StatusNotFound, status)
 	client.CloseIdleConnections()
@@ -213,10 +224,10 @@ func TestATokenInTheEnvironmentNeedsNoFile(t *testing.T) {
 	t.Parallel()
 	env := environment(t)
 	delete(env, "EVALFLEET_TOKEN_FILE")
-	env["EVALFLEET_TOKEN"] = "right"
+	env["EVALFLEET_TOKEN"] = "the right token, long enough"
 	address, stop := start(t, &configuration{thing: &thing{}}, env)
 	file := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(file, []byte("right"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(env["EVALFLEET_TOKEN"]), 0o600))
 	_, err := who(t, address, file)
 	require.NoError(t, err)
 	require.NoError(t, stop())
@@ -230,7 +241,32 @@ func TestAPortInUseIsNamed(t *testing.T) {
 	env := environment(t)
 	env["EVALFLEET_LISTEN"] = taken.Addr().String()
 	err = daemon.Run(t.Context(), command(env), &configuration{thing: &thing{}})
-	assert.ErrorContains(t, err, taken.Addr().String()+" is in use; ")
+	require.ErrorContains(t, err, taken.Addr().String()+" is in use; ")
+	assert.NoDirExists(t, env["EVALFLEET_DATA_DIR"], "a start that failed leaves nothing behind")
+	assert.NoFileExists(t, env["EVALFLEET_TOKEN_FILE"])
+
+	require.NoError(t, os.MkdirAll(env["EVALFLEET_DATA_DIR"], 0o700))
+	require.ErrorContains(t, daemon.Run(t.Context(), command(env), &configuration{thing: &thing{}}), " is in use; ")
+	assert.NoFileExists(t, env["EVALFLEET_TOKEN_FILE"], "nor where the folder was there before")
+}
+
+func TestATokenThatCanBeGuessedIsRefused(t *testing.T) {
+	t.Parallel()
+	env := environment(t)
+	env["EVALFLEET_TOKEN"] = "hunter2"
+	err := daemon.Run(t.Context(), command(env), &configuration{thing: &thing{}})
+	require.ErrorContains(t, err, "token (EVALFLEET_TOKEN): the token has 7 characters and needs at least 16")
+	assert.NotContains(t, err.Error(), "hunter2")
+}
+
+// A process says in its log when the token can be read on its way to it.
+func TestAnAddressForOthersIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for address, warned := range map[string]bool{"127.0.0.1:0": false, "localhost:0": false, "[::1]:0": false, "0.0.0.0:0": true, ":7460": true, "10.0.0.1:7460": true} {
+		var log strings.Builder
+		daemon.WarnInClear(address, slog.New(slog.NewTextHandler(&log, nil)))
+		assert.Equal(t, warned, strings.Contains(log.String(), "not encrypted"), address)
+	}
 }
 
 func TestOneProcessServesADataDirectory(t *testing.T) {
@@ -252,9 +288,9 @@ func TestAServiceThatFailsEndsTheProcess(t *testing.T) {
 	c.Ready = func(net.Addr) { close(ready) }
 	done := make(chan error, 1)
 	go func() { done <- daemon.Run(t.Context(), c, cfg) }()
-	<-ready
+	waittest.For(t, ready, "the program to serve")
 	cfg.thing.fails <- errors.New("the disk is gone")
-	assert.ErrorContains(t, <-done, "thing: the disk is gone")
+	assert.ErrorContains(t, waittest.For(t, done, "the end of the program whose service failed"), "thing: the disk is gone")
 	assert.True(t, cfg.thing.closed)
 
 	env := environment(t)
@@ -270,4 +306,43 @@ func TestAnAddressThatOthersReachMustBeAllowed(t *testing.T) {
 	assert.NoError(t, (&daemon.Config{Listen: "0.0.0.0:80", AllowRemote: true}).Validate())
 	assert.NoError(t, (&daemon.Config{Listen: "[::1]:80"}).Validate())
 	assert.Error(t, (&daemon.Config{Listen: "7460"}).Validate())
+}
+
+// A database that was lost beside its bodies does not pass for a new installation.
+func TestAnEmptyDatabaseBesideBodiesIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		body, database string
+		named          bool
+	}{
+		"an empty file":       {"blobs/default/ab/abcd", "d.db", true},
+		"no file":             {"blobs/default/ab/abcd", "", true},
+		"a new installation":  {"blobs/.incoming/x", "d.db", false},
+		"shared with others":  {"elsewhere/blobs/default/ab/abcd", "d.db", false},
+		"what a crash leaves": {"blobs/.incoming/x", "", false},
+	} {
+		dir := t.TempDir()
+		body := filepath.Join(dir, tt.body)
+		require.NoError(t, os.MkdirAll(filepath.Dir(body), 0o700))
+		require.NoError(t, os.WriteFile(body, nil, 0o600))
+		if tt.database != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, tt.database), nil, 0o600))
+		}
+		blobs, _, _ := strings.Cut(tt.body, "blobs/")
+		var log bytes.Buffer
+		base := daemon.NewBase(daemon.BaseConfig{
+			Token: config.NewSecret("a token, long enough"), Listen: "127.0.0.1:0", Database: filepath.Join(dir, "d.db"), BlobDir: filepath.Join(dir, blobs, "blobs"),
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		var group lifecycle.Group
+		group.Add(base.Parts()...)
+		require.NoError(t, group.Start(t.Context()), name)
+		require.NoError(t, group.Stop(t.Context(), time.Minute), name)
+		if !tt.named {
+			assert.Empty(t, log.String(), name)
+			continue
+		}
+		assert.Contains(t, log.String(), "the database is empty, but there are stored bodies beside it", name)
+		assert.Contains(t, log.String(), filepath.Join(dir, "d.db"), name)
+	}
 }

@@ -3,11 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -47,23 +45,13 @@ func GRPC(ctx context.Context, parts Parts, backend Backend, more ...Registrar) 
 	if isWeb {
 		pages.Handle("/", web.Handler())
 	}
-	s := &grpcServer{backend: backend, calls: &front.Server{GRPC: rpcs, HTTP: &http.Server{
-		Handler:           pages,
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(parts.Logger.Handler(), slog.LevelDebug),
-	}}}
+	s := &grpcServer{backend: backend, calls: front.New(front.Config{GRPC: rpcs, Handler: pages, Connections: parts.Connections, Logger: parts.Logger})}
 	s.running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if isWeb {
 		return webServer{s, web}, nil
 	}
 	return s, nil
 }
-
-const (
-	readHeaderTimeout = 10 * time.Second
-	idleTimeout       = 2 * time.Minute
-)
 
 type grpcServer struct {
 	backend Backend

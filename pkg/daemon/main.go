@@ -66,6 +66,9 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	log := telemetry.NewLogger(set.Log, c.Stderr)
 	var lock *dirlock.Lock
 	if !program.Stateless {
+		if err := Free(ctx, set.address(program), set.DataDir, listenOption); err != nil {
+			return err
+		}
 		within, cancel := context.WithTimeout(ctx, dirlock.Patience)
 		defer cancel()
 		if lock, err = (dirlock.Dir{Path: set.DataDir, Option: "data_dir (EVALFLEET_DATA_DIR)"}).Take(within); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -33,17 +34,18 @@ type Process struct {
 // New makes a process; nothing runs until Start. Lock is the data directory, held; it is nil for a program that keeps nothing and has none.
 func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Process {
 	registry := telemetry.NewRegistry()
-	base := BaseConfig{Token: cfg.Token, TokenFile: cfg.TokenFile, Listen: cfg.address(program), Option: "listen (EVALFLEET_LISTEN)", Lock: lock}
+	base := BaseConfig{Token: cfg.Token, TokenFile: cfg.TokenFile, Listen: cfg.address(program), Option: listenOption, Lock: lock, Logger: log}
 	if !program.Stateless {
 		base.Database, base.BlobDir = filepath.Join(cfg.DataDir, program.Name+".db"), cmp.Or(cfg.BlobDir, filepath.Join(cfg.DataDir, "blobs"))
 	}
 	p := &Process{
 		cfg: cfg, program: program, base: NewBase(base), failed: make(chan error, 1),
 		parts: Parts{
-			Name: program.Name, Owner: program.Name + "-" + rand.Text(), Services: []string{program.Name}, Listen: base.Listen,
-			Logger: log, Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
+			Name: program.Name, Owner: program.Name + "-" + rand.Text(), Services: []string{program.Name}, Listen: base.Listen, Connections: cfg.MaxConnections,
+			Logger: log, Metrics: telemetry.NewCallMetrics(registry).Of(program.Name), Registerer: registry, Gatherer: registry,
 		},
 	}
+	WarnInClear(base.Listen, log)
 	p.group.Add(p.base.Parts()...)
 	p.group.Add(
 		lifecycle.Part{Name: "peers", Start: p.startPeers, Stop: p.stopPeers},
@@ -66,6 +68,9 @@ func (p *Process) Failed() <-chan error { return p.failed }
 
 // Address is where calls are taken.
 func (p *Process) Address() string { return p.base.Listener.Addr().String() }
+
+// listenOption is how an operator names the address of a process.
+const listenOption = "listen (EVALFLEET_LISTEN)"
 
 // LedgerTable is the table of a service's claims and results.
 func LedgerTable(service string) string { return service + "_effects" }
@@ -104,6 +109,7 @@ func (p *Process) service() lifecycle.Part {
 			parts.Auth = auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token})
 			if !p.program.Stateless {
 				parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs
+				parts.Space = freespace.New(p.cfg.MinFreeBytes, p.cfg.DataDir, p.base.cfg.BlobDir)
 			}
 			if p.program.Effects {
 				if parts.Ledger, err = effectsqlite.New(ctx, parts.DB, LedgerTable(p.program.Name)); err != nil {

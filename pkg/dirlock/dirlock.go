@@ -106,6 +106,9 @@ func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 	for {
 		switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 		case err == nil:
+			if err := d.own(); err != nil {
+				return nil, Holder{}, err
+			}
 			taken := &Lock{file: file}
 			if err := taken.Announce(""); err != nil {
 				return nil, Holder{}, fmt.Errorf("data directory: write the lock: %w", err)
@@ -124,6 +127,22 @@ func (d Dir) Claim(ctx context.Context) (lock *Lock, holder Holder, err error) {
 		case <-time.After(poll):
 		}
 	}
+}
+
+// own fails where another user could have prepared the folder, such as with a token that this user knows.
+func (d Dir) own() error {
+	info, err := os.Stat(d.Path)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("data directory %s belongs to user %d, and this process runs as user %d; run as that user, or name another with %s", d.Path, stat.Uid, os.Geteuid(), d.Option)
+	case info.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("everybody can write to data directory %s; run chmod o-w on it, or name another with %s", d.Path, d.Option)
+	}
+	return nil
 }
 
 // givenUp is why the wait for a holder has ended with ctx: its time is over, or nobody wants the folder any more.

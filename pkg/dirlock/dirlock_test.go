@@ -21,6 +21,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/version"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,6 +37,7 @@ func listen(t *testing.T) net.Listener {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(waittest.Bound)))
 	return l
 }
 
@@ -190,7 +192,7 @@ func TestADyingServerIsWaitedFor(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, lock.Release())
 	require.NoError(t, asked.Close())
-	got := <-next
+	got := waittest.For(t, next, "the lock that was released")
 	require.NoError(t, got.err)
 	require.NoError(t, got.lock.Release())
 }

@@ -7,10 +7,11 @@
 // nothing beyond it. The states of a key:
 //
 //	(none) ────Claim───▶ Running ────Finish───▶ Done | Failed | Indeterminate ────Release───▶ Released
-//	   │                 ▲  │ ▲ │
+//	   │                 ▲  │ ▲ │          (Failed ─Reclaim─▶ Running: the failure is no outcome)
 //	   │           Claim │  │ └─┘ Reclaim: another owner, one reissue more
 //	   │                 │  │
-//	   │       Dropped ──┘◀─┤ Drop
+//	   │       Dropped ──┤◀─┤ Drop: nothing has happened
+//	   │       Yielded ──┘◀─┤ Yield: cut short by a graceful stop, which counts as no reissue
 //	   │          │         │
 //	   └──────────┴─────────┴─────Cancel───▶ Cancelled (a tombstone)
 //
@@ -22,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -76,6 +78,13 @@ func (k Key) Validate() error {
 	return nil
 }
 
+// OfRun reports whether a run's journal gave the key: it is `{run}/{seq}` with whatever follows, for the run of that name. Such a
+// key is given to one content only, whatever form the request takes in later versions.
+func (k Key) OfRun(name string) bool {
+	id, ok := strings.CutPrefix(name, "projects/"+k.Project+"/runs/")
+	return ok && id != "" && strings.HasPrefix(k.ID, id+"/")
+}
+
 // Hash tells the content of one request from another's: SHA-256 over what decides the effect, without deadline, trace
 // and attribution.
 type Hash [32]byte
@@ -98,6 +107,8 @@ const (
 	Cancelled State = 6
 	// Released had a result that is no longer needed.
 	Released State = 7
+	// Yielded was cut short by the graceful stop of its owner, and may have taken effect in part; the next claim gets it.
+	Yielded State = 8
 )
 
 // Finished reports whether s holds an outcome that may be attached to.
@@ -105,7 +116,7 @@ func (s State) Finished() bool { return s == Done || s == Failed || s == Indeter
 
 // String returns the name of the state in lower case.
 func (s State) String() string {
-	names := [...]string{"none", "running", "dropped", "done", "failed", "indeterminate", "cancelled", "released"}
+	names := [...]string{"none", "running", "dropped", "done", "failed", "indeterminate", "cancelled", "released", "yielded"}
 	if int(s) < len(names) {
 		return names[s]
 	}
@@ -130,11 +141,16 @@ type Record struct {
 	Owner string
 	// Reissues counts how often the claim of a dead owner was taken over to do the work again.
 	Reissues int
+	// Yields counts how often an owner gave the claim back because it had to stop while the work ran.
+	Yields int
 	// Body is the outcome's. Callers must not change it.
 	Body []byte
 	// Claimed is when the key was claimed first, or cancelled unseen; Changed is when it entered its state.
 	Claimed, Changed time.Time
 }
+
+// Lost counts the executions that brought no outcome: those that died with their owner and those that were cut short.
+func (r Record) Lost() int { return r.Reissues + r.Yields }
 
 // Ledger is the durable record of claims and results of one service. Every change is on disk before its method returns
 // nil, unless the implementation says otherwise. When a method fails with an error of ctx nothing has changed. Methods
@@ -152,11 +168,15 @@ type Ledger interface {
 	// Drop gives a running claim back because nothing has happened. It fails as Finish does.
 	Drop(ctx context.Context, key Key, owner string) error
 
-	// Reclaim moves a running claim from one owner to another and counts a reissue. It fails with [ErrNotOwner] when
-	// from no longer holds the claim, and else as Finish does.
+	// Yield gives running claims back that owner has to cut short because it stops, and counts a yield for each. Keys whose
+	// claim is not running, or not held by owner, are left alone.
+	Yield(ctx context.Context, owner string, keys ...Key) error
+
+	// Reclaim moves a running claim from one owner to another and counts a reissue; one that failed it makes running again, and
+	// drops the failure. It fails with [ErrNotOwner] when from no longer holds the claim, and else as Finish does.
 	Reclaim(ctx context.Context, key Key, from, to string) (Record, error)
 
-	// Cancel stores a tombstone for a key that is unknown, dropped or running. It returns what was there before, with
+	// Cancel stores a tombstone for a key that is unknown, dropped, yielded or running. It returns what was there before, with
 	// a zero State for nothing; a finished or released effect stays as it is.
 	Cancel(ctx context.Context, key Key) (Record, error)
 
@@ -166,11 +186,15 @@ type Ledger interface {
 	// Release drops the results of finished effects and marks the keys as released. Other keys are left alone.
 	Release(ctx context.Context, keys ...Key) error
 
+	// ReleaseRuns lets go of all keys that the journals of runs of a project gave, as [Key.OfRun] says: results are dropped and
+	// their keys marked as released; what runs or would begin is cancelled. Runs are ids, such as `r1`. It may be repeated.
+	ReleaseRuns(ctx context.Context, project string, runs ...string) error
+
 	// Open returns the running claims of owner, or of every owner when that is empty, in the order of their first claim.
 	Open(ctx context.Context, owner string) ([]Record, error)
 
-	// Expire forgets what is over and has not changed since: released marks before released, and finished, dropped and
-	// cancelled effects before finished. Running claims stay. A zero time forgets nothing. It returns the number of keys
+	// Expire forgets what is over and has not changed since: released marks before released, and finished, dropped, yielded
+	// and cancelled effects before finished. Running claims stay. A zero time forgets nothing. It returns the number of keys
 	// forgotten.
 	Expire(ctx context.Context, finished, released time.Time) (int, error)
 }

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // execution is one effect under way in this process, from before its claim until its outcome is in the ledger.
 type execution struct {
 	hash   Hash
+	again  bool            // the work may be repeated
 	work   context.Context // of the work; the ledger's calls go on when it ends
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when result and err are final
@@ -33,7 +37,7 @@ func (r *Runner) join(ctx context.Context, req Request, fn Func) (e *execution, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.running[req.Key]; e != nil {
-		if e.hash != req.Hash {
+		if e.hash != req.Hash && !req.Unique {
 			return nil, false, fmt.Errorf("%w: %v", ErrContentMismatch, req.Key)
 		}
 		return e, false, nil
@@ -42,7 +46,7 @@ func (r *Runner) join(ctx context.Context, req Request, fn Func) (e *execution, 
 		return nil, false, ErrDraining
 	}
 	ctx = context.WithoutCancel(ctx)
-	e = &execution{hash: req.Hash, done: make(chan struct{})}
+	e = &execution{hash: req.Hash, again: req.Reissue, done: make(chan struct{})}
 	e.work, e.cancel = context.WithCancelCause(ctx)
 	r.running[req.Key] = e
 	r.working.Go(func() {
@@ -76,24 +80,38 @@ func (r *Runner) settle(key Key, e *execution, res Result, err error) {
 // execute claims the key and does the work, or finds the outcome that is there.
 func (r *Runner) execute(ctx context.Context, e *execution, req Request, fn Func) (Result, error) {
 	for {
-		rec, started, err := r.cfg.Ledger.Claim(ctx, req.Key, req.Hash, r.cfg.Owner)
+		rec, started, err := r.claim(ctx, req)
 		if err != nil {
 			return Result{}, err
 		}
-		if !started && rec.State != Running {
+		switch {
+		case !started && r.keptNoOutcome(rec):
+			rec, err = r.again(ctx, req, rec)
+		case !started && rec.State != Running:
 			return r.kept(rec)
-		}
-		if !started {
+		case !started || rec.Yields > 0 && !req.Reissue:
 			rec, err = r.takeOver(ctx, req, rec)
 		}
 		switch {
 		case errors.Is(err, ErrNotOwner):
 			continue // another process was faster; see what it made of the claim
 		case err != nil:
-			return Result{Reissued: rec.Reissues}, err
+			return Result{Reissued: rec.Lost()}, err
 		}
 		return r.perform(ctx, e, req, rec, fn)
 	}
+}
+
+// claim claims the key, under the hash that it was claimed with before where the key is unique.
+func (r *Runner) claim(ctx context.Context, req Request) (rec Record, started bool, err error) {
+	rec, started, err = r.cfg.Ledger.Claim(ctx, req.Key, req.Hash, r.cfg.Owner)
+	if !req.Unique || !errors.Is(err, ErrContentMismatch) {
+		return rec, started, err
+	}
+	if rec, err = r.cfg.Ledger.Lookup(ctx, req.Key); err != nil {
+		return rec, false, err
+	}
+	return r.cfg.Ledger.Claim(ctx, req.Key, rec.Hash, r.cfg.Owner)
 }
 
 // takeOver gets the claim of an owner that died, or settles the effect when its work may not be repeated.
@@ -110,6 +128,29 @@ func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record,
 	return rec, fmt.Errorf("%w: %v", ErrIndeterminate, req.Key)
 }
 
+// noOutcome reports whether an error of the work says no more than that a store or a service did not answer for a while: it is never
+// kept as a result, since whoever asks again with the key would get it for ever.
+func noOutcome(err error) bool {
+	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are results
+	case errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE:
+		return true
+	}
+	return false
+}
+
+// keptNoOutcome reports whether a ledger holds such an error, as earlier versions kept it.
+func (r *Runner) keptNoOutcome(rec Record) bool {
+	return rec.State == Failed && noOutcome(r.cfg.DecodeError(rec.Body))
+}
+
+// again does the work anew whose kept failure is no outcome. Work that may not be repeated is indeterminate.
+func (r *Runner) again(ctx context.Context, req Request, rec Record) (Record, error) {
+	if !req.Reissue {
+		return rec, fmt.Errorf("%w: %v", ErrIndeterminate, req.Key)
+	}
+	return r.cfg.Ledger.Reclaim(ctx, req.Key, rec.Owner, r.cfg.Owner)
+}
+
 // alive reports whether another process runs the effects of owner. One of this process that is not in r.running is lost
 // like that of a dead one.
 func (r *Runner) alive(owner string) bool {
@@ -124,16 +165,21 @@ func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Rec
 	defer cancel()
 	body, err := []byte(nil), context.Cause(work) // Cancel may have come during the claim
 	if err == nil {
-		body, err = r.call(work, fn, Attempt{Key: req.Key, Reissued: rec.Reissues})
+		body, err = r.call(work, fn, Attempt{Key: req.Key, Reissued: rec.Lost()})
 	}
-	result := Result{Reissued: rec.Reissues}
+	result := Result{Reissued: rec.Lost()}
 	switch {
 	case err == nil:
 		rec.State, rec.Body = Done, body
 	case errors.Is(context.Cause(e.work), ErrDraining), errors.Is(err, ErrDraining):
-		return result, err // cut short; the claim stays for a successor
+		return result, errors.Join(err, r.yield(ctx, req))
 	case r.cfg.Retryable(err):
-		return result, errors.Join(err, r.cfg.Ledger.Drop(ctx, req.Key, r.cfg.Owner))
+		return result, errors.Join(err, r.write(ctx, req.Key, func() error { return r.cfg.Ledger.Drop(ctx, req.Key, r.cfg.Owner) }))
+	case noOutcome(err) && req.Reissue:
+		return result, errors.Join(err, r.write(ctx, req.Key, func() error { return r.cfg.Ledger.Yield(ctx, r.cfg.Owner, req.Key) }))
+	case noOutcome(err):
+		r.cfg.Logger.ErrorContext(ctx, "an effect that may not be repeated failed as something was away; whether it happened is unknown", "key", req.Key, "error", err)
+		rec.State = Indeterminate
 	default:
 		rec.State, rec.Body = Failed, r.cfg.EncodeError(err)
 	}
@@ -148,17 +194,35 @@ func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Rec
 	return result, err
 }
 
-// keep brings an outcome into the ledger. The work is done and perhaps paid for, so a ledger that fails is asked again
-// for a while.
+// yield gives the claim of work that was cut short to whoever asks for it next. Work that may not be repeated keeps its claim,
+// which then ends as indeterminate.
+func (r *Runner) yield(ctx context.Context, req Request) error {
+	if !req.Reissue {
+		return nil
+	}
+	if err := r.cfg.Ledger.Yield(ctx, r.cfg.Owner, req.Key); err != nil {
+		r.cfg.Logger.ErrorContext(ctx, "claim not given back; it counts as lost", "key", req.Key, "error", err)
+		return fmt.Errorf("effect: claim of %v not given back: %w", req.Key, err)
+	}
+	return nil
+}
+
+// keep brings an outcome into the ledger.
 func (r *Runner) keep(ctx context.Context, key Key, outcome Outcome) error {
+	return r.write(ctx, key, func() error { return r.cfg.Ledger.Finish(ctx, key, r.cfg.Owner, outcome) })
+}
+
+// write ends a claim in the ledger. The work is done and perhaps paid for, so a ledger that fails is asked again for a while.
+func (r *Runner) write(ctx context.Context, key Key, end func() error) error {
 	deadline := time.Now().Add(r.cfg.KeepTimeout)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := r.cfg.Ledger.Finish(ctx, key, r.cfg.Owner, outcome)
+		err := end()
 		if err == nil || errors.Is(err, ErrCancelled) {
 			return err
 		}
 		r.cfg.Logger.ErrorContext(ctx, "effect outcome not kept", "key", key, "error", err)
-		if errors.Is(err, ErrNotOwner) || errors.Is(err, ErrUnknown) || time.Now().Add(pause).After(deadline) {
+		away := rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE) // then it is asked without end
+		if errors.Is(err, ErrNotOwner) || errors.Is(err, ErrUnknown) || !away && time.Now().Add(pause).After(deadline) {
 			return fmt.Errorf("effect: outcome of %v not kept: %w", key, err)
 		}
 		select {
@@ -171,7 +235,7 @@ func (r *Runner) keep(ctx context.Context, key Key, outcome Outcome) error {
 
 // kept turns a record that is not running into an outcome.
 func (r *Runner) kept(rec Record) (Result, error) {
-	res := Result{Reissued: rec.Reissues, Joined: true}
+	res := Result{Reissued: rec.Lost(), Joined: true}
 	switch rec.State {
 	case Done:
 		res.Body = rec.Body

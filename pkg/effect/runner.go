@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -14,8 +15,8 @@ var (
 	ErrIndeterminate = errors.New("effect: owner died while the effect ran; whether it happened is unknown")
 	// ErrLost is returned by [Runner.Attach] for an effect whose owner died while it ran. [Runner.Do] settles it.
 	ErrLost = errors.New("effect: owner died while the effect ran")
-	// ErrDraining is returned for work that would start while the runner is stopping, and for work it had to cut short;
-	// that work's claim stays open for a successor.
+	// ErrDraining is returned for work that would start while the runner is stopping, and for work it had to cut short. The
+	// claim of work that may be repeated is then yielded to a successor.
 	ErrDraining = errors.New("effect: stopping")
 )
 
@@ -27,6 +28,15 @@ type ElsewhereError struct {
 // Error implements error.
 func (e *ElsewhereError) Error() string { return "effect: runs at " + e.Owner }
 
+// DefaultMaxReissues is how often an effect that allows it is done again after its owner died, unless a Config says otherwise.
+const DefaultMaxReissues = 5
+
+// cutGrace is how long [Runner.Drain] waits for work that it cuts short to notice, before it yields the claims itself.
+const cutGrace = 2 * time.Second
+
+// yieldTimeout bounds the yielding of those claims.
+const yieldTimeout = 5 * time.Second
+
 // Config makes a [Runner].
 type Config struct {
 	// Ledger keeps claims and results. Required.
@@ -36,17 +46,19 @@ type Config struct {
 	// Alive reports whether another owner still runs. Nil: none does, which holds where one process has the ledger to
 	// itself.
 	Alive func(owner string) bool
-	// MaxReissues bounds how often an effect that allows it is done again after its owner died. Zero is 1.
+	// MaxReissues bounds how often an effect that allows it is done again after its owner died. What an owner yields as it
+	// stops is not counted. Zero is [DefaultMaxReissues].
 	MaxReissues int
 	// Retryable reports that an error of the work means that nothing has happened, such as a full queue: the claim is
-	// given back instead of the error kept. Nil: no error does.
+	// given back instead of the error kept. Nil: no error does. STORE_UNAVAILABLE and SERVICE_UNAVAILABLE are never kept: the
+	// claim of work that may be repeated is yielded, and other work is indeterminate.
 	Retryable func(error) bool
 	// EncodeError and DecodeError turn the work's error into its kept form and back; every caller gets the decoded
 	// form, the first one too. Nil for both keeps the text.
 	EncodeError func(error) []byte
 	DecodeError func([]byte) error
 	// KeepTimeout bounds how long a finished result is offered to a ledger that fails before it is given up and the
-	// claim left as lost. Zero is 30s.
+	// claim left as lost. A ledger that is away (STORE_UNAVAILABLE) is waited for without end. Zero is 30s.
 	KeepTimeout time.Duration
 	// Logger gets panics and failures of the ledger. Nil discards them.
 	Logger *slog.Logger
@@ -54,14 +66,14 @@ type Config struct {
 
 // Func does the work of one effect. With a key ctx is not the caller's: it ends by the request's timeout, by Cancel and
 // by Drain. attempt tells whether the work may have been done, in part, before. Work that fails with [ErrDraining] was cut
-// short: its claim stays open for a successor.
+// short: a successor goes on with it.
 type Func func(ctx context.Context, attempt Attempt) ([]byte, error)
 
 // Attempt describes one execution of an effect.
 type Attempt struct {
 	// Key is the zero key for work without one.
 	Key Key
-	// Reissued counts the earlier executions that were lost with their owners.
+	// Reissued counts the earlier executions that brought no outcome: lost with their owners, or cut short by their end.
 	Reissued int
 }
 
@@ -71,6 +83,9 @@ type Request struct {
 	Key Key
 	// Hash is that of the content. A key is good for one content.
 	Hash Hash
+	// Unique says that the key names one content only, as [Key.OfRun] tells: a claim with another hash is of the same content,
+	// hashed by another version.
+	Unique bool
 	// Timeout bounds the work, not the wait for it. Zero: none.
 	Timeout time.Duration
 	// Reissue allows to do the work again, up to Config.MaxReissues times, when its owner died while it ran. Without it
@@ -85,7 +100,7 @@ type Request struct {
 type Result struct {
 	// Body is what the work returned. Callers share it and must not change it.
 	Body []byte
-	// Reissued counts the executions that were lost. It is also set beside an outcome that is an error.
+	// Reissued counts the executions that brought no outcome. It is also set beside an outcome that is an error.
 	Reissued int
 	// Joined reports that this call did not begin the execution: another had, or its result was kept already.
 	Joined bool
@@ -123,7 +138,7 @@ func New(cfg Config) (*Runner, error) {
 		cfg.Retryable = func(error) bool { return false }
 	}
 	if cfg.MaxReissues == 0 {
-		cfg.MaxReissues = 1
+		cfg.MaxReissues = DefaultMaxReissues
 	}
 	if cfg.KeepTimeout == 0 {
 		cfg.KeepTimeout = 30 * time.Second
@@ -163,7 +178,7 @@ func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 }
 
 // Attach waits for an effect that runs in this process, or returns the outcome that is kept. It starts nothing. Beside
-// the errors of Do it returns [ErrUnknown] for a key never seen and [ErrLost] for an effect that nobody runs any more.
+// the errors of Do it returns [ErrUnknown] for a key never seen and [ErrLost] for an effect that no process runs any more.
 func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
 	if err := key.Validate(); err != nil {
 		return Result{}, err
@@ -178,6 +193,8 @@ func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
 		switch {
 		case err != nil:
 			return Result{}, err
+		case rec.State == Yielded, r.keptNoOutcome(rec):
+			return Result{}, fmt.Errorf("%w: %v", ErrLost, key)
 		case rec.State != Running:
 			return r.kept(rec)
 		case r.alive(rec.Owner):
@@ -206,8 +223,9 @@ func (r *Runner) Cancel(ctx context.Context, key Key) (Record, error) {
 	return before, nil
 }
 
-// Drain refuses new work and waits for what runs. When ctx ends first it cuts the rest short, leaves their claims open
-// for a successor, and returns ctx's error with their number.
+// Drain refuses new work and waits for what runs. When ctx ends first it cuts the rest short and yields the claims of work that
+// may be repeated to a successor. It returns an error for work that may not be, whose outcome is now unknown, and for claims that
+// it could not yield.
 func (r *Runner) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	r.draining = true
@@ -222,16 +240,57 @@ func (r *Runner) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
+	lost := r.cutShort(ctx)
+	grace := time.NewTimer(cutGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+		return lost
+	case <-grace.C:
+		return errors.Join(lost, r.yieldAll(context.WithoutCancel(ctx)))
+	}
+}
+
+// cutShort ends the work of what runs, which then yields its claim where it may be repeated; for the rest there is an error.
+func (r *Runner) cutShort(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := len(r.running)
-	if n == 0 {
+	if len(r.running) == 0 {
 		return nil
 	}
 	r.cutOnce.Do(func() { close(r.cut) })
-	for key, e := range r.running {
+	lost := 0
+	for _, e := range r.running {
 		e.cancel(ErrDraining)
+		if !e.again {
+			lost++
+		}
+	}
+	r.cfg.Logger.InfoContext(ctx, "effects cut short", "effects", len(r.running), "yielded", len(r.running)-lost)
+	if lost == 0 {
+		return nil
+	}
+	return fmt.Errorf("effect: %d effects cut short that may not be repeated: %w", lost, ctx.Err())
+}
+
+// yieldAll yields the claims of work that does not notice that it is cut short.
+func (r *Runner) yieldAll(ctx context.Context) error {
+	r.mu.Lock()
+	slow := maps.Clone(r.running)
+	r.mu.Unlock()
+	var keys []Key
+	for key, e := range slow {
+		if e.again {
+			keys = append(keys, key)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, yieldTimeout)
+	defer cancel()
+	err := r.cfg.Ledger.Yield(ctx, r.cfg.Owner, keys...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, e := range slow {
 		r.settle(key, e, Result{}, fmt.Errorf("%w: %v was cut short", ErrDraining, key))
 	}
-	return fmt.Errorf("effect: %d effects cut short: %w", n, ctx.Err())
+	return err
 }

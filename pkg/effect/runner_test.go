@@ -17,6 +17,8 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,7 +82,7 @@ func TestWorkWithoutKeyBelongsToItsCaller(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	h := newHeld()
-	go func() { <-h.begun; cancel() }()
+	go func() { waittest.Hold(t, h.begun); cancel() }()
 	_, err := r.Do(ctx, effect.Request{}, h.work)
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = r.Do(t.Context(), effect.Request{Timeout: time.Nanosecond}, newHeld().work)
@@ -100,9 +102,9 @@ func TestKeyIsDoneOnce(t *testing.T) {
 			assert.NoError(t, err)
 		})
 	}
-	<-h.begun
+	waittest.For(t, h.begun, "the work to begin")
 	close(h.leave)
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every caller of the key to be answered")
 	began := 0
 	for _, res := range results {
 		assert.Equal(t, "held result", string(res.Body))
@@ -156,13 +158,25 @@ func TestTimeoutEndsTheWork(t *testing.T) {
 type faultyLedger struct {
 	effect.Ledger
 	finish func() error // before the real one
+	yield  func() error // so too
 }
 
 func (l *faultyLedger) Finish(ctx context.Context, key effect.Key, owner string, out effect.Outcome) error {
-	if err := l.finish(); err != nil {
-		return err
+	if l.finish != nil {
+		if err := l.finish(); err != nil {
+			return err
+		}
 	}
 	return l.Ledger.Finish(ctx, key, owner, out)
+}
+
+func (l *faultyLedger) Yield(ctx context.Context, owner string, keys ...effect.Key) error {
+	if l.yield != nil {
+		if err := l.yield(); err != nil {
+			return err
+		}
+	}
+	return l.Ledger.Yield(ctx, owner, keys...)
 }
 
 func TestResultIsKeptBeforeItIsSeen(t *testing.T) {
@@ -181,6 +195,24 @@ func TestResultIsKeptBeforeItIsSeen(t *testing.T) {
 		assert.Empty(t, answered)
 		close(leave)
 		assert.NoError(t, <-answered)
+	})
+}
+
+// TestAResultOutlivesALedgerThatIsAway: the work is done and paid for, and is not done again.
+func TestAResultOutlivesALedgerThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		back := time.Now().Add(10 * time.Minute)
+		r := runner(t, &faultyLedger{Ledger: &memory.Ledger{}, finish: func() error {
+			if time.Now().Before(back) {
+				return fmt.Errorf("finish: %w", rpcerr.StoreUnavailable("full", time.Second, "the disk is full"))
+			}
+			return nil
+		}})
+		var c counted
+		_, err := r.Do(t.Context(), request, c.work)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, c.runs.Load())
 	})
 }
 
@@ -242,11 +274,11 @@ func TestOtherContentIsRefused(t *testing.T) {
 		_, err := r.Do(context.Background(), request, h.work)
 		done <- err
 	}()
-	<-h.begun
+	waittest.For(t, h.begun, "the work to begin")
 	_, err := r.Do(t.Context(), other, never)
 	assert.ErrorIs(t, err, effect.ErrContentMismatch, "while it runs")
 	close(h.leave)
-	require.NoError(t, <-done)
+	require.NoError(t, waittest.For(t, done, "the answer of the work"))
 	_, err = r.Do(t.Context(), other, never)
 	assert.ErrorIs(t, err, effect.ErrContentMismatch, "when it is done")
 }
@@ -344,7 +376,7 @@ func TestWhoHoldsAnOutcomeHearsWhenItIsKept(t *testing.T) {
 	assert.Equal(t, 1, kept, "an outcome that was there has nobody who holds it")
 }
 
-func TestWorkThatSaysItWasCutShortKeepsItsClaim(t *testing.T) {
+func TestWorkThatSaysItWasCutShortYields(t *testing.T) {
 	t.Parallel()
 	ledger := &memory.Ledger{}
 	r := runner(t, ledger)
@@ -354,10 +386,68 @@ func TestWorkThatSaysItWasCutShortKeepsItsClaim(t *testing.T) {
 	require.ErrorIs(t, err, effect.ErrDraining)
 	rec, err := ledger.Lookup(t.Context(), req.Key)
 	require.NoError(t, err)
-	assert.Equal(t, effect.Running, rec.State)
+	assert.Equal(t, effect.Yielded, rec.State)
 	_, err = r.Do(t.Context(), req, func(_ context.Context, attempt effect.Attempt) ([]byte, error) {
 		assert.Equal(t, 1, attempt.Reissued, "whoever goes on knows that something may have happened")
 		return nil, nil
 	})
 	require.NoError(t, err)
 }
+
+// TestNoOwnerKeepsThatAStoreOrAServiceWasAway: whoever asks again with the key would get that for ever.
+func TestNoOwnerKeepsThatAStoreOrAServiceWasAway(t *testing.T) {
+	t.Parallel()
+	for _, away := range []error{
+		fmt.Errorf("write a record: %w", rpcerr.StoreUnavailable("full", time.Second, "the disk is full")), rpcerr.ServiceUnavailable("other", time.Second, "stopping"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			back := time.Now().Add(time.Minute)
+			ledger := &faultyLedger{Ledger: &memory.Ledger{}, yield: func() error {
+				if time.Now().Before(back) {
+					return rpcerr.StoreUnavailable("full", time.Second, "the disk is full")
+				}
+				return nil
+			}}
+			r := runner(t, ledger, withRPCErrors)
+			fails := func(context.Context, effect.Attempt) ([]byte, error) { return nil, away }
+			again := request
+			again.Reissue = true
+			_, err := r.Do(t.Context(), again, fails)
+			assert.Equal(t, rpcerr.Reason(away), rpcerr.Reason(err))
+			_, err = r.Attach(t.Context(), again.Key)
+			require.ErrorIs(t, err, effect.ErrLost)
+			res, err := r.Do(t.Context(), again, new(counted).work)
+			require.NoError(t, err)
+			assert.Equal(t, "result 1", string(res.Body))
+
+			once := request
+			once.Key.ID = "once"
+			_, err = r.Do(t.Context(), once, fails)
+			require.ErrorIs(t, err, effect.ErrIndeterminate)
+			_, err = r.Do(t.Context(), once, never)
+			assert.ErrorIs(t, err, effect.ErrIndeterminate)
+		})
+	}
+}
+
+// TestAnAbsenceThatIsKeptIsNoResult has a ledger of an earlier version, which kept such errors.
+func TestAnAbsenceThatIsKeptIsNoResult(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	_, _, err := ledger.Claim(t.Context(), request.Key, request.Hash, "before/1")
+	require.NoError(t, err)
+	body := rpcerr.Encode(rpcerr.StoreUnavailable("full", time.Second, "the disk is full"))
+	require.NoError(t, ledger.Finish(t.Context(), request.Key, "before/1", effect.Outcome{State: effect.Failed, Body: body}))
+	r := runner(t, ledger, withRPCErrors)
+	_, err = r.Attach(t.Context(), request.Key)
+	require.ErrorIs(t, err, effect.ErrLost)
+	_, err = r.Do(t.Context(), request, never)
+	require.ErrorIs(t, err, effect.ErrIndeterminate, "it may not be repeated")
+	again := request
+	again.Reissue = true
+	res, err := r.Do(t.Context(), again, new(counted).work)
+	require.NoError(t, err)
+	assert.Equal(t, "result 1", string(res.Body))
+}
+
+func withRPCErrors(c *effect.Config) { c.EncodeError, c.DecodeError = rpcerr.Encode, rpcerr.Decode }

@@ -2,6 +2,7 @@ package effect_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // die leaves the claim of an owner that will never finish it.
@@ -52,7 +54,7 @@ func TestWorkLostTooOftenIsIndeterminate(t *testing.T) {
 	require.NoError(t, err)
 	again := request
 	again.Reissue = true
-	r := runner(t, ledger)
+	r := runner(t, ledger, func(c *effect.Config) { c.MaxReissues = 1 })
 	res, err := r.Do(t.Context(), again, never)
 	assert.ErrorIs(t, err, effect.ErrIndeterminate)
 	assert.Equal(t, 1, res.Reissued)
@@ -114,7 +116,7 @@ func TestOneHeirTakesOver(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every heir to be answered")
 	assert.EqualValues(t, 1, runs.Load())
 	assert.LessOrEqual(t, told.Load(), int32(3))
 }
@@ -226,7 +228,108 @@ func TestDrainWaitsForWork(t *testing.T) {
 	})
 }
 
-func TestWorkCutShortIsLeftToASuccessor(t *testing.T) {
+func TestWorkIsDoneAgainFiveTimesUnlessConfigured(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	again := request
+	again.Reissue = true
+	die(t, ledger, "dead/0")
+	for n := 1; n <= effect.DefaultMaxReissues; n++ {
+		_, err := ledger.Reclaim(t.Context(), request.Key, fmt.Sprint("dead/", n-1), fmt.Sprint("dead/", n))
+		require.NoError(t, err)
+		if n == effect.DefaultMaxReissues-1 {
+			other := again
+			other.Key.ID = "fifth"
+			_, _, err := ledger.Claim(t.Context(), other.Key, other.Hash, "dead/0")
+			require.NoError(t, err)
+			for range n {
+				_, err := ledger.Reclaim(t.Context(), other.Key, "dead/0", "dead/0")
+				require.NoError(t, err)
+			}
+			res, err := runner(t, ledger).Do(t.Context(), other, new(counted).work)
+			require.NoError(t, err)
+			assert.Equal(t, effect.DefaultMaxReissues, res.Reissued)
+		}
+	}
+	res, err := runner(t, ledger).Do(t.Context(), again, never)
+	assert.ErrorIs(t, err, effect.ErrIndeterminate)
+	assert.Equal(t, effect.DefaultMaxReissues, res.Reissued)
+}
+
+// drained stops a runner whose grace ends while work runs.
+func drained(t *testing.T, r *effect.Runner, grace time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), grace)
+	defer cancel()
+	return r.Drain(ctx)
+}
+
+func TestGracefulStopsCountNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &memory.Ledger{}
+		again := request
+		again.Reissue = true
+		const stops = 2 * effect.DefaultMaxReissues
+		for n := range stops {
+			r := runner(t, ledger, func(c *effect.Config) { c.Owner = fmt.Sprint("here/", n) })
+			h := newHeld()
+			answered := make(chan error, 1)
+			go func() {
+				_, err := r.Do(t.Context(), again, h.work)
+				answered <- err
+			}()
+			<-h.begun
+			assert.NoError(t, drained(t, r, time.Second))
+			assert.ErrorIs(t, <-answered, effect.ErrDraining)
+			rec, err := ledger.Lookup(t.Context(), request.Key)
+			require.NoError(t, err)
+			assert.Equal(t, effect.Yielded, rec.State)
+		}
+		heir := runner(t, ledger, func(c *effect.Config) { c.Owner = "heir/1" })
+		_, err := heir.Attach(t.Context(), request.Key)
+		assert.ErrorIs(t, err, effect.ErrLost, "Attach starts nothing")
+		res, err := heir.Do(t.Context(), again, func(_ context.Context, a effect.Attempt) ([]byte, error) {
+			assert.Equal(t, stops, a.Reissued, "the work may have been done in part")
+			return nil, nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, stops, res.Reissued, "journaled as issued again")
+		rec, err := ledger.Lookup(t.Context(), request.Key)
+		require.NoError(t, err)
+		assert.Zero(t, rec.Reissues)
+	})
+}
+
+func TestWorkThatDoesNotNoticeTheEndIsYielded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &memory.Ledger{}
+		r := runner(t, ledger)
+		again := request
+		again.Reissue = true
+		answered := make(chan error, 1)
+		go func() {
+			_, err := r.Do(t.Context(), again, func(context.Context, effect.Attempt) ([]byte, error) {
+				time.Sleep(time.Hour)
+				return []byte("too late"), nil
+			})
+			answered <- err
+		}()
+		synctest.Wait()
+		assert.NoError(t, drained(t, r, time.Second))
+		assert.ErrorIs(t, <-answered, effect.ErrDraining)
+		rec, err := ledger.Lookup(t.Context(), request.Key)
+		require.NoError(t, err)
+		assert.Equal(t, effect.Yielded, rec.State)
+		time.Sleep(2 * time.Hour)
+		rec, err = ledger.Lookup(t.Context(), request.Key)
+		require.NoError(t, err)
+		assert.Equal(t, effect.Yielded, rec.State, "the late result is not kept: a successor may be at work")
+	})
+}
+
+func TestWorkThatMayNotBeRepeatedIsNotYielded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &memory.Ledger{}
@@ -238,21 +341,54 @@ func TestWorkCutShortIsLeftToASuccessor(t *testing.T) {
 			answered <- err
 		}()
 		<-h.begun
-		grace, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		assert.ErrorIs(t, r.Drain(grace), context.DeadlineExceeded)
+		assert.ErrorIs(t, drained(t, r, time.Second), context.DeadlineExceeded, "what was lost is told")
 		assert.ErrorIs(t, <-answered, effect.ErrDraining)
-		synctest.Wait()
 
 		open, err := ledger.Open(t.Context(), "here/1")
 		require.NoError(t, err)
 		require.Len(t, open, 1)
-		again := request
-		again.Reissue = true
 		heir := runner(t, ledger, func(c *effect.Config) { c.Owner = "heir/1" })
-		res, err := heir.Do(t.Context(), again, new(counted).work)
-		require.NoError(t, err)
-		assert.Equal(t, 1, res.Reissued)
-		assert.NoError(t, r.Drain(grace), "nothing is left")
+		_, err = heir.Do(t.Context(), request, never)
+		assert.ErrorIs(t, err, effect.ErrIndeterminate)
+		assert.NoError(t, r.Drain(t.Context()), "nothing is left")
 	})
+}
+
+func TestYieldedWorkIsNotRepeatedForARequestThatForbidsIt(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	die(t, ledger, "gone/1")
+	require.NoError(t, ledger.Yield(t.Context(), "gone/1", request.Key))
+	_, err := runner(t, ledger).Do(t.Context(), request, never)
+	assert.ErrorIs(t, err, effect.ErrIndeterminate)
+}
+
+// A later version fills one more field of a request, and so hashes it to something else.
+func TestUniqueKeysSurviveAnotherHash(t *testing.T) {
+	t.Parallel()
+	ledger := &memory.Ledger{}
+	die(t, ledger, "older/1")
+	later := request
+	later.Hash, later.Reissue = effect.Hash{2}, true
+	r := runner(t, ledger)
+	_, err := r.Do(t.Context(), later, never)
+	require.ErrorIs(t, err, effect.ErrContentMismatch, "of a client's key")
+	later.Unique = true
+	res, err := r.Do(t.Context(), later, new(counted).work)
+	require.NoError(t, err)
+	assert.Equal(t, "result 1", string(res.Body))
+	assert.Equal(t, 1, res.Reissued, "it is the same effect")
+	later.Hash = effect.Hash{3}
+	res, err = r.Do(t.Context(), later, never)
+	require.NoError(t, err)
+	assert.Equal(t, "result 1", string(res.Body))
+}
+
+func TestKeysOfRuns(t *testing.T) {
+	t.Parallel()
+	key := effect.Key{Project: "p", ID: "abc/7"}
+	assert.True(t, key.OfRun("projects/p/runs/abc"))
+	for _, other := range []string{"", "projects/p/runs/", "projects/p/runs/ab", "projects/q/runs/abc", "projects/p/evals/abc", "abc"} {
+		assert.False(t, key.OfRun(other), other)
+	}
 }

@@ -6,15 +6,15 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
 // preface is how every HTTP/2 connection with prior knowledge begins (RFC 9113, section 3.4); gRPC clients always do.
 const preface = "PRI * HTTP/2.0\r\n"
 
-// sniffTimeout is how long a connection may take to say what it speaks.
-const sniffTimeout = 10 * time.Second
-
-// Split takes the connections of l and offers them through two listeners: those that begin as HTTP/2 to the first, all others to the second. Closing l ends both.
+// Split takes the connections of l and offers them through two listeners: those that begin as HTTP/2 to the first, all others to the second. Closing l ends both, and so does
+// an Accept that fails; see pkg/accept for listeners that fail only when they are closed.
 func Split(l net.Listener) (http2, http1 net.Listener) {
 	a, b := newListener(l), newListener(l)
 	go func() {
@@ -32,7 +32,7 @@ func Split(l net.Listener) (http2, http1 net.Listener) {
 }
 
 func sniff(conn net.Conn, http2, http1 *listener) {
-	_ = conn.SetReadDeadline(time.Now().Add(sniffTimeout))
+	_ = conn.SetReadDeadline(time.Now().Add(bound.Greeting))
 	head := make([]byte, 0, len(preface))
 	for len(head) < len(preface) && bytes.HasPrefix([]byte(preface), head) {
 		n, err := conn.Read(head[len(head):cap(head)])
@@ -55,6 +55,9 @@ type replayed struct {
 	net.Conn
 	head []byte
 }
+
+// NetConn returns the connection below.
+func (c *replayed) NetConn() net.Conn { return c.Conn }
 
 func (c *replayed) Read(b []byte) (int, error) {
 	if len(c.head) > 0 {

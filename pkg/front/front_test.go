@@ -2,7 +2,7 @@ package front_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -21,6 +21,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/front"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +48,7 @@ func (p *pipes) Close() error { p.once.Do(func() { close(p.done) }); return nil 
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
 
-var errBroken = errors.New("the network is gone")
+var errBroken = fmt.Errorf("the network is gone: %w", net.ErrClosed)
 
 // dial connects, and returns the client's end.
 func (p *pipes) dial() net.Conn {
@@ -167,7 +168,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *served {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &served{
-		Server:  &front.Server{GRPC: rpcs, HTTP: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}},
+		Server:  front.New(front.Config{GRPC: rpcs, Handler: handler, Connections: 100, Logger: slog.New(slog.DiscardHandler)}),
 		address: l.Addr().String(), ended: make(chan error, 1),
 	}
 	go func() { s.ended <- s.Serve(l) }()
@@ -203,7 +204,7 @@ func TestCallsAndRequestsShareAnAddress(t *testing.T) {
 	assert.Equal(t, healthv1.HealthCheckResponse_SERVING, health.GetStatus(), "it says that it is ready")
 	require.NoError(t, conn.Close())
 	require.NoError(t, s.Stop(t.Context()))
-	require.NoError(t, <-s.ended)
+	require.NoError(t, waittest.For(t, s.ended, "the server to end"))
 	_, err = s.get(t.Context())
 	require.Error(t, err)
 }
@@ -213,7 +214,7 @@ func TestStopMayComeFirst(t *testing.T) {
 	t.Parallel()
 	rpcs, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: authtest.Allow{Name: "tester"}})
 	require.NoError(t, err)
-	s := &front.Server{GRPC: rpcs, HTTP: &http.Server{ReadHeaderTimeout: time.Minute}}
+	s := front.New(front.Config{GRPC: rpcs, Handler: http.NotFoundHandler(), Connections: 100, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, s.Stop(t.Context()))
 	l := listenPipes()
 	require.NoError(t, s.Serve(l))
@@ -243,22 +244,22 @@ func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
 			said, err := s.get(t.Context())
 			got <- answer{said, err}
 		}()
-		<-began
+		waittest.For(t, began, "the request at its handler")
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		if patient {
 			go func() { stopped <- s.Stop(ctx) }()
 			close(let)
-			assert.Equal(t, answer{said: "done"}, <-got)
+			assert.Equal(t, answer{said: "done"}, waittest.For(t, got, "the answer of a request that ends by itself"))
 		} else {
 			cancel()
 			go func() { stopped <- s.Stop(ctx) }()
-			require.Error(t, (<-got).err)
+			require.Error(t, waittest.For(t, got, "the end of a request that is cut off").err)
 		}
-		if err := <-stopped; patient {
+		if err := waittest.For(t, stopped, "the stop to return"); patient {
 			require.NoError(t, err)
 		}
-		require.NoError(t, <-s.ended)
+		require.NoError(t, waittest.For(t, s.ended, "the server to end"))
 		cancel()
 	}
 }

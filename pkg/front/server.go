@@ -3,30 +3,64 @@ package front
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 
+	"github.com/evalfleet/evalfleet/pkg/accept"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
+	"github.com/evalfleet/evalfleet/pkg/pace"
 )
 
-// Server is a gRPC server and an HTTP server at one address.
+// Server is a gRPC server and an HTTP server at one address. Its connections, and the headers and bodies of HTTP requests, are bounded; see pkg/bound.
 type Server struct {
+	grpc   *grpcserver.Server
+	http   *http.Server
+	limits accept.Limits
+	log    *slog.Logger
+}
+
+// Config is what a Server is made of. All but Connections is required.
+type Config struct {
+	// GRPC takes calls.
 	GRPC *grpcserver.Server
-	HTTP *http.Server
+	// Handler takes HTTP requests. It checks credentials before it reads a body.
+	Handler http.Handler
+	// Connections is how many connections may be open at once, as [accept.Room] takes it.
+	Connections int
+	// Logger logs.
+	Logger *slog.Logger
+}
+
+// New makes a server.
+func New(c Config) *Server {
+	return &Server{
+		grpc: c.GRPC, limits: accept.Room(c.Connections), log: c.Logger,
+		http: &http.Server{
+			Handler:           pace.Bodies(c.Handler, bound.BodyPause),
+			ReadHeaderTimeout: bound.RequestHeaderTime,
+			IdleTimeout:       bound.IdleHTTP,
+			MaxHeaderBytes:    bound.RequestHeaderBytes,
+			ConnContext:       accept.WithConn,
+			ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+		},
+	}
 }
 
 // Serve takes connections of l until Stop, which may come first, and says that the server is ready. It then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	if _, ok := l.(*inprocess.Listener); ok { // nobody speaks HTTP within the process
-		s.GRPC.SetReady(true)
-		return s.GRPC.Serve(l)
+		s.grpc.SetReady(true)
+		return s.grpc.Serve(l)
 	}
+	l = accept.Bounded(accept.Patient(l, s.log), s.limits, s.log)
 	http2, http1 := Split(l)
 	failed := make(chan error, 2)
-	go func() { failed <- s.GRPC.Serve(http2) }()
-	go func() { failed <- s.HTTP.Serve(http1) }()
-	s.GRPC.SetReady(true)
+	go func() { failed <- s.grpc.Serve(http2) }()
+	go func() { failed <- s.http.Serve(http1) }()
+	s.grpc.SetReady(true)
 	first := <-failed
 	_ = l.Close()
 	second := <-failed
@@ -38,13 +72,16 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// Unready makes health checks say that the server takes no calls; it takes them all the same.
+func (s *Server) Unready() { s.grpc.SetReady(false) }
+
 // Stop lets calls in flight end and cuts those that still run when ctx ends. Watches never end by themselves, so a caller bounds ctx.
 func (s *Server) Stop(ctx context.Context) error {
-	s.GRPC.SetReady(false)
-	err := s.HTTP.Shutdown(ctx)
+	s.grpc.SetReady(false)
+	err := s.http.Shutdown(ctx)
 	if err != nil {
-		err = s.HTTP.Close()
+		err = s.http.Close()
 	}
-	s.GRPC.Drain(ctx)
+	s.grpc.Drain(ctx)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/known"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/outcome"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // judge executes one driver on a case with the fields and returns the outcome.
@@ -111,7 +112,7 @@ func TestAnAbandonedCaseHasNoMoreEffect(t *testing.T) {
 		panic("not reached")
 	})
 	close(goOn)
-	<-done
+	waittest.For(t, done, "the end of the case that was abandoned")
 	assert.Equal(t, outcome.Failed, record.Result)
 	assert.NotContains(t, record.Detail, "too late")
 }

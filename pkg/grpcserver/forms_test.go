@@ -32,6 +32,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // service answers as a test tells it.
@@ -102,7 +103,7 @@ func serveForm(t testing.TB, name string, level slog.Level) *form {
 	server, err := grpcserver.New(grpcserver.Options{
 		Logger:  slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: level})),
 		Auth:    authtest.Allow{Name: "test"},
-		Metrics: telemetry.NewCallMetrics(registry),
+		Metrics: telemetry.NewCallMetrics(registry).Of("tests"),
 	})
 	require.NoError(t, err)
 	f.server = server
@@ -118,7 +119,7 @@ func serveForm(t testing.TB, name string, level slog.Level) *form {
 	t.Cleanup(func() {
 		assert.NoError(t, f.conn.Close())
 		server.Stop()
-		assert.NoError(t, <-served)
+		assert.NoError(t, waittest.For(t, served, "the server to end"))
 	})
 	return f
 }
@@ -189,12 +190,12 @@ func TestACallersEndReachesTheHandlerWithoutItsCause(t *testing.T) {
 			ended <- context.Cause(s.Context())
 			return s.Context().Err()
 		}
-		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, cancel := context.WithCancelCause(waittest.Context(t))
 		stream, err := f.tools.ExecuteTools(ctx, executing())
 		require.NoError(t, err)
-		<-begun
+		waittest.For(t, begun, "the call at its handler")
 		cancel(errors.New("the caller's own"))
-		assert.Equal(t, context.Canceled, <-ended)
+		assert.Equal(t, context.Canceled, waittest.For(t, ended, "the end of the handler's context"))
 		_, err = stream.Recv()
 		assert.Equal(t, codes.Canceled, rpcerr.Code(err))
 	})
@@ -208,7 +209,7 @@ func TestADeadlineEndsTheWaitWhateverTheHandlerDoes(t *testing.T) {
 		f.list = func(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
 			_, has := ctx.Deadline()
 			begun <- has
-			<-end
+			waittest.Hold(t, end)
 			return &toolv1.ListToolsResponse{}, nil
 		}
 		for timeout := 50 * time.Millisecond; len(begun) == 0; timeout *= 2 { // a busy machine may need longer to begin
@@ -217,7 +218,7 @@ func TestADeadlineEndsTheWaitWhateverTheHandlerDoes(t *testing.T) {
 			cancel()
 			require.Equal(t, codes.DeadlineExceeded, rpcerr.Code(err))
 		}
-		assert.True(t, <-begun)
+		assert.True(t, waittest.For(t, begun, "the call at its handler"))
 	})
 }
 
@@ -238,7 +239,7 @@ func TestStreamsGoBothWaysInOrder(t *testing.T) {
 				}
 			}
 		}
-		s, err := f.worker.Connect(t.Context())
+		s, err := f.worker.Connect(waittest.Context(t))
 		require.NoError(t, err)
 		names := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
 		for _, name := range names {
@@ -267,7 +268,7 @@ func TestWhoSendsToAHandlerThatHasEndedHearsHow(t *testing.T) {
 			_ = s.Send(&workerv1.ConnectResponse{})
 			return rpcerr.InvalidRequest("enough")
 		}
-		s, err := f.worker.Connect(t.Context())
+		s, err := f.worker.Connect(waittest.Context(t))
 		require.NoError(t, err)
 		assert.Eventually(t, func() bool { return errors.Is(s.Send(&workerv1.ConnectRequest{}), io.EOF) }, time.Minute, time.Millisecond)
 		_, err = s.Recv()
@@ -288,7 +289,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		}
 		_, err := f.tools.ListTools(t.Context(), listing())
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "an answer: %v", err)
-		stream, err := f.tools.ExecuteTools(t.Context(), executing())
+		stream, err := f.tools.ExecuteTools(waittest.Context(t), executing())
 		require.NoError(t, err)
 		_, err = stream.Recv()
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "an event: %v", err)
@@ -329,7 +330,7 @@ func TestServicesAskEachOtherMoreThanClientsMay(t *testing.T) {
 			t.Cleanup(func() {
 				assert.NoError(t, conn.Close())
 				server.Stop()
-				assert.NoError(t, <-served)
+				assert.NoError(t, waittest.For(t, served, "the server to end"))
 			})
 			tools := toolv1.NewToolServiceClient(conn)
 			asked := listing()
@@ -394,12 +395,12 @@ func TestAConnectionThatIsClosedEndsItsCalls(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		go func() {
-			<-begun
+			waittest.Hold(t, begun)
 			assert.NoError(t, f.conn.Close())
 		}()
 		_, err := f.tools.ListTools(t.Context(), listing())
 		assert.Equal(t, codes.Canceled, rpcerr.Code(err), "%v", err)
-		<-ended
+		waittest.For(t, ended, "the handler to end")
 		_, err = f.tools.ListTools(t.Context(), listing())
 		assert.Equal(t, codes.Canceled, rpcerr.Code(err), "%v", err)
 		f.conn = closed{}
@@ -414,7 +415,7 @@ func (closed) Close() error { return nil }
 // draining begins a drain, and returns when it has begun, with what tells of its end.
 func draining(t *testing.T, f *form) <-chan struct{} {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(waittest.Context(t))
 	defer cancel() // the drain would wait for the watch
 	watch, err := f.health.Watch(ctx, &healthv1.HealthCheckRequest{})
 	require.NoError(t, err)
@@ -440,7 +441,7 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 			begun, end := make(chan struct{}), make(chan struct{})
 			f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
 				close(begun)
-				<-end
+				waittest.Hold(t, end)
 				return &toolv1.ListToolsResponse{NextPageToken: "done"}, nil
 			}
 			answered := make(chan *toolv1.ListToolsResponse, 1)
@@ -449,7 +450,7 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 				assert.NoError(t, err)
 				answered <- answer
 			}()
-			<-begun
+			waittest.For(t, begun, "the call at its handler")
 			drained := draining(t, f)
 			select {
 			case <-drained:
@@ -457,8 +458,8 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 			default:
 			}
 			close(end)
-			assert.Equal(t, "done", (<-answered).GetNextPageToken())
-			<-drained
+			assert.Equal(t, "done", waittest.For(t, answered, "the answer of the call that was under way").GetNextPageToken())
+			waittest.For(t, drained, "the drain to return")
 		})
 	})
 	t.Run("a connection that is closed meanwhile", func(t *testing.T) {
@@ -475,11 +476,11 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 				_, err := f.tools.ListTools(t.Context(), listing())
 				answered <- err
 			}()
-			<-begun
+			waittest.For(t, begun, "the call at its handler")
 			drained := draining(t, f)
 			require.NoError(t, f.conn.Close())
-			assert.Error(t, <-answered)
-			<-drained
+			assert.Error(t, waittest.For(t, answered, "the end of the call whose connection was closed"))
+			waittest.For(t, drained, "the drain to return")
 			f.conn = closed{}
 		})
 	})
@@ -498,9 +499,9 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 				}
 				return nil
 			}
-			stream, err := f.tools.ExecuteTools(t.Context(), executing())
+			stream, err := f.tools.ExecuteTools(waittest.Context(t), executing())
 			require.NoError(t, err)
-			<-begun
+			waittest.For(t, begun, "the call at its handler")
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
 			go func() {
@@ -509,8 +510,8 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 			}()
 			_, err = stream.Recv()
 			assert.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
-			<-ended
-			<-drained
+			waittest.For(t, ended, "the handler that was cut off to end")
+			waittest.For(t, drained, "the drain to return")
 		})
 	})
 }
@@ -559,8 +560,10 @@ func TestNoHandlerHearsOfACallThatHasEnded(t *testing.T) {
 }
 
 // standstill waits until a count goes up no more, and returns it.
-func standstill(count *atomic.Int64) int64 {
-	for before := int64(-1); ; {
+func standstill(t *testing.T, count *atomic.Int64) int64 {
+	t.Helper()
+	for before, begun := int64(-1), time.Now(); ; {
+		require.Less(t, time.Since(begun), waittest.Bound, "nothing is sent, or sending does not pause")
 		now := count.Load()
 		if now > 0 && now == before {
 			return now
@@ -588,13 +591,13 @@ func TestWhoSendsIsHeldUpByWhoDoesNotReadUntilTheCallEnds(t *testing.T) {
 				ended <- err
 				return err
 			}
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(waittest.Context(t))
 			defer cancel()
 			_, err := f.tools.ExecuteTools(ctx, executing())
 			require.NoError(t, err)
-			assert.Less(t, standstill(&sent), int64(many/10))
+			assert.Less(t, standstill(t, &sent), int64(many/10))
 			cancel()
-			assert.Error(t, <-ended)
+			assert.Error(t, waittest.For(t, ended, "the end of the handler that sends"))
 		})
 	})
 	t.Run("the caller", func(t *testing.T) {
@@ -603,10 +606,10 @@ func TestWhoSendsIsHeldUpByWhoDoesNotReadUntilTheCallEnds(t *testing.T) {
 			end := make(chan struct{})
 			defer close(end)
 			f.connect = func(workerv1.WorkerService_ConnectServer) error {
-				<-end // it heeds not even its context
+				waittest.Hold(t, end) // it heeds not even its context
 				return nil
 			}
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(waittest.Context(t))
 			defer cancel()
 			s, err := f.worker.Connect(ctx)
 			require.NoError(t, err)
@@ -621,9 +624,9 @@ func TestWhoSendsIsHeldUpByWhoDoesNotReadUntilTheCallEnds(t *testing.T) {
 				}
 				ended <- err
 			}()
-			assert.Less(t, standstill(&sent), int64(many/10))
+			assert.Less(t, standstill(t, &sent), int64(many/10))
 			cancel()
-			assert.ErrorIs(t, <-ended, io.EOF)
+			assert.ErrorIs(t, waittest.For(t, ended, "the end of the caller that sends"), io.EOF)
 			_, err = s.Recv()
 			assert.Equal(t, codes.Canceled, rpcerr.Code(err), "%v", err)
 		})
@@ -657,7 +660,7 @@ func TestHeadersAreCheckedAndBounded(t *testing.T) {
 					return s.SendHeader(metadata.MD{c.key: {c.value}})
 				}
 				_, err := f.tools.ListTools(metadata.AppendToOutgoingContext(t.Context(), c.key, c.value), listing())
-				stream, openErr := f.tools.ExecuteTools(t.Context(), executing())
+				stream, openErr := f.tools.ExecuteTools(waittest.Context(t), executing())
 				require.NoError(t, openErr)
 				_, answerErr := stream.Recv()
 				if c.refused {
@@ -707,7 +710,7 @@ func TestLogAndMetricsTellTheSameOfACall(t *testing.T) {
 			told(s.Context(), toolv1.ToolService_ExecuteTools_FullMethodName)
 			return nil
 		}
-		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "mine")
+		ctx := metadata.AppendToOutgoingContext(waittest.Context(t), "x-request-id", "mine")
 		_, err := f.tools.ListTools(ctx, listing())
 		require.Error(t, err)
 		stream, err := f.tools.ExecuteTools(ctx, executing())
@@ -743,10 +746,10 @@ func TestLogAndMetricsTellTheSameOfACall(t *testing.T) {
 			}
 		}
 		assert.ElementsMatch(t, []string{
-			"evalfleet_rpc_duration_seconds InvalidArgument " + toolv1.ToolService_ListTools_FullMethodName + " 1 0",
-			"evalfleet_rpc_duration_seconds OK " + toolv1.ToolService_ExecuteTools_FullMethodName + " 1 0",
-			"evalfleet_rpc_in_flight " + toolv1.ToolService_ListTools_FullMethodName + " 0 0",
-			"evalfleet_rpc_in_flight " + toolv1.ToolService_ExecuteTools_FullMethodName + " 0 0",
+			"evalfleet_rpc_duration_seconds InvalidArgument " + toolv1.ToolService_ListTools_FullMethodName + " tests 1 0",
+			"evalfleet_rpc_duration_seconds OK " + toolv1.ToolService_ExecuteTools_FullMethodName + " tests 1 0",
+			"evalfleet_rpc_in_flight " + toolv1.ToolService_ListTools_FullMethodName + " tests 0 0",
+			"evalfleet_rpc_in_flight " + toolv1.ToolService_ExecuteTools_FullMethodName + " tests 0 0",
 		}, counted)
 	})
 }

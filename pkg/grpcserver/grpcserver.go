@@ -1,7 +1,7 @@
 // Package grpcserver makes the gRPC servers of the platform: one order of interceptors, validation, health, reflection and limits, for calls over the network and for those of the same process.
 //
 // Interceptors, outermost first: recover, request id, log and metrics, status, auth, validate. So the log and the metrics see the final code, and every layer below may return an
-// error of any kind.
+// error of any kind. A caller over the network shows its credential before any of its request is read.
 package grpcserver
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -22,6 +23,7 @@ import (
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -47,7 +49,7 @@ const (
 type Options struct {
 	// Logger gets one line per call at debug level, and failures that are ours at error level.
 	Logger *slog.Logger
-	// Auth knows the callers. Health and reflection need no credential.
+	// Auth knows the callers. Health and reflection need no credential; see pkg/bound for what calls without one may take.
 	Auth auth.Authenticator
 	// Metrics counts and times calls; nil counts nowhere.
 	Metrics *telemetry.CallMetrics
@@ -66,6 +68,7 @@ const workers = 16
 // Server is a gRPC server with health and reflection.
 type Server struct {
 	*grpc.Server
+	chain  *chain
 	local  *inprocess.Server
 	health *health.Server
 	passed []string
@@ -73,8 +76,15 @@ type Server struct {
 
 // RegisterService implements [grpc.ServiceRegistrar].
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
-	s.Server.RegisterService(desc, impl)
+	s.Server.RegisterService(s.chain.guarded(desc), impl)
 	s.local.RegisterService(desc, impl)
+	for _, m := range desc.Methods {
+		method := "/" + desc.ServiceName + "/" + m.MethodName
+		s.chain.known[method], s.chain.plain[method] = true, !isOpen(method)
+	}
+	for _, m := range desc.Streams {
+		s.chain.known["/"+desc.ServiceName+"/"+m.StreamName] = true
+	}
 }
 
 // GetServiceInfo returns the services that reflection names.
@@ -96,7 +106,7 @@ func New(o Options) (*Server, error) {
 		o.Metrics = telemetry.NewCallMetrics(nil)
 	}
 	o.RequestBytes = cmp.Or(o.RequestBytes, MaxMessageBytes)
-	c := chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, requestBytes: o.RequestBytes}
+	c := &chain{log: o.Logger, auth: o.Auth, metrics: o.Metrics, validator: validator, requestBytes: o.RequestBytes, known: map[string]bool{}, plain: map[string]bool{}, strangers: strangers{max: bound.StrangerCalls}}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(o.RequestBytes + slack),
 		grpc.MaxSendMsgSize(MaxPeerBytes),
@@ -104,12 +114,15 @@ func New(o Options) (*Server, error) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(workers),
-		grpc.ChainUnaryInterceptor(c.unary),
-		grpc.ChainStreamInterceptor(c.stream),
+		grpc.InTapHandle(c.endable),
+		grpc.MaxConcurrentStreams(bound.ConnectionStreams),
+		grpc.Creds(connections{insecure.NewCredentials()}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: bound.IdleGRPC, Time: bound.PeerPing, Timeout: bound.PeerAnswer}),
+		grpc.StreamInterceptor(c.stream), // calls with one request are in the hands of guarded
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	}
 	s := &Server{
-		Server: grpc.NewServer(append(options, o.Extra...)...),
+		Server: grpc.NewServer(append(options, o.Extra...)...), chain: c,
 		local:  inprocess.NewServer(inprocess.Options{Unary: c.unary, Stream: c.stream, ReceiveBytes: o.RequestBytes + slack, SendBytes: MaxPeerBytes, Workers: workers}),
 		health: health.NewServer(), passed: o.Services,
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,7 +60,7 @@ func serve(t *testing.T, token string, log io.Writer, list func(context.Context)
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
 		s.Drain(context.Background())
-		require.NoError(t, <-done)
+		require.NoError(t, waittest.For(t, done, "the server to end"))
 	})
 	return toolv1.NewToolServiceClient(conn), healthv1.NewHealthClient(conn)
 }
@@ -120,7 +121,7 @@ func TestAPanicAndAForeignErrorTellOnlyTheLog(t *testing.T) {
 	assert.Equal(t, codes.Internal, rpcerr.Code(err))
 	assert.NotContains(t, err.Error(), "kaboom")
 
-	stream, err := tools.ExecuteTools(t.Context(), &toolv1.ExecuteToolsRequest{Parent: "projects/p", Calls: []*toolv1.ToolCall{{}}})
+	stream, err := tools.ExecuteTools(waittest.Context(t), &toolv1.ExecuteToolsRequest{Parent: "projects/p", Calls: []*toolv1.ToolCall{{}}})
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	assert.Equal(t, codes.Internal, rpcerr.Code(err))
@@ -141,7 +142,7 @@ func TestAMessageOverTheLimitIsRefused(t *testing.T) {
 		_, err := tools.ListTools(t.Context(), &toolv1.ListToolsRequest{Parent: strings.Repeat("x", size)})
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 		assert.ErrorContains(t, err, "4194304")
-		stream, err := tools.ExecuteTools(t.Context(), &toolv1.ExecuteToolsRequest{Parent: strings.Repeat("x", size)})
+		stream, err := tools.ExecuteTools(waittest.Context(t), &toolv1.ExecuteToolsRequest{Parent: strings.Repeat("x", size)})
 		require.NoError(t, err)
 		_, err = stream.Recv()
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +17,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -36,36 +40,94 @@ type chain struct {
 	validator protovalidate.Validator
 	// requestBytes bounds each message of a request.
 	requestBytes int
+	// known are the methods that are registered, and plain those of them that have one request, one answer and a credential. They are complete before calls come.
+	known, plain map[string]bool
+	// strangers are the calls without a credential.
+	strangers strangers
 }
 
-func (c chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+// unary is the interceptor of calls with one request within the process; guarded is that of those over the network.
+func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	end := c.begin(ctx, info.FullMethod)
 	defer func() { err = end(ctx, err, recover()) }()
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
+	return c.checked(ctx, req, info, handler)
+}
+
+// checked calls a handler, whose request and answer it checks.
+func (c *chain) checked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if err := c.validate(req); err != nil {
 		return nil, err
 	}
-	resp, err = handler(ctx, req)
+	resp, err := handler(ctx, req)
 	return resp, cmp.Or(err, checkAnswer(resp))
 }
 
-func (c chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+// guarded returns desc with its calls of one request as streams, so that the chain has them before their request is read: gRPC runs interceptors of the others after that.
+func (c *chain) guarded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+	all := *desc
+	all.Methods, all.Streams = nil, slices.Clone(desc.Streams)
+	for _, m := range desc.Methods {
+		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: c.one("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)})
+	}
+	return &all
+}
+
+// one serves a method with one request and one answer. It is counted before the answer is sent, so that who has the answer finds it counted.
+func (c *chain) one(method string, handler grpc.MethodHandler) grpc.StreamHandler {
+	return func(srv any, ss grpc.ServerStream) error {
+		answer, err := c.answer(method, srv, ss, handler)
+		if err != nil {
+			return err
+		}
+		return ss.SendMsg(answer)
+	}
+}
+
+// answer is what a method answers to the one request of ss.
+func (c *chain) answer(method string, srv any, ss grpc.ServerStream, handler grpc.MethodHandler) (answer any, err error) {
+	ctx := ss.Context()
+	end := c.begin(ctx, method)
+	defer func() { err = end(ctx, err, recover()) }()
+	if ctx, err = c.admit(ctx, method); err != nil {
+		return nil, err
+	}
+	serve := func(ss grpc.ServerStream) (err error) {
+		answer, err = handler(srv, ctx, ss.RecvMsg, c.checked)
+		return err
+	}
+	if auth.FromContext(ctx).Name == "" {
+		err = c.strangers.serve(ctx, ss, serve)
+	} else {
+		err = serve(ss)
+	}
+	return answer, err
+}
+
+func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	ctx := ss.Context()
 	end := c.begin(ctx, info.FullMethod)
 	defer func() { err = end(ctx, err, recover()) }()
 	if ctx, err = c.admit(ctx, info.FullMethod); err != nil {
 		return err
 	}
-	return handler(srv, &checkedStream{ServerStream: ss, ctx: ctx, chain: c})
+	serve := func(ss grpc.ServerStream) error {
+		return handler(srv, &checkedStream{ServerStream: ss, chain: c})
+	}
+	ss = &admitted{ServerStream: ss, ctx: ctx}
+	if auth.FromContext(ctx).Name == "" {
+		return c.strangers.serve(ctx, ss, serve)
+	}
+	return serve(ss)
 }
 
 // begin opens a call. The returned function closes it, with the context as it became: it turns a panic into INTERNAL, logs and counts the final code, and writes the status.
-func (c chain) begin(ctx context.Context, method string) func(context.Context, error, any) error {
+func (c *chain) begin(ctx context.Context, method string) func(context.Context, error, any) error {
 	start := time.Now()
 	id := requestID(ctx)
-	count := c.metrics.Begin(method)
+	count := c.metrics.Begin(c.label(method))
 	return func(ctx context.Context, err error, panicked any) error {
 		if panicked != nil {
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))
@@ -85,6 +147,23 @@ func (c chain) begin(ctx context.Context, method string) func(context.Context, e
 	}
 }
 
+// unknownMethod is the label of all methods that nobody serves, whose names callers choose.
+const unknownMethod = "unknown"
+
+// label is what a method is called in metrics.
+func (c *chain) label(method string) string {
+	if c.known[method] {
+		return method
+	}
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	// Methods that are passed on to other services are described in this program too.
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service).Append(protoreflect.Name(name)))
+	if _, ok := found.(protoreflect.MethodDescriptor); err == nil && ok {
+		return method
+	}
+	return unknownMethod
+}
+
 func requestID(ctx context.Context) string {
 	if got := metadata.ValueFromIncomingContext(ctx, requestIDHeader); len(got) == 1 && len(got[0]) > 0 && len(got[0]) <= 64 {
 		return got[0]
@@ -94,25 +173,30 @@ func requestID(ctx context.Context) string {
 	return hex.EncodeToString(b[:])
 }
 
-func (c chain) admit(ctx context.Context, method string) (context.Context, error) {
-	for _, prefix := range open {
-		if strings.HasPrefix(method, prefix) {
-			return ctx, nil
-		}
-	}
+// admit finds out who calls. Without a credential that is accepted only the open services are served; the context then has no principal.
+func (c *chain) admit(ctx context.Context, method string) (context.Context, error) {
 	token := ""
 	if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) == 1 {
 		token = auth.Bearer(got[0])
 	}
 	p, err := c.auth.Authenticate(ctx, token)
-	if err != nil {
-		return ctx, err
+	if err == nil {
+		know(ctx)
+		return auth.WithPrincipal(ctx, p), nil
 	}
-	return auth.WithPrincipal(ctx, p), nil
+	if isOpen(method) {
+		return ctx, nil
+	}
+	return ctx, err
+}
+
+// isOpen reports whether a method needs no credential.
+func isOpen(method string) bool {
+	return slices.ContainsFunc(open, func(prefix string) bool { return strings.HasPrefix(method, prefix) })
 }
 
 // validate checks the rules of the request's schema and names every field that breaks one.
-func (c chain) validate(req any) error {
+func (c *chain) validate(req any) error {
 	m, ok := req.(proto.Message)
 	if !ok {
 		return nil
@@ -128,15 +212,11 @@ func (c chain) validate(req any) error {
 	if !ok {
 		return rpcerr.Internal("cannot check the request: %w", err)
 	}
-	e := rpcerr.InvalidRequest("")
-	said := make([]string, 0, len(faults.Violations))
+	var fields rpcerr.Fields
 	for _, v := range faults.Violations {
-		path := protovalidate.FieldPathString(v.Proto.GetField())
-		e.Fields = append(e.Fields, rpcerr.Field{Path: path, Description: v.Proto.GetMessage()})
-		said = append(said, strings.TrimPrefix(path+": "+v.Proto.GetMessage(), ": "))
+		fields.Add(protovalidate.FieldPathString(v.Proto.GetField()), v.Proto.GetMessage())
 	}
-	e.Message = strings.Join(said, "; ")
-	return e
+	return fields.Err()
 }
 
 // CheckRequest refuses a message of a request that has more bytes than it may have.
@@ -159,20 +239,35 @@ func checkAnswer(answer any) error {
 	return nil
 }
 
-// checkedStream validates what is received and carries the admitted context.
-type checkedStream struct {
+// admitted is a stream with the context of an admitted call.
+type admitted struct {
 	grpc.ServerStream
-	ctx   context.Context
-	chain chain
+	ctx context.Context //nolint:containedctx // A stream has one.
 }
 
-func (s *checkedStream) Context() context.Context { return s.ctx }
+func (s *admitted) Context() context.Context { return s.ctx }
+
+// checkedStream validates what is received and bounds what is sent.
+type checkedStream struct {
+	grpc.ServerStream
+	chain *chain
+}
 
 func (s *checkedStream) SendMsg(m any) error {
 	if err := checkAnswer(m); err != nil {
 		return err
 	}
-	return s.ServerStream.SendMsg(m)
+	end := ender(s.Context())
+	if end == nil {
+		return s.ServerStream.SendMsg(m)
+	}
+	unread := time.AfterFunc(bound.UnreadStream, func() { end(errUnread) })
+	defer unread.Stop()
+	err := s.ServerStream.SendMsg(m)
+	if err != nil && errors.Is(context.Cause(s.Context()), errUnread) {
+		return rpcerr.DeadlineExceeded("the client has not read the stream for %v; a watch is resumed from its cursor", bound.UnreadStream)
+	}
+	return err
 }
 
 func (s *checkedStream) RecvMsg(m any) error {

@@ -6,10 +6,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
 // MaxHeaderBytes bounds the headers of one side of a call, and its trailers, counted as HTTP/2 counts them; the network's bound is the same.
-const MaxHeaderBytes = 16 << 20
+const MaxHeaderBytes = bound.RequestHeaderBytes
 
 // headerOverhead is what HTTP/2 counts for each header beside its key and its value (RFC 9113, section 6.5.2).
 const headerOverhead = 32

@@ -15,16 +15,17 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
 const (
 	// MaxDepth is how deep schemas and checked values may nest.
-	MaxDepth = 100
+	MaxDepth = bound.SchemaDepth
 	// MaxSchemaBytes bounds the text of a schema.
-	MaxSchemaBytes = 256 << 10
+	MaxSchemaBytes = bound.SchemaBytes
 	// maxDigits bounds the text and the exponent of a number: what is larger costs seconds to compare.
-	maxDigits = 1000
+	maxDigits = bound.SchemaDigits
 )
 
 var (
@@ -44,7 +45,7 @@ type Schema struct {
 }
 
 // Compile reads a schema. It fails on text that is no schema, on references that lead out of it or in circles, on patterns outside RE2, and on schemas over
-// MaxSchemaBytes or MaxDepth.
+// MaxSchemaBytes or MaxDepth or that apply too many schemas to one value.
 func Compile(text json.RawMessage) (*Schema, error) {
 	if len(text) > MaxSchemaBytes {
 		return nil, fmt.Errorf("the schema is larger than %d bytes", MaxSchemaBytes)
@@ -62,6 +63,9 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	}
 	if at, endless := findLoop(compiled); endless {
 		return nil, fmt.Errorf("not a JSON Schema: the schema at %s leads back to itself, so that no value could be checked", at)
+	}
+	if at, costly := findCostly(compiled); costly {
+		return nil, fmt.Errorf("not a JSON Schema that can be used: the schema at %s applies more than %d others to one value", at, bound.SchemaApplications)
 	}
 	return &Schema{text: slices.Clone(text), compiled: compiled}, nil
 }

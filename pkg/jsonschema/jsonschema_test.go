@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // found is a violation without its message.
@@ -192,7 +193,7 @@ func TestCache(t *testing.T) {
 			}
 		})
 	}
-	all.Wait()
+	waittest.Return(t, all.Wait, "every check to return")
 	dropped, err := cache.Compile(json.RawMessage(`{"type":"object"}`))
 	require.NoError(t, err)
 	assert.NotSame(t, first, dropped, "the least recently used is dropped")

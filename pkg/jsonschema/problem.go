@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
 // explain says what is wrong with a schema in the words of its author, who knows neither the name under which it is compiled nor the library.
@@ -59,6 +61,39 @@ func findLoop(root *jsonschema.Schema) (at string, found bool) {
 	// Members and items are smaller than what they are in, so a way through them ends somewhere: each is a beginning of its own.
 	for i := 0; i < len(seen) && !found; i++ {
 		found = slices.ContainsFunc(partOfValue(seen[i]), visit)
+	}
+	return place(at), found
+}
+
+// findCostly finds a schema, in root or below it, that applies more schemas to one value than bound.SchemaApplications: references
+// that each name the next one twice double the work with every step. Root has no loops.
+func findCostly(root *jsonschema.Schema) (at string, found bool) {
+	costs := map[*jsonschema.Schema]int{nil: 0}
+	var cost func(s *jsonschema.Schema) int
+	cost = func(s *jsonschema.Schema) int {
+		if known, ok := costs[s]; ok {
+			return known
+		}
+		sum := 1
+		for _, applied := range sameValue(s) {
+			sum = min(sum+cost(applied), bound.SchemaApplications+1)
+		}
+		costs[s] = sum
+		if sum > bound.SchemaApplications && !found {
+			_, at, _ = strings.Cut(s.Location, "#")
+			found = true
+		}
+		return sum
+	}
+	reached := map[*jsonschema.Schema]bool{nil: true, root: true}
+	for next := []*jsonschema.Schema{root}; len(next) > 0 && !found; next = next[1:] {
+		cost(next[0])
+		for _, s := range slices.Concat(sameValue(next[0]), partOfValue(next[0])) {
+			if !reached[s] {
+				reached[s] = true
+				next = append(next, s)
+			}
+		}
 	}
 	return place(at), found
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,7 +48,7 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 	defer conn.Close()
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
-	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+	require.ErrorIs(t, waittest.For(t, ended, "the end of the handler that writes"), os.ErrDeadlineExceeded)
 }
 
 // A client whose pauses are shorter than the bound is served for as long as it likes, and the connection serves on.

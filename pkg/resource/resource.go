@@ -91,6 +91,25 @@ func Parse(field, name string, collections ...string) (Name, error) {
 	return n, nil
 }
 
+// Children checks that names are of resources in a collection of the project that parent names, and returns the project's id and
+// theirs. It fails with INVALID_REQUEST for the fields `parent` and collection.
+func Children(parent, collection string, names []string) (project string, ids []string, err error) {
+	if project, err = Project("parent", parent); err != nil {
+		return "", nil, err
+	}
+	for _, name := range names {
+		parsed, err := Parse(collection, name, collection)
+		if err != nil {
+			return "", nil, err
+		}
+		if parsed.Project != project {
+			return "", nil, rpcerr.InvalidField(collection, "%s is not in %s", name, parent)
+		}
+		ids = append(ids, parsed.IDs[0])
+	}
+	return project, ids, nil
+}
+
 // Format writes a name: Format("default", "runs", "r1") is `projects/default/runs/r1`.
 func Format(project string, collectionsAndIDs ...string) string {
 	return strings.Join(append([]string{"projects", project}, collectionsAndIDs...), "/")

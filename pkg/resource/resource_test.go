@@ -67,3 +67,17 @@ func TestIDsAreThoseOfTheProtocol(t *testing.T) {
 	check("a\n")
 	check("ä")
 }
+
+func TestChildrenAreOfTheirParent(t *testing.T) {
+	t.Parallel()
+	project, ids, err := resource.Children("projects/p", "runs", []string{"projects/p/runs/a", "projects/p/runs/b"})
+	require.NoError(t, err)
+	assert.Equal(t, "p", project)
+	assert.Equal(t, []string{"a", "b"}, ids)
+	for _, bad := range []string{"", "a", "projects/q/runs/a", "projects/p/evals/a", "projects/p/runs/", "projects/p/runs/a/b"} {
+		_, _, err := resource.Children("projects/p", "runs", []string{bad})
+		assert.Error(t, err, bad)
+	}
+	_, _, err = resource.Children("p", "runs", nil)
+	assert.Error(t, err)
+}

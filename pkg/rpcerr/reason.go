@@ -157,6 +157,11 @@ func RunFinished(resource, state, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, format, args...).with("resource", resource).with("state", state)
 }
 
+// ResourceInUse says that a run or an evaluation cannot be deleted because of a resource: itself or one of its runs that has not ended, or its evaluation, which is kept.
+func ResourceInUse(resource, format string, args ...any) *Error {
+	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_IN_USE, format, args...).with("resource", resource)
+}
+
 // SandboxTerminated says that a sandbox was deleted, has expired or could not be made.
 func SandboxTerminated(sandbox, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED, format, args...).with("sandbox", sandbox)
@@ -352,6 +357,16 @@ func Hidden(requestID string) *Error {
 // ServiceUnavailable says that a service is starting or stopping.
 func ServiceUnavailable(service string, after time.Duration, format string, args ...any) *Error {
 	return fault(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, format, args...).with("service", service).retryIn(after)
+}
+
+// BodyDamaged says that the bytes of a stored body no longer have the hash that names it.
+func BodyDamaged(hash, format string, args ...any) *Error {
+	return fault(codes.DataLoss, errorsv1.ErrorReason_ERROR_REASON_BODY_DAMAGED, format, args...).with("hash", hash)
+}
+
+// StoreUnavailable says that a database takes or gives nothing now. Cause is `full`, `io`, `busy`, `memory` or `damaged`.
+func StoreUnavailable(cause string, after time.Duration, format string, args ...any) *Error {
+	return fault(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, format, args...).with("cause", cause).retryIn(after)
 }
 
 // DeadlineExceeded says that an effect ran out of its own time. It has no reason, as the code says all.

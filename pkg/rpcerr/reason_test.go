@@ -41,6 +41,7 @@ func made() []*rpcerr.Error {
 		rpcerr.EffectCancelled("k", "m"),
 		rpcerr.EffectIndeterminate("k", "m"),
 		rpcerr.RunFinished("projects/p/runs/r", "FAILED", "m"),
+		rpcerr.ResourceInUse("projects/p/runs/r", "m"),
 		rpcerr.SandboxTerminated("s", "m"),
 		rpcerr.SandboxLost("s", "gone", "m"),
 		rpcerr.IsolationUnavailable("p", "m"),
@@ -71,6 +72,7 @@ func made() []*rpcerr.Error {
 		rpcerr.NotBuiltYet("c"),
 		rpcerr.Hidden("5f"),
 		rpcerr.ServiceUnavailable("sandboxd", s, "m"),
+		rpcerr.StoreUnavailable("full", s, "m"), rpcerr.BodyDamaged("9f", "m"),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 )
 
@@ -83,14 +84,14 @@ func (e *Error) ours() bool {
 func (e *Error) GRPCStatus() *status.Status { return ToStatus(e) }
 
 func (e *Error) status() *status.Status {
-	s := status.New(e.Code, e.Message)
+	s := status.New(e.Code, cut(e.Message, bound.ErrorMessageBytes))
 	details := []protoadapt.MessageV1{}
 	if e.Reason != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {
 		details = append(details, &errdetails.ErrorInfo{Reason: ReasonName(e.Reason), Domain: Domain, Metadata: e.Metadata})
 	}
 	if len(e.Fields) > 0 {
 		bad := &errdetails.BadRequest{}
-		for _, f := range e.Fields {
+		for _, f := range e.Fields[:min(len(e.Fields), bound.FieldViolations)] {
 			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: f.Path, Description: f.Description})
 		}
 		details = append(details, bad)
@@ -128,7 +129,7 @@ func (e *Error) obstacle() protoadapt.MessageV1 {
 		return &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: e.Metadata[subject], Description: e.Message}}}
 	}
 	switch e.Reason {
-	case errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED:
+	case errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_IN_USE:
 		return precondition("resource")
 	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED:
 		return precondition("sandbox")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestReadSeesOneState(t *testing.T) {
@@ -136,8 +138,8 @@ func TestCloseWaitsForReads(t *testing.T) {
 	closed := make(chan error, 1)
 	require.NoError(t, db.Read(t.Context(), func(v *View) error {
 		go func() { closed <- db.Close() }()
-		<-db.readers.closing
+		waittest.Hold(t, db.readers.closing)
 		return v.QueryRow("SELECT name FROM item").Scan(new(string))
 	}))
-	assert.NoError(t, <-closed)
+	assert.NoError(t, waittest.For(t, closed, "the close to return"))
 }

@@ -43,6 +43,8 @@ type Options struct {
 	BusyTimeout time.Duration
 	// MaxBatch bounds the functions that share one transaction. Zero is 1024.
 	MaxBatch int
+	// VFS names the virtual file system of SQLite's below the database. Empty is the operating system's; tests name one that fails (pkg/sqlite/sqlitefault).
+	VFS string
 }
 
 func (o Options) withDefaults() Options {
@@ -78,6 +80,9 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 		return nil, fmt.Errorf("sqlite: create %s: %w", path, err)
 	}
 	w, err := openWriter(ctx, writerDSN(path, opts), opts.MaxBatch)
+	if isDamaged(err) {
+		return nil, fmt.Errorf("sqlite: open %[1]s: %[2]w; the file is damaged: put a copy of it in its place, or move it away together with %[1]s-wal and %[1]s-shm to begin anew without what it holds", path, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: open %s: %w", path, err)
 	}
@@ -148,6 +153,9 @@ func readerDSN(path string, o Options) string {
 
 func dsn(path string, o Options, params url.Values) string {
 	params.Set("_busy_timeout", strconv.FormatInt(o.BusyTimeout.Milliseconds(), 10))
+	if o.VFS != "" {
+		params.Set("vfs", o.VFS)
+	}
 	params.Set("_dqs", "0") // a misspelt "column" is an error, not a string
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + params.Encode()
 }

@@ -112,6 +112,7 @@ func TestOpenNamesTheFileItCannotOpen(t *testing.T) {
 	require.NoError(t, os.WriteFile(garbage, []byte("this is no database, and long enough to be seen as none"), 0o600))
 	_, err = Open(t.Context(), garbage, Options{})
 	assert.ErrorContains(t, err, garbage)
+	assert.ErrorContains(t, err, "put a copy of it in its place, or move it away")
 }
 
 func TestDurabilitySettingsHold(t *testing.T) {

@@ -55,7 +55,7 @@ func openWriter(ctx context.Context, dsn string, maxBatch int) (*writer, error) 
 
 // Write queues fn for the next transaction and returns nil once that is committed and synced to disk. When fn returns an
 // error its own changes are undone, those of the others in the transaction stand, and Write returns that error. When the
-// commit fails, or the database itself does, every function in the transaction fails with that error.
+// commit fails, or the database itself does, every function in the transaction fails with that error ([Away]).
 //
 // While fn is queued the end of ctx withdraws it, and Write returns ctx's error; from then on Write waits for the outcome,
 // so that an error of ctx always means that fn has had no effect. [ErrClosed] is returned after Close.
@@ -83,7 +83,7 @@ func (db *DB) Write(ctx context.Context, fn func(*Tx) error) error {
 	if q.panicked != nil {
 		panic(q.panicked)
 	}
-	return q.err
+	return explain(q.err)
 }
 
 func (w *writer) enqueue(q *write) error {

@@ -7,9 +7,12 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 var errRefused = errors.New("refused")
@@ -33,7 +36,7 @@ func together(t *testing.T, db *DB, fns ...func(*Tx) error) []error {
 		awaitQueued(t, db, i+1)
 	}
 	release()
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every write to return")
 	return out
 }
 
@@ -44,14 +47,14 @@ func hold(t *testing.T, db *DB) (release func()) {
 	go func() {
 		done <- db.Write(context.Background(), func(*Tx) error {
 			close(entered)
-			<-leave
+			waittest.Hold(t, leave)
 			return nil
 		})
 	}()
-	<-entered
+	waittest.For(t, entered, "the write that keeps the writer busy")
 	return func() {
 		close(leave)
-		assert.NoError(t, <-done)
+		assert.NoError(t, waittest.For(t, done, "the end of the write that kept the writer busy"))
 	}
 }
 
@@ -64,7 +67,8 @@ func awaitQueued(t *testing.T, db *DB, n int) {
 // await returns when the writer's state, seen under its lock, is as wanted.
 func await(t *testing.T, db *DB, wanted func(*writer) bool) {
 	t.Helper()
-	for t.Context().Err() == nil {
+	for begun := time.Now(); ; {
+		require.Less(t, time.Since(begun), waittest.Bound, "the writer is not as wanted")
 		db.writer.mu.Lock()
 		ok := wanted(db.writer)
 		db.writer.mu.Unlock()
@@ -86,7 +90,7 @@ func TestWaitingWritesShareOneCommit(t *testing.T) {
 	}
 	awaitQueued(t, db, 10)
 	release()
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every write to return")
 	after := db.Stats()
 	assert.EqualValues(t, 2, after.Commits-before.Commits, "the holding one, and one for all that waited")
 	assert.EqualValues(t, 11, after.Writes-before.Writes)
@@ -242,7 +246,7 @@ func TestContextWithdrawsAQueuedWrite(t *testing.T) {
 	go func() { done <- db.Write(ctx, insert("withdrawn")) }()
 	awaitQueued(t, db, 1)
 	cancel()
-	assert.ErrorIs(t, <-done, context.Canceled)
+	assert.ErrorIs(t, waittest.For(t, done, "the end of the write that was withdrawn"), context.Canceled)
 	release()
 	assert.NoError(t, db.Write(t.Context(), insert("a")))
 	assert.Equal(t, []string{"a"}, names(t, db))
@@ -282,8 +286,8 @@ func TestCloseAnswersQueuedWritesFirst(t *testing.T) {
 	await(t, db, func(w *writer) bool { return w.closing })
 	assert.ErrorIs(t, db.Write(t.Context(), insert("late")), ErrClosed)
 	release()
-	assert.NoError(t, <-queued)
-	assert.NoError(t, <-closed)
+	assert.NoError(t, waittest.For(t, queued, "the write that was queued before the close"))
+	assert.NoError(t, waittest.For(t, closed, "the close to return"))
 	assert.ErrorIs(t, db.Read(t.Context(), func(*View) error { return nil }), ErrClosed)
 }
 
@@ -308,6 +312,6 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every write to return")
 	assert.Len(t, names(t, db), callers*each)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
 
@@ -78,7 +79,8 @@ func ask(t *testing.T, ctx context.Context, h *worker.Host, c worker.Call) *aske
 }
 
 func (a *asked) wait() (worker.Answer, error) {
-	<-a.done
+	a.t.Helper()
+	waittest.For(a.t, a.done, "the answer of the call")
 	return a.answer, a.err
 }
 

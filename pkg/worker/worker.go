@@ -212,5 +212,5 @@ func (h *Host) wanted(ctx context.Context, key effect.Key) bool {
 	case err != nil:
 		return true // it can be told later
 	}
-	return record.State == effect.Running || record.State == effect.Dropped
+	return record.State == effect.Running || record.State == effect.Dropped || record.State == effect.Yielded
 }

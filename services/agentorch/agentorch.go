@@ -18,6 +18,7 @@
 //   - agent is the port of agents and solvers, agent/… are theirs, score and check judge;
 //   - workers asks workers for what is no tool; note names what is known of effects while they are open;
 //   - turn drives runs: it decides, journals, and has effects done by their owners, each once;
+//   - retain lets go of what is over and was deleted, or has reached its age;
 //   - launch checks specifications and makes runs; eval makes runs of a dataset's samples;
 //   - server and evalserver answer the RPCs; transcript reads a journal as people and log files do; evalexport makes logs in the form of evallog.
 package agentorch
@@ -29,6 +30,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +61,7 @@ import (
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/retain"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
@@ -80,6 +83,8 @@ type Config struct {
 	RenewLeases time.Duration `yaml:"renew_leases" env:"EVALFLEET_AGENTORCH_RENEW_LEASES"`
 	// Eval sets how evaluations run.
 	Eval eval.Config `yaml:"eval"`
+	// Retention sets how long what is over is kept.
+	Retention retain.Config `yaml:"retention"`
 	// Workers sets how long workers of scorers and of agents' functions may be silent or away.
 	Workers worker.Config `yaml:"workers"`
 }
@@ -88,6 +93,7 @@ type Config struct {
 func (c *Config) SetDefaults() {
 	c.MaxGenerates, c.TTL, c.RenewLeases = 512, 5*time.Second, 2*time.Minute
 	c.Eval.SetDefaults()
+	c.Retention.SetDefaults()
 }
 
 // Validate refuses what cannot work.
@@ -101,6 +107,9 @@ func (c *Config) Validate() error {
 	}
 	if c.RenewLeases < 0 {
 		faults = append(faults, errors.New("renew_leases: must not be negative; 0 is the default"))
+	}
+	if err := c.Retention.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("retention: %w", err))
 	}
 	if err := c.Workers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("workers: %w", err))
@@ -120,6 +129,8 @@ type Deps struct {
 	Logger *slog.Logger
 	// Replica is the name under which this process owns runs. It is the same after a restart.
 	Replica string
+	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for nothing.
+	Lack func() string
 	// Services and DataDir are what GetServerInfo tells. No services are this one alone.
 	Services []string
 	DataDir  string
@@ -133,6 +144,7 @@ type Service struct {
 	evalRPCs  *evalserver.Server
 	admin     *server.Admin
 	workers   *workers.Workers
+	keeper    *retain.Keeper
 	logger    *slog.Logger
 	adoptions sync.WaitGroup
 }
@@ -162,9 +174,30 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agentorch: %w", err)
 	}
+	kept := retain.Deps{Journals: store, Logger: deps.Logger, CommandText: turn.CommandText}
+	kept.Bodies, _ = deps.Blobs.(retain.Bodies) // A store that cannot be swept is kept whole.
+	if dir, ok := deps.Blobs.(interface{ Dir() string }); ok {
+		kept.OwnBodies = deps.DataDir != "" && filepath.Clean(dir.Dir()) == filepath.Join(deps.DataDir, "blobs")
+	}
+	kept.Owners = map[string]retain.Owner{
+		"modelgw": func(ctx context.Context, parent string, runs []string) error {
+			_, err := models.ReleaseRunGenerates(ctx, &modelv1.ReleaseRunGeneratesRequest{Parent: parent, Runs: runs})
+			return err
+		},
+		"toolexec": func(ctx context.Context, parent string, runs []string) error {
+			_, err := tools.ReleaseRunTools(ctx, &toolv1.ReleaseRunToolsRequest{Parent: parent, Runs: runs})
+			return err
+		},
+		"sandboxd": func(ctx context.Context, parent string, runs []string) error {
+			_, err := sandboxes.ReleaseRunSandboxes(ctx, &sandboxv1.ReleaseRunSandboxesRequest{Parent: parent, Runs: runs})
+			return err
+		},
+		"workers": s.workers.ReleaseRuns,
+	}
+	s.keeper = retain.New(cfg.Retention, kept)
 	notes := &note.Board{}
 	s.engine = turn.New(turn.Config{Replica: deps.Replica, MaxGenerates: cfg.MaxGenerates, TTL: cfg.TTL, RenewLeases: cfg.RenewLeases}, turn.Deps{
-		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval,
+		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
 		Away: func(service string) bool {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
 		},
@@ -172,17 +205,17 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	launching := launch.Deps{
 		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger,
 	}
-	samples := server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Logger: deps.Logger})
+	samples := server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
 	// Samples wait for a service that is away. A client who asks for a run or an evaluation is told of it.
 	launching.Models = modelv1.NewModelServiceClient(grpcclient.Patient(deps.Models, "modelgw", grpcclient.Patience))
 	launching.Tools = toolv1.NewToolServiceClient(grpcclient.Patient(deps.Tools, "toolexec", grpcclient.Patience))
 	launching.Sandboxes = sandboxv1.NewSandboxServiceClient(grpcclient.Patient(deps.Sandboxes, "sandboxd", grpcclient.Patience))
-	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Logger: deps.Logger})
+	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
 	s.evals = eval.New(cfg.Eval, eval.Deps{
-		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs, samples}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(),
+		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs, samples, s.engine.Waiting}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(), Hold: s.engine.Hold,
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
-	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, notes, bare, s.engine.Waits)
+	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, notes, bare, s.waits, s.keeper.Delete)
 	services := deps.Services
 	if len(services) == 0 {
 		services = []string{"agentorch"}
@@ -208,8 +241,11 @@ func (s *Service) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.engine.Run(engine) }()
 	var hosting sync.WaitGroup
-	hosting.Go(func() { s.workers.Run(ctx) })
+	hosted, leave := context.WithCancel(ctx) // An engine that fails ends the service.
+	hosting.Go(func() { s.workers.Run(hosted) })
+	hosting.Go(func() { s.keeper.Run(hosted) })
 	defer hosting.Wait()
+	defer leave()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -231,11 +267,13 @@ func (s *Service) Close(ctx context.Context) error {
 
 // adoptEval goes on with an eval that changed hands. It is not waited for: an eval makes runs, which have to wait until all adoption is over.
 func (s *Service) adoptEval(l journal.Listed, _ string) {
-	s.adoptions.Go(func() {
-		if err := s.evals.Adopt(l.Head); err != nil {
-			s.logger.Error("an evaluation cannot go on; it stands until the next start", "eval", l.Name, "error", err)
-		}
-	})
+	s.evals.Adopting(l.Ref)
+	s.adoptions.Go(func() { s.evals.Adopt(l.Head) })
+}
+
+// waits returns what an evaluation and its runs wait for that no journal tells.
+func (s *Service) waits(eval string) []*agentv1.EvalWait {
+	return append(s.engine.Waits(eval), s.evals.Waits(eval)...)
 }
 
 // foldRow makes the row of any journal.

@@ -25,6 +25,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch"
 )
 
@@ -117,7 +118,7 @@ func (s *site) start() (grpcclient.Conn, func()) {
 	go func() { ended <- service.Run(ctx) }()
 	return conn, func() {
 		cancel()
-		require.NoError(s.t, <-ended)
+		require.NoError(s.t, waittest.For(s.t, ended, "the service to end"))
 		require.NoError(s.t, service.Close(context.Background()))
 	}
 }
@@ -140,7 +141,7 @@ func TestRunsAndEvalsOutliveTheService(t *testing.T) {
 	require.NoError(t, err)
 	keys := map[string]bool{}
 	for range 3 {
-		keys[<-s.models.asked] = true
+		keys[waittest.For(t, s.models.asked, "the model calls of the run and of both samples")] = true
 	}
 	require.Len(t, keys, 3, "a key for each effect")
 	end()
@@ -154,10 +155,10 @@ func TestRunsAndEvalsOutliveTheService(t *testing.T) {
 	}
 	conn, end = s.start()
 	defer end()
-	watch, err := agentv1.NewRunServiceClient(conn).WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: run.GetName(), Content: true})
+	watch, err := agentv1.NewRunServiceClient(conn).WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: run.GetName(), Content: true})
 	require.NoError(t, err)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, lastRun(t, watch).GetRunFinished().GetState())
-	progress, err := agentv1.NewEvalServiceClient(conn).WatchEval(t.Context(), &agentv1.WatchEvalRequest{Name: eval.GetName()})
+	progress, err := agentv1.NewEvalServiceClient(conn).WatchEval(waittest.Context(t), &agentv1.WatchEvalRequest{Name: eval.GetName()})
 	require.NoError(t, err)
 	for {
 		if _, err = progress.Recv(); err != nil {
@@ -169,7 +170,7 @@ func TestRunsAndEvalsOutliveTheService(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, done.GetState())
 	for len(s.models.asked) > 0 {
-		assert.True(t, keys[<-s.models.asked], "what was under way is asked for again by its own key, and nothing else")
+		assert.True(t, keys[waittest.For(t, s.models.asked, "a model call that was asked for")], "what was under way is asked for again by its own key, and nothing else")
 	}
 	all, err := agentv1.NewRunServiceClient(conn).ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
 	require.NoError(t, err)
@@ -211,4 +212,22 @@ func TestConfigIsChecked(t *testing.T) {
 		change(&cfg)
 		require.ErrorContains(t, cfg.Validate(), text)
 	}
+}
+
+// TestAnEngineThatCannotBeginEndsTheService: a service that answers and drives nothing would be found by no one.
+func TestAnEngineThatCannotBeginEndsTheService(t *testing.T) {
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "closed.db"), sqlite.Options{})
+	require.NoError(t, err)
+	others := &grpc.ClientConn{}
+	var cfg agentorch.Config
+	cfg.SetDefaults()
+	service, err := agentorch.New(t.Context(), cfg, agentorch.Deps{
+		Models: others, Tools: others, Sandboxes: others, DB: db, Logger: slog.New(slog.DiscardHandler), Replica: "one", DataDir: "/data",
+	})
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(context.Background()) }()
+	require.Error(t, waittest.For(t, ended, "the service to end with its engine"))
+	require.NoError(t, service.Close(context.Background()))
 }

@@ -10,6 +10,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
 )
 
 // evalRuns is the RunService as evals call it: in the same process, and allowed to say which sample a run is.
@@ -17,11 +18,19 @@ type evalRuns struct {
 	*server.Runs
 	// samples makes runs however long it takes.
 	samples *server.Runs
+	// waiting is what a run waits for that its journal does not tell.
+	waiting func(run string) *agentv1.RunWait
 }
 
 // CreateRun implements eval.Runs.
 func (r evalRuns) CreateRun(ctx context.Context, request *agentv1.CreateRunRequest) (*agentv1.Run, error) {
 	return r.samples.Create(ctx, request)
+}
+
+// Stuck implements eval.Runs.
+func (r evalRuns) Stuck(run string) bool {
+	reason := r.waiting(run).GetReason()
+	return reason == turn.WaitVersion || reason == turn.WaitFault
 }
 
 // bodies is the blob store as evals need it.

@@ -16,6 +16,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
 )
 
@@ -44,7 +45,7 @@ func scored(params string) *agentv1.EvalSpec {
 // wait waits for the end of an evaluation and returns its only sample's run.
 func wait(t *testing.T, conn grpc.ClientConnInterface, eval *agentv1.Eval) (*agentv1.Eval, *agentv1.Run) {
 	t.Helper()
-	progress, err := agentv1.NewEvalServiceClient(conn).WatchEval(t.Context(), &agentv1.WatchEvalRequest{Name: eval.GetName()})
+	progress, err := agentv1.NewEvalServiceClient(conn).WatchEval(waittest.Context(t), &agentv1.WatchEvalRequest{Name: eval.GetName()})
 	require.NoError(t, err)
 	for err == nil {
 		_, err = progress.Recv()
@@ -166,7 +167,7 @@ func TestAWorkerGuidesAnAgent(t *testing.T) {
 		w.Send(workertest.Result(call.GetKey(), answer))
 		assert.NotNil(t, w.Next().GetAccepted())
 	}
-	watch, err := runs.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: run.GetName()})
+	watch, err := runs.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: run.GetName()})
 	require.NoError(t, err)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, lastRun(t, watch).GetRunFinished().GetState())
 	run, err = runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: run.GetName(), View: agentv1.RunView_RUN_VIEW_FULL})

@@ -27,6 +27,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
@@ -71,7 +72,7 @@ func New(cfg Config, deps Deps) *Server {
 	listen := cmp.Or(cfg.Listen, gateway.DefaultListen)
 	base := daemon.BaseConfig{
 		Token: cfg.Token, TokenFile: cmp.Or(cfg.TokenFile, deps.Dir.Token()), Listen: listen, Option: "--listen",
-		Database: deps.Dir.Database(), BlobDir: cmp.Or(cfg.BlobDir, deps.Dir.Blobs()), Lock: deps.Lock,
+		Database: deps.Dir.Database(), BlobDir: cmp.Or(cfg.BlobDir, deps.Dir.Blobs()), Lock: deps.Lock, Logger: deps.Logger,
 	}
 	if deps.AnyPort {
 		base.Fallback = anyPort
@@ -82,10 +83,11 @@ func New(cfg Config, deps Deps) *Server {
 	s := &Server{
 		deps: deps, base: daemon.NewBase(base), internal: map[string]config.Secret{}, within: map[string]*inprocess.Listener{}, failed: make(chan error, len(programs)),
 		parts: daemon.Parts{
-			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: listen, DataDir: deps.Dir.Path(),
+			Owner: "evalfleet-" + rand.Text(), Services: Targets, Idle: deps.Idle, Listen: listen, Connections: cfg.MaxConnections, DataDir: deps.Dir.Path(), Space: freespace.New(cfg.MinFreeBytes, deps.Dir.Path(), base.BlobDir),
 			Handlers: map[string]http.Handler{}, Metrics: telemetry.NewCallMetrics(registry), Registerer: registry, Gatherer: registry,
 		},
 	}
+	daemon.WarnInClear(base.Listen, deps.Logger)
 	s.group.Add(s.base.Parts()...)
 	s.group.Add(lifecycle.Part{Name: "shared parts", Start: func(context.Context) error { s.share(programs); return nil }})
 	for _, program := range programs {
@@ -163,7 +165,7 @@ func (s *Server) service(program daemon.Program) lifecycle.Part {
 		Start: func(ctx context.Context) (err error) {
 			conns = s.connect(program)
 			parts := s.parts
-			parts.Name, parts.Peers, parts.Logger = name, conns, s.deps.Logger.With("service", name)
+			parts.Name, parts.Peers, parts.Logger, parts.Metrics = name, conns, s.deps.Logger.With("service", name), s.parts.Metrics.Of(name)
 			if program.Effects {
 				parts.Ledger, err = effectsqlite.New(ctx, s.parts.DB, daemon.LedgerTable(name))
 			}

@@ -20,6 +20,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/allinone"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
 )
@@ -76,7 +77,7 @@ func TestAServerStartsServesAndStops(t *testing.T) {
 		Input: []*modelv1.ChatMessage{chat.User("hello")}, Steps: []*agentv1.AgentRef{{Name: "generate"}}, Model: &agentv1.ModelRef{Model: "mockllm/model"},
 	}})
 	require.NoError(t, err)
-	stream, err := runs.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: run.GetName()})
+	stream, err := runs.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: run.GetName()})
 	require.NoError(t, err)
 	for err == nil {
 		_, err = stream.Recv()
@@ -99,10 +100,10 @@ func TestTheTokenStaysFromStartToStart(t *testing.T) {
 	stop()
 	assert.Equal(t, first.Token().Reveal(), second.Token().Reveal())
 	cfg := configured(t, "127.0.0.1:0")
-	cfg.Token = config.NewSecret("given")
+	cfg.Token = config.NewSecret("given, and long enough")
 	third, stop := start(t, cfg, allinone.Deps{Dir: dir, Lock: lock})
 	stop()
-	assert.Equal(t, "given", third.Token().Reveal())
+	assert.Equal(t, "given, and long enough", third.Token().Reveal())
 }
 
 func TestAPortInUse(t *testing.T) {

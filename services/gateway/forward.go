@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/pace"
 )
 
@@ -17,9 +18,9 @@ const modelConnections = 256
 // unanswered is an error in the shapes of all vendors at once.
 const unanswered = `{"type":"error","error":{"type":"api_error","message":"modelgw does not answer; try again","param":null,"code":null}}`
 
-// forward passes HTTP requests on to modelgw as they are, with the caller's own credential, and answers as they come. within bounds how long a client may not read.
-// idle closes connections that are kept for later.
-func forward(address string, within time.Duration, log *slog.Logger) (handler http.Handler, idle func()) {
+// forward passes HTTP requests on to modelgw as they are, with the caller's own credential, which modelgw checks before it reads the body, and answers as they come. within
+// bounds how long a client may not read. idle closes connections that are kept for later.
+func forward(address string, within time.Duration, known auth.Authenticator, log *slog.Logger) (handler http.Handler, idle func()) {
 	to := &url.URL{Scheme: "http", Host: address}
 	transport := &http.Transport{MaxIdleConns: modelConnections, MaxIdleConnsPerHost: modelConnections, IdleConnTimeout: time.Minute, DisableCompression: true}
 	proxy := &httputil.ReverseProxy{
@@ -35,6 +36,7 @@ func forward(address string, within time.Duration, log *slog.Logger) (handler ht
 		},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = auth.Admit(r.Context(), known, auth.Token(r.Header)) // For the connection's sake.
 		// Else the server may close the request's body when the answer begins, a moment before the transport has seen the body's end.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		proxy.ServeHTTP(pace.NewWriter(w, within), r)

@@ -23,6 +23,7 @@ import (
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/pace"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/openapi"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/proxy"
@@ -32,7 +33,8 @@ import (
 
 // Config sets whom the gateway serves.
 type Config struct {
-	// WriteTimeout is how long a client may let an answer of the vendor-shaped endpoints lie unread before it is cut off. Default 30s.
+	// WriteTimeout is how long a client may let an answer over HTTP lie unread before it is cut off: a watch, or one of the vendor-shaped endpoints. Zero is no bound.
+	// Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_WRITE_TIMEOUT"`
 	// AllowedHosts are further values of the Host header that are served, beside loopback names and the address itself.
 	AllowedHosts []string `yaml:"allowed_hosts" env:"EVALFLEET_ALLOWED_HOSTS"`
@@ -61,6 +63,8 @@ type Deps struct {
 	VendorAddress string
 	// Auth knows the callers.
 	Auth auth.Authenticator
+	// Connections is how many connections clients may have open at once; zero is bound.Connections.
+	Connections int
 	// Logger logs.
 	Logger *slog.Logger
 	// Metrics counts calls; Gatherer gives what is shown under /metrics. Either may be nil.
@@ -73,7 +77,7 @@ var UnaryInterceptor grpc.UnaryClientInterceptor = rest.UnaryKeys
 
 // Gateway serves clients.
 type Gateway struct {
-	front   front.Server
+	front   *front.Server
 	workers *split.Front
 	// idle closes connections that are kept for later.
 	idle func()
@@ -120,25 +124,22 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	g := &Gateway{workers: workers, idle: func() {}}
 	vendor := deps.Vendor
 	if vendor == nil && deps.VendorAddress != "" {
-		vendor, g.idle = forward(deps.VendorAddress, cfg.WriteTimeout, deps.Logger)
+		vendor, g.idle = forward(deps.VendorAddress, cfg.WriteTimeout, deps.Auth, deps.Logger)
 	}
 	watching, stop := context.WithCancel(ctx)
 	g.stopWatching = stop
 	for name, conn := range peers {
 		g.watched.Go(func() { grpcclient.Watch(watching, conn, func(away bool) { s.SetPeer(name, !away) }) })
 	}
-	g.front = front.Server{GRPC: s, HTTP: &http.Server{
-		Handler:           guard(cfg, deps.Listen, routes(api, vendor, deps)),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(deps.Logger.Handler(), slog.LevelDebug),
-	}}
+	g.front = front.New(front.Config{
+		GRPC: s, Handler: guard(cfg, deps.Listen, routes(api, vendor, cfg, deps)), Connections: deps.Connections, Logger: deps.Logger,
+	})
 	return g, nil
 }
 
-func routes(api, vendor http.Handler, deps Deps) http.Handler {
+func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/api/v1/", api)
+	mux.Handle("/api/v1/", auth.Guard(deps.Auth, paced(api, cfg.WriteTimeout)))
 	if vendor != nil {
 		mux.Handle("/v1/", vendor)
 	}
@@ -150,6 +151,11 @@ func routes(api, vendor http.Handler, deps Deps) http.Handler {
 	return mux
 }
 
+// paced ends answers of next that a client lets lie unread for longer than within; zero is no bound.
+func paced(next http.Handler, within time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(pace.NewWriter(w, within), r) })
+}
+
 // Serve takes connections of l, gRPC and HTTP alike, until Stop.
 func (g *Gateway) Serve(l net.Listener) error { return g.front.Serve(l) }
 
@@ -158,7 +164,7 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	defer g.idle()
 	g.stopWatching()
 	g.watched.Wait()
-	g.front.GRPC.SetReady(false)
+	g.front.Unready()
 	g.workers.Close()
 	return g.front.Stop(ctx)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/gateway"
 )
 
@@ -39,6 +40,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type runs struct {
 	agentv1.UnimplementedRunServiceServer
 	created chan *agentv1.CreateRunRequest
+	// flooded is closed when a watch of the run "flood", which sends without end, has ended.
+	flooded chan struct{}
 }
 
 func (r *runs) CreateRun(_ context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
@@ -52,6 +55,14 @@ func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.R
 
 // WatchRun sends the events after the cursor, up to the third, then a heartbeat.
 func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_WatchRunServer) error {
+	if strings.HasSuffix(req.GetName(), "/flood") {
+		defer close(r.flooded)
+		for {
+			if err := s.Send(&agentv1.WatchRunResponse{Cursor: strings.Repeat("c", 64<<10), Event: &agentv1.Event{Seq: 1}}); err != nil {
+				return err
+			}
+		}
+	}
 	from := 0
 	_, _ = fmt.Sscanf(req.GetCursor(), "c%d", &from)
 	for seq := from + 1; seq <= 3; seq++ {
@@ -81,7 +92,7 @@ func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) s
 	go func() { served <- behind.Serve(memory) }()
 	conn := grpcclient.Within(memory, grpcclient.Options{Unary: gateway.UnaryInterceptor})
 	t.Cleanup(func() {
-		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		within, cancel := context.WithTimeout(context.Background(), waittest.Bound)
 		defer cancel()
 		assert.NoError(t, conn.Close())
 		behind.Drain(within)
@@ -103,7 +114,7 @@ func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
 	t.Cleanup(func() {
-		within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		within, cancel := context.WithTimeout(context.Background(), waittest.Bound)
 		defer cancel()
 		assert.NoError(t, g.Stop(within))
 		stopped(t, served)
@@ -114,7 +125,7 @@ func startBefore(t *testing.T, conn grpc.ClientConnInterface, cfg gateway.Config
 // stopped waits for a server's end.
 func stopped(t *testing.T, served <-chan error) {
 	t.Helper()
-	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) { // Stopped before it began, where nothing was asked of it.
+	if err := waittest.For(t, served, "the server to end"); !errors.Is(err, grpc.ErrServerStopped) { // Stopped before it began, where nothing was asked of it.
 		assert.NoError(t, err)
 	}
 }
@@ -122,7 +133,7 @@ func stopped(t *testing.T, served <-chan error) {
 // call sends a REST request with the right token and returns the answer and its body.
 func call(t *testing.T, method, url, body string, headers map[string]string) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(waittest.Context(t), method, url, strings.NewReader(body))
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer right")
 	for k, v := range headers {
@@ -150,7 +161,7 @@ func TestRESTCreatesWithItsIdempotencyKey(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &run))
 	assert.Equal(t, "projects/default/runs/r1", run.Name)
 	assert.Equal(t, "RUN_STATE_PENDING", run.State)
-	got := <-backend.created
+	got := waittest.For(t, backend.created, "the call that creates the run")
 	assert.Equal(t, "k1", got.GetRequestId())
 	assert.Equal(t, "projects/default", got.GetParent())
 }
@@ -208,7 +219,7 @@ func TestGRPCIsPassedOnWithReflectionErrorsAndStreams(t *testing.T) {
 	_, err = client.GetRun(t.Context(), &agentv1.GetRunRequest{Name: "projects/default/runs/none"})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
 
-	watch, err := client.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: "projects/default/runs/r1"})
+	watch, err := client.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: "projects/default/runs/r1"})
 	require.NoError(t, err)
 	for seq := range 3 {
 		got, err := watch.Recv()
@@ -220,7 +231,7 @@ func TestGRPCIsPassedOnWithReflectionErrorsAndStreams(t *testing.T) {
 	_, err = watch.Recv()
 	require.ErrorIs(t, err, io.EOF)
 
-	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(waittest.Context(t))
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}))
 	list, err := stream.Recv()
@@ -271,12 +282,12 @@ func TestVendorShapesArePassedOn(t *testing.T) {
 		assert.Equal(t, "/v1/messages?beta=true", r.URL.String())
 		_, _ = io.Copy(w, r.Body)
 		w.(http.Flusher).Flush()
-		<-next
+		waittest.Hold(t, next)
 		_, _ = io.WriteString(w, " and more")
 	}))
 	defer behind.Close()
 	addr := startWith(t, &runs{}, gateway.Config{}, strings.TrimPrefix(behind.URL, "http://"))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/messages?beta=true", strings.NewReader("body"))
+	req, err := http.NewRequestWithContext(waittest.Context(t), http.MethodPost, "http://"+addr+"/v1/messages?beta=true", strings.NewReader("body"))
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer mine")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -311,7 +322,7 @@ func TestAClientThatNeverReadsFreesModelgw(t *testing.T) {
 	defer conn.Close()
 	_, err = io.WriteString(conn, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(t, err)
-	<-gone
+	waittest.For(t, gone, "the end of the request at modelgw")
 }
 
 func TestAModelgwThatIsAwayIsSaidInVendorsShapes(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -57,13 +58,13 @@ func TestAnAnswerWithoutEndIsEnded(t *testing.T) {
 			v := vendorWith(t, flood(&sent, gone, tt.start, tt.piece))
 			g := tt.serve(t, v, small)
 			body := read(t, g.post(t, tt.path, `{"model":"`+tt.model+`","max_tokens":5,"stream":true,`+user+`}`))
-			<-gone
+			waittest.For(t, gone, "the end of the vendor's stream")
 			assert.Contains(t, body[max(0, len(body)-500):], "max_answer_bytes")
 			assert.Less(t, sent.Load(), int64(16*bound), "no more is taken than the bound and what the connection holds")
 			require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
 
 			g.stubborn(t, tt.path, `{"model":"`+tt.model+`","max_tokens":5,"stream":true,`+user+`}`)
-			<-gone
+			waittest.For(t, gone, "the end of the vendor's stream")
 			require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
 			assert.Less(t, sent.Load(), int64(32*bound), "nor for a client that does not read")
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -33,8 +34,8 @@ func TestMessagesGoThroughUntouched(t *testing.T) {
 	body := `{"max_tokens":10, "model":"anthropic/claude-sonnet-4-5" ,"messages":[{"role":"user","content":"\u00e9"}],"new":{"model":"x"}}`
 	answer := g.post(t, messagesPath+"?beta=true", body, "Authorization", "", "X-Api-Key", "right", "Anthropic-Version", "2023-06-01", "Anthropic-Beta", "a,b")
 	assert.Equal(t, answered, read(t, answer))
-	assert.Equal(t, strings.Replace(body, "anthropic/", "", 1), string(<-v.body))
-	asked := <-v.asked
+	assert.Equal(t, strings.Replace(body, "anthropic/", "", 1), string(waittest.For(t, v.body, "the body that reaches the vendor")))
+	asked := waittest.For(t, v.asked, "the request that reaches the vendor")
 	assert.Equal(t, "/v1/messages?beta=true", asked.URL.String())
 	assert.Equal(t, "vendor-key", asked.Header.Get("X-Api-Key"))
 	assert.Empty(t, asked.Header.Get("Authorization"))
@@ -43,7 +44,7 @@ func TestMessagesGoThroughUntouched(t *testing.T) {
 	assert.Equal(t, int64(7), g.spent(t))
 
 	read(t, g.post(t, messagesPath, body))
-	asked = <-v.asked
+	asked = waittest.For(t, v.asked, "the request that reaches the vendor")
 	assert.NotEmpty(t, asked.Header.Get("Anthropic-Version"), "without one, the account's")
 }
 
@@ -56,7 +57,7 @@ func TestAStreamOfMessagesIsCounted(t *testing.T) {
 	v := vendorWith(t, says(http.StatusOK, "text/event-stream", stream))
 	g := serveMessages(t, v)
 	assert.Equal(t, stream, read(t, g.post(t, messagesPath, `{"model":"anthropic/claude-sonnet-4-5","stream":true,"max_tokens":10,"messages":[]}`)))
-	assert.Equal(t, int64(14), g.spent(t))
+	require.Eventually(t, func() bool { return g.spent(t) == 14 }, waitLimit, tick, "the call is settled")
 }
 
 func TestErrorsOfMessagesHaveTheirShape(t *testing.T) {
@@ -103,7 +104,7 @@ func TestAClientOfOneVendorTalksToAModelOfTheOther(t *testing.T) {
 	require.Len(t, got.Content, 1, body)
 	assert.Equal(t, "é / café", got.Content[0].Text)
 	assert.Equal(t, 9, got.Usage.Input)
-	assert.JSONEq(t, `{"model":"gpt-4o","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"q"}],"max_tokens":10}`, string(<-v.body))
+	assert.JSONEq(t, `{"model":"gpt-4o","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"q"}],"max_tokens":10}`, string(waittest.For(t, v.body, "the body that reaches the vendor")))
 }
 
 func TestTokensAreCountedByTheVendorOrEstimated(t *testing.T) {
@@ -111,7 +112,7 @@ func TestTokensAreCountedByTheVendorOrEstimated(t *testing.T) {
 	v := vendorWith(t, says(http.StatusOK, "application/json", `{"input_tokens": 42}`))
 	g := serveMessages(t, v)
 	assert.Equal(t, `{"input_tokens": 42}`, read(t, g.post(t, messagesPath+"/count_tokens", `{"model":"anthropic/claude-sonnet-4-5","messages":[]}`)))
-	assert.Equal(t, "/v1/messages/count_tokens", (<-v.asked).URL.Path)
+	assert.Equal(t, "/v1/messages/count_tokens", waittest.For(t, v.asked, "the request that reaches the vendor").URL.Path)
 	assert.JSONEq(t, `{"input_tokens": 2}`, read(t, g.post(t, messagesPath+"/count_tokens", `{"model":"mockllm/m","messages":[{"role":"user","content":"12345678"}]}`)))
 	assert.Zero(t, g.spent(t), "counting costs nothing")
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -91,7 +92,7 @@ func serveWeb(t *testing.T, v *vendor, changes ...setup) *web {
 // post sends a request with the right token, and more headers given as name, value.
 func (w *web) post(t *testing.T, path, body string, headers ...string) *http.Response {
 	t.Helper()
-	return w.do(t.Context(), t, http.MethodPost, path, body, headers...)
+	return w.do(waittest.Context(t), t, http.MethodPost, path, body, headers...)
 }
 
 func (w *web) do(ctx context.Context, t *testing.T, method, path, body string, headers ...string) *http.Response {
@@ -191,8 +192,8 @@ func TestBytesGoThroughUntouched(t *testing.T) {
 		for _, value := range []string{`"openai/gpt-4o"`, `"openai\/gpt\u002d4o"`} {
 			want = strings.Replace(want, value, `"gpt-4o"`, 1)
 		}
-		assert.True(t, bytes.Equal([]byte(want), <-v.body), "%s: what reaches the vendor", name) // Not shown: one is large.
-		asked := <-v.asked
+		assert.True(t, bytes.Equal([]byte(want), waittest.For(t, v.body, "the body that reaches the vendor")), "%s: what reaches the vendor", name) // Not shown: one is large.
+		asked := waittest.For(t, v.asked, "the request that reaches the vendor")
 		assert.Equal(t, "/v1/chat/completions", asked.URL.Path)
 		assert.Equal(t, "Bearer vendor-key", asked.Header.Get("Authorization"))
 		assert.Equal(t, "x=1", asked.Header.Get("Openai-Beta"))
@@ -217,17 +218,26 @@ func TestAStreamGoesThroughAsItComes(t *testing.T) {
 	v := vendorWith(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, event := range events {
-			<-next
+			waittest.Hold(t, next)
 			_, _ = io.WriteString(w, event)
 			w.(http.Flusher).Flush()
 		}
 	})
 	g := serveWeb(t, v)
-	go func() { next <- struct{}{} }()
+	go func() {
+		select {
+		case next <- struct{}{}:
+		case <-t.Context().Done():
+		}
+	}()
 	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
 	for i, event := range events {
 		if i > 0 {
-			next <- struct{}{} // The event before has been read by now.
+			select {
+			case next <- struct{}{}: // The event before has been read by now.
+			case <-time.After(waittest.Bound):
+				require.FailNow(t, "the vendor does not go on")
+			}
 		}
 		got := make([]byte, len(event))
 		_, err := io.ReadFull(answer.Body, got)
@@ -235,8 +245,7 @@ func TestAStreamGoesThroughAsItComes(t *testing.T) {
 		assert.Equal(t, event, string(got))
 	}
 	assert.Empty(t, read(t, answer))
-	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
-	assert.Equal(t, int64(7), g.spent(t))
+	require.Eventually(t, func() bool { return g.inFlight(t) == 0 && g.spent(t) == 7 }, waitLimit, tick)
 }
 
 // Both lanes are measured alike.
@@ -266,7 +275,8 @@ func TestAStreamWithoutUsageIsEstimated(t *testing.T) {
 	g := serveWeb(t, v)
 	body := `{"model":"openai/gpt-4o","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("word ", 800) + `"}]}`
 	read(t, g.post(t, chatPath, body))
-	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
+	// The client has the whole answer before the call is settled.
+	require.Eventually(t, func() bool { return g.inFlight(t) == 0 && g.spent(t) > 0 }, waitLimit, tick)
 	assert.InDelta(t, 1000+10, g.spent(t), 50)
 }
 
@@ -303,7 +313,7 @@ func TestRetriesEndWithTheVendorsWord(t *testing.T) {
 	assert.Equal(t, whole, read(t, answer))
 	assert.Equal(t, int32(3), calls.Load())
 	for range 3 {
-		assert.Equal(t, `{"model":"gpt-4o","messages":[]}`, string(<-v.body), "each attempt sends all of it")
+		assert.Equal(t, `{"model":"gpt-4o","messages":[]}`, string(waittest.For(t, v.body, "the body that reaches the vendor")), "each attempt sends all of it")
 	}
 
 	g = serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = 1 })
@@ -356,7 +366,7 @@ func TestARedirectIsNotPassedOn(t *testing.T) {
 			assert.Empty(t, answer.Header.Get("Location"))
 			message, _, _ := failure(t, answer)
 			assert.Contains(t, message, "base_url")
-			<-v.body
+			waittest.For(t, v.body, "the body that reaches the vendor")
 			assert.Empty(t, v.body, "it is asked once")
 		}
 	}
@@ -570,7 +580,7 @@ func TestAClientThatLeavesCancelsTheCall(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, g.inFlight(t))
 	leave()
-	<-gone
+	waittest.For(t, gone, "the end of the call at the vendor")
 	require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
 }
 
@@ -605,7 +615,7 @@ func TestAClientThatNeverReadsIsCutOff(t *testing.T) {
 		})
 		g := serveWeb(t, v, quick)
 		g.stubborn(t, chatPath, `{"model":"openai/gpt-4o","stream":true,"messages":[]}`)
-		<-gone
+		waittest.For(t, gone, "the end of the call at the vendor")
 		require.Eventually(t, func() bool { return g.inFlight(t) == 0 }, waitLimit, tick)
 		assert.Less(t, sent.Load(), int64(64<<20), "no more is taken from the vendor than the connections hold")
 	})
@@ -780,7 +790,7 @@ func TestCallsThroughTheEndpointsTakeSlots(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	v := vendorWith(t, func(w http.ResponseWriter, r *http.Request) {
-		<-release
+		waittest.Hold(t, release)
 		says(http.StatusOK, "application/json", whole)(w, r)
 	})
 	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.MaxWaiting = 1 })
@@ -812,6 +822,6 @@ func TestCallsThroughTheEndpointsTakeSlots(t *testing.T) {
 	assert.NotEmpty(t, answer.Header.Get("Retry-After"))
 	close(release)
 	for range slots + 1 {
-		assert.Equal(t, http.StatusOK, <-status)
+		assert.Equal(t, http.StatusOK, waittest.For(t, status, "the answer of a call that had a slot or waited"))
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
@@ -90,7 +91,7 @@ func start(t testing.TB, changes ...setup) *gateway {
 		closed = true
 		_ = conn.Close()
 		server.Stop()
-		<-served
+		waittest.For(t, served, "the server to end")
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = service.Close(now)

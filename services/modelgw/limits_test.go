@@ -21,7 +21,7 @@ type (
 
 // waitLimit and tick are for conditions that another goroutine of the gateway brings about.
 const (
-	waitLimit = 10 * time.Second
+	waitLimit = time.Minute
 	tick      = 2 * time.Millisecond
 )
 

@@ -42,6 +42,9 @@ type Config struct {
 	// MaxAnswerBytes bounds an answer of a vendor that is read into the platform's own form, in bytes as they come, streamed or not; a larger one ends with
 	// PROVIDER_RESPONSE_INVALID. What goes through the endpoints as bytes has no bound, since nothing keeps it. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
+	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A stop in good order
+	// counts nothing. A call that is lost more often has no known outcome, and its run waits for a decision. At least 1, default 5.
+	MaxReissues int `yaml:"max_reissues" env:"EVALFLEET_MODELGW_MAX_REISSUES"`
 	// CacheBytes bounds the response cache. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
@@ -84,10 +87,10 @@ const defaultCacheBytes = 256 << 20
 
 // SetDefaults sets what is not zero by default.
 func (c *Config) SetDefaults() {
-	c.MaxAnswerBytes, c.CacheBytes = provider.DefaultMaxAnswerBytes, defaultCacheBytes
+	c.MaxAnswerBytes, c.CacheBytes, c.MaxReissues = provider.DefaultMaxAnswerBytes, defaultCacheBytes, effect.DefaultMaxReissues
 }
 
-// Validate refuses negative bounds.
+// Validate refuses bounds out of range.
 func (c *Config) Validate() error {
 	var faults []error
 	if c.AttemptTimeout < 0 {
@@ -98,6 +101,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxAnswerBytes <= 0 {
 		faults = append(faults, errors.New("max_answer_bytes: must be above 0"))
+	}
+	if c.MaxReissues < 1 {
+		faults = append(faults, errors.New("max_reissues: must be at least 1"))
 	}
 	if c.CacheBytes < 0 {
 		faults = append(faults, errors.New("cache_bytes: must not be negative; 0 keeps nothing"))
@@ -147,6 +153,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Ledger:      deps.Ledger,
 		Owner:       deps.Owner,
 		Alive:       deps.Alive,
+		MaxReissues: cfg.MaxReissues,
 		Retryable:   server.Passing,
 		EncodeError: rpcerr.Encode,
 		DecodeError: rpcerr.Decode,
@@ -221,25 +228,14 @@ func pricesOf(configured map[string]Price) generate.Prices {
 // Register offers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) { s.server.Register(registrar) }
 
-// Run forgets, hour by hour, the answers that nobody released in time, until ctx ends. It then returns nil.
+// Run forgets old answers until ctx ends. It then returns nil.
 func (s *Service) Run(ctx context.Context) error {
-	hour := time.NewTicker(time.Hour)
-	defer hour.Stop()
-	for {
-		now := time.Now()
-		if _, err := s.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
-			s.log.ErrorContext(ctx, "old answers are not forgotten", "error", err)
-		}
-		select {
-		case <-hour.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	effect.Sweep(ctx, s.ledger, s.log)
+	return nil
 }
 
-// Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to whoever asks for them next. It then
-// returns ctx's error. The service takes no calls any more.
+// Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to whoever asks for them next. The
+// service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
 	err := s.runner.Drain(ctx)
 	s.responses.Close()

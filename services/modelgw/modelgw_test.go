@@ -20,10 +20,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
 func TestAModelAnswersWithItsTiming(t *testing.T) {
@@ -99,7 +102,7 @@ func TestAnAnswerIsKeptUntilItIsReleased(t *testing.T) {
 	_, err := g.models.Generate(t.Context(), keyed("k", ask("", "q")))
 	require.NoError(t, err)
 	attach := func() error {
-		stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
+		stream, err := g.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
 		require.NoError(t, err)
 		_, err = receive(t, stream)
 		return err
@@ -108,6 +111,25 @@ func TestAnAnswerIsKeptUntilItIsReleased(t *testing.T) {
 	_, err = g.models.ReleaseGenerate(t.Context(), &modelv1.ReleaseGenerateRequest{Parent: project, RequestIds: []string{"k", "unknown"}})
 	require.NoError(t, err)
 	assert.True(t, rpcerr.Is(attach(), errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN))
+}
+
+func TestAnswersOfARunAreReleasedTogether(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	for _, key := range []string{"r/1", "r/2", "r2/1"} {
+		_, err := g.models.Generate(t.Context(), keyed(key, ask("", "q")))
+		require.NoError(t, err)
+	}
+	_, err := g.models.ReleaseRunGenerates(t.Context(), &modelv1.ReleaseRunGeneratesRequest{Parent: project, Runs: []string{project + "/runs/r", project + "/runs/none"}})
+	require.NoError(t, err)
+	for key, kept := range map[string]bool{"r/1": false, "r/2": false, "r2/1": true} {
+		stream, err := g.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: key})
+		require.NoError(t, err)
+		_, err = receive(t, stream)
+		assert.Equal(t, kept, err == nil, key)
+	}
+	_, err = g.models.ReleaseRunGenerates(t.Context(), &modelv1.ReleaseRunGeneratesRequest{Parent: project, Runs: []string{"projects/else/runs/r"}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), err)
 }
 
 func TestAFailureIsKeptToo(t *testing.T) {
@@ -136,8 +158,11 @@ func TestACallThatGivesUpListsItsAttempts(t *testing.T) {
 		require.ErrorContains(t, err, "overloaded; this was attempt 3, after 2 × mockllm answered 429: slow down")
 		fault, ok := rpcerr.As(err)
 		require.True(t, ok)
-		require.Len(t, fault.Details, 2)
-		for _, detail := range fault.Details {
+		require.Len(t, fault.Details, 3)
+		timing, ok := fault.Details[2].(*effectv1.Timing)
+		require.True(t, ok, "%T", fault.Details[2])
+		assert.EqualValues(t, 3, timing.GetAttempts())
+		for _, detail := range fault.Details[:2] {
 			failed, ok := detail.(*modelv1.FailedAttempt)
 			require.True(t, ok, "%T", detail)
 			assert.EqualValues(t, 429, failed.GetStatus())
@@ -150,13 +175,13 @@ func TestACallThatWaitsForAnotherAttemptIsShown(t *testing.T) {
 	t.Parallel()
 	g := start(t)
 	watch := func(parent string) grpc.ServerStreamingClient[modelv1.WatchRetriesResponse] {
-		stream, err := g.models.WatchRetries(t.Context(), &modelv1.WatchRetriesRequest{Parent: parent})
+		stream, err := g.models.WatchRetries(waittest.Context(t), &modelv1.WatchRetriesRequest{Parent: parent})
 		require.NoError(t, err)
 		return stream
 	}
 	all := watch("projects/-")
 	var calling sync.WaitGroup
-	defer calling.Wait()
+	defer waittest.Return(t, calling.Wait, "the call that was cancelled")
 	calling.Go(func() {
 		script := `{"outputs": [{"error": {"status": 429, "message": "slow down", "retry_after_s": 600}}, "fine"]}`
 		_, err := g.models.Generate(context.WithoutCancel(t.Context()), keyed("k", ask(script, "q")))
@@ -207,7 +232,7 @@ func TestAFullQueueIsNoResult(t *testing.T) {
 	for i := range 2 {
 		_, err := g.models.CancelGenerate(t.Context(), &modelv1.CancelGenerateRequest{Parent: project, RequestId: fmt.Sprint("slow", i)})
 		require.NoError(t, err)
-		require.True(t, rpcerr.Is(<-done, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED))
+		require.True(t, rpcerr.Is(waittest.For(t, done, "the end of a call that was cancelled"), errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED))
 	}
 	third.Timeout = durationOf("50ms")
 	_, err = g.models.Generate(t.Context(), third)
@@ -247,10 +272,10 @@ func TestAKeyedCallOutlivesItsCallerAndOneWithoutDoesNot(t *testing.T) {
 			return false
 		}, waitLimit, tick)
 		cancel()
-		<-left
+		waittest.For(t, left, "the caller that left")
 	}
 	leave(keyed("k", on("keyed", 1, ask(script, "q"))))
-	stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
+	stream, err := g.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
 	require.NoError(t, err)
 	events, err := receive(t, stream)
 	require.NoError(t, err)
@@ -277,7 +302,7 @@ func TestAStreamHoldsTheWholeAnswerInPieces(t *testing.T) {
 	g := start(t)
 	text := strings.Repeat("many words and ümläuts, ", 40)
 	for _, id := range []string{"", "k"} {
-		stream, err := g.models.StreamGenerate(t.Context(), &modelv1.StreamGenerateRequest{
+		stream, err := g.models.StreamGenerate(waittest.Context(t), &modelv1.StreamGenerateRequest{
 			Request: keyed(id, ask(fmt.Sprintf(`{"outputs": [{"output": %q}]}`, text), "q")),
 		})
 		require.NoError(t, err)
@@ -290,7 +315,7 @@ func TestAStreamHoldsTheWholeAnswerInPieces(t *testing.T) {
 		require.NotNil(t, last)
 		assert.Equal(t, text, last.GetOutput().GetCompletion())
 	}
-	stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: "nonsense"})
+	stream, err := g.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: "nonsense"})
 	require.NoError(t, err)
 	_, err = receive(t, stream)
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), err)
@@ -300,7 +325,7 @@ func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	g := start(t)
 	text := strings.Repeat("0123456789", 40)
-	request := keyed("k", ask(fmt.Sprintf(`{"outputs": [{"output": {"text": %q, "chunk_delay_s": 0.02}}]}`, text), "q"))
+	request := keyed("k", ask(fmt.Sprintf(`{"outputs": [{"output": {"text": %q, "chunk_delay_s": 0.1}}]}`, text), "q"))
 	done := make(chan error, 1)
 	go func() {
 		_, err := g.models.Generate(t.Context(), request)
@@ -319,11 +344,11 @@ func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 		}
 		return true
 	}, waitLimit, tick)
-	stream, err := g.models.AttachGenerate(t.Context(), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: first.GetCursor()})
+	stream, err := g.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: first.GetCursor()})
 	require.NoError(t, err)
 	events, err := receive(t, stream)
 	require.NoError(t, err)
-	require.NoError(t, <-done)
+	require.NoError(t, waittest.For(t, done, "the answer of the call that is watched"))
 	assert.True(t, strings.HasSuffix(text, said(events)))
 	assert.Len(t, said(events), len(text)-3*16)
 	assert.NotNil(t, events[len(events)-1].GetCompleted())
@@ -333,7 +358,7 @@ func TestARetryAfterTheFirstPieceIsARestart(t *testing.T) {
 	t.Parallel()
 	g := start(t)
 	text := strings.Repeat("x", 100)
-	stream, err := g.models.StreamGenerate(t.Context(), &modelv1.StreamGenerateRequest{Request: keyed("k", ask(fmt.Sprintf(
+	stream, err := g.models.StreamGenerate(waittest.Context(t), &modelv1.StreamGenerateRequest{Request: keyed("k", ask(fmt.Sprintf(
 		`{"outputs": [{"output": {"text": %q, "error": {"status": 503, "after_chunks": 2, "times": 1, "retry_after_s": 0.01}}}]}`, text), "q"))})
 	require.NoError(t, err)
 	events, err := receive(t, stream)
@@ -354,31 +379,150 @@ func TestARetryAfterTheFirstPieceIsARestart(t *testing.T) {
 	assert.Positive(t, answer.GetTiming().GetRetryWait().AsDuration())
 }
 
-func TestACallOfADeadProcessIsMadeAgainOnce(t *testing.T) {
-	t.Parallel()
+// onDisk is a ledger in a file, as a service has it.
+func onDisk(t *testing.T) effect.Ledger {
+	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "effects.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	ledger, err := effectsqlite.New(t.Context(), db, "modelgw")
 	require.NoError(t, err)
-	request := keyed("k", on("s", 1, ask(`{"outputs": [{"output": {"text": "the answer", "delay_s": 0.3}}]}`, "q")))
+	return ledger
+}
 
-	first := start(t, withLedger(ledger, "first"))
-	go func() { _, _ = first.models.Generate(context.WithoutCancel(t.Context()), request) }()
-	require.Eventually(t, func() bool { return len(first.calls(t)) == 1 }, waitLimit, tick)
-	first.close() // cut short with the call in flight: its claim stays open, as after a crash
-	record, err := ledger.Lookup(t.Context(), effect.Key{Project: "default", ID: "k"})
+// Stops in good order cut one call short, again and again: it is made again each time, and none of that counts against it.
+func TestGracefulStopsDuringACallCountNothing(t *testing.T) {
+	t.Parallel()
+	ledger := onDisk(t)
+	key := effect.Key{Project: "default", ID: "k"}
+	endless := keyed("k", on("s", 1, ask(`{"outputs": [{"output": {"text": "the answer", "delay_s": 600}}]}`, "q")))
+	const stops = 7
+	for n := range stops {
+		g := start(t, withLedger(ledger, fmt.Sprint("process-", n)))
+		go func() { _, _ = g.models.Generate(context.WithoutCancel(t.Context()), endless) }()
+		require.Eventually(t, func() bool { return len(g.calls(t)) == 1 }, waitLimit, tick, "the call has reached the model")
+		g.close()
+		record, err := ledger.Lookup(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, effect.Yielded, record.State)
+		require.Zero(t, record.Reissues)
+	}
+	record, err := ledger.Lookup(t.Context(), key)
 	require.NoError(t, err)
-	require.Equal(t, effect.Running, record.State)
+	assert.Equal(t, stops, record.Yields)
+}
 
-	second := start(t, withLedger(ledger, "second"))
-	answer, err := second.models.Generate(t.Context(), request)
+// dying is a ledger that takes claims and hears of no end, as that of a process that is killed.
+type dying struct{ effect.Ledger }
+
+func (dying) Finish(context.Context, effect.Key, string, effect.Outcome) error {
+	return errors.New("killed")
+}
+
+func (dying) Yield(context.Context, string, ...effect.Key) error { return errors.New("killed") }
+
+// deaths leaves the claim of a request as so many dead processes do, each of which had the call in flight.
+func deaths(t *testing.T, ledger effect.Ledger, request *modelv1.GenerateRequest, n int) {
+	t.Helper()
+	first := start(t, withLedger(dying{ledger}, "dead-1"))
+	go func() { _, _ = first.models.Generate(context.WithoutCancel(t.Context()), request) }()
+	key := effect.Key{Project: "default", ID: request.GetRequestId()}
+	require.Eventually(t, func() bool { _, err := ledger.Lookup(t.Context(), key); return err == nil }, waitLimit, tick, "the call is claimed")
+	first.close()
+	for i := 1; i < n; i++ {
+		_, err := ledger.Reclaim(t.Context(), key, fmt.Sprint("dead-", i), fmt.Sprint("dead-", i+1))
+		require.NoError(t, err)
+	}
+}
+
+func TestACallOfDeadProcessesIsMadeAgainFiveTimes(t *testing.T) {
+	t.Parallel()
+	ledger := onDisk(t)
+	request := keyed("k", on("s", 1, ask(`{"outputs": [{"output": {"text": "the answer", "delay_s": 0.05}}]}`, "q")))
+	deaths(t, ledger, request, 5)
+	heir := start(t, withLedger(ledger, "heir"))
+	answer, err := heir.models.Generate(t.Context(), request)
 	require.NoError(t, err)
 	assert.Equal(t, "the answer", answer.GetOutput().GetCompletion())
 	assert.True(t, answer.GetTiming().GetReissued())
-	calls := second.calls(t)
+	assert.EqualValues(t, 5, answer.GetTiming().GetReissues())
+	calls := heir.calls(t)
 	require.Len(t, calls, 1)
 	assert.True(t, calls[0].Reissued)
+}
+
+func TestACallThatIsLostOnceMoreTellsWhatItCost(t *testing.T) {
+	t.Parallel()
+	ledger := onDisk(t)
+	request := keyed("k", on("s", 1, ask(`{"outputs": [{"output": {"text": "the answer", "delay_s": 0.05}}]}`, "q")))
+	deaths(t, ledger, request, 6)
+	heir := start(t, withLedger(ledger, "heir"))
+	_, err := heir.models.Generate(t.Context(), request)
+	fault, ok := rpcerr.As(err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, fault.Reason)
+	require.Len(t, fault.Details, 1)
+	timing, _ := fault.Details[0].(*effectv1.Timing)
+	assert.EqualValues(t, 6, timing.GetAttempts())
+	assert.EqualValues(t, 5, timing.GetReissues())
+	assert.Empty(t, heir.calls(t))
+}
+
+func TestHowOftenACallIsMadeAgainCanBeConfigured(t *testing.T) {
+	t.Parallel()
+	ledger := onDisk(t)
+	request := keyed("k", on("s", 1, ask(`{"outputs": [{"output": {"text": "the answer", "delay_s": 0.05}}]}`, "q")))
+	deaths(t, ledger, request, 2)
+	heir := start(t, withLedger(ledger, "heir"), func(c *modelgw.Config, _ *modelgw.Deps) { c.MaxReissues = 1 })
+	_, err := heir.models.Generate(t.Context(), request)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE), "%v", err)
+}
+
+// An earlier version claimed a run's call under another hash of the same request. It is the same call.
+func TestAnOlderHashOfARunsCallIsTheSameCall(t *testing.T) {
+	t.Parallel()
+	ledger := onDisk(t)
+	older := effect.Hash{1, 2, 3}
+	for id, run := range map[string]string{"r1/7": project + "/runs/r1", "r2/7": project + "/runs/r1", "k": ""} {
+		_, _, err := ledger.Claim(t.Context(), effect.Key{Project: "default", ID: id}, older, "dead")
+		require.NoError(t, err)
+		request := keyed(id, ask(`{"outputs": ["the answer"]}`, "q"))
+		request.Attribution = &effectv1.Attribution{Run: run}
+		g := start(t, withLedger(ledger, "later/"+id))
+		answer, err := g.models.Generate(t.Context(), request)
+		if id != "r1/7" {
+			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED), "%s: %v", id, err)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, "the answer", answer.GetOutput().GetCompletion())
+		assert.True(t, answer.GetTiming().GetReissued())
+	}
+}
+
+// A call that failed tells how long it took and, where the provider said so, what it cost.
+func TestFailedCallsTellWhatTheyCost(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	request := keyed("k", ask(`{"outputs": [{"output": {"text": "no", "stop_reason": "content_filter", "usage": {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}}}]}`, "q"))
+	request.Config = &modelv1.GenerateConfig{FailOnRefusal: new(true)}
+	for range 2 { // the kept outcome tells the same
+		_, err := g.models.Generate(t.Context(), request)
+		fault, ok := rpcerr.As(err)
+		require.True(t, ok, "%v", err)
+		var usage *modelv1.ModelUsage
+		var timing *effectv1.Timing
+		for _, detail := range fault.Details {
+			switch detail := detail.(type) {
+			case *modelv1.ModelUsage:
+				usage = detail
+			case *effectv1.Timing:
+				timing = detail
+			}
+		}
+		assert.Positive(t, usage.GetTotalTokens(), "%v", fault)
+		assert.EqualValues(t, 1, timing.GetAttempts())
+	}
 }
 
 func TestStoredMediaReachesTheModel(t *testing.T) {

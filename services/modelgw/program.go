@@ -3,15 +3,15 @@ package modelgw
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/blob/blobserver"
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
+	"github.com/evalfleet/evalfleet/pkg/regular"
 )
-
-// maxBlobBytes bounds a body that is read whole. Scripts of a scripted model are its only use, so the bound is a small one.
-const maxBlobBytes = 64 << 20
 
 // Program is the service for a process to run.
 func Program(cfg Config) daemon.Program {
@@ -35,11 +35,15 @@ func Program(cfg Config) daemon.Program {
 // reader reads bodies whole.
 func reader(blobs blob.Store) func(ctx context.Context, project, hash string) ([]byte, error) {
 	return func(ctx context.Context, project, hash string) ([]byte, error) {
-		body, _, err := blobs.Get(ctx, project, hash, 0, maxBlobBytes)
+		body, ref, err := blobs.Get(ctx, project, hash, 0, 0)
 		if err != nil {
 			return nil, err
 		}
-		whole, err := io.ReadAll(body)
+		if ref.Size > bound.BlobWholeBytes {
+			err = fmt.Errorf("the body has %d bytes, more than %d", ref.Size, bound.BlobWholeBytes)
+			return nil, errors.Join(err, body.Close())
+		}
+		whole, err := io.ReadAll(regular.Reader(ctx, body))
 		return whole, errors.Join(err, body.Close())
 	}
 }

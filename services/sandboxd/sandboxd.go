@@ -19,6 +19,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/freespace"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -48,6 +49,9 @@ type Config struct {
 	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
 	// CPUMillis bounds the processors of a sandbox that asks for no bound, in thousandths of a core. Default 2000; never more than the machine has.
 	CPUMillis int64 `yaml:"cpu_millis" env:"EVALFLEET_SANDBOXD_CPU_MILLIS"`
+	// MaxOpenFiles bounds the open files of all processes of a sandbox together: its bound on processes times that on open files of each. Default 0: a sixteenth of what the machine allows
+	// (fs.file-max), and at least 65,536.
+	MaxOpenFiles int64 `yaml:"max_open_files" env:"EVALFLEET_SANDBOXD_MAX_OPEN_FILES"`
 	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
 	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
 	// Docker sets the docker driver up.
@@ -76,6 +80,9 @@ func (c *Config) Validate() error {
 	if c.CPUMillis < 0 {
 		errs = append(errs, errors.New("cpu_millis: must not be below zero"))
 	}
+	if c.MaxOpenFiles < 0 {
+		errs = append(errs, errors.New("max_open_files: must not be below zero"))
+	}
 	if c.OrphanTimeout < 0 {
 		errs = append(errs, errors.New("orphan_timeout: must not be below zero"))
 	}
@@ -95,6 +102,9 @@ type Deps struct {
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
 	Alive func(owner string) bool
+	// Space is the free disk space below which no sandbox is made; nil for no floor. Config.Dir and the folder of a Docker Engine on
+	// this machine are looked at too.
+	Space *freespace.Floor
 	// Logger logs. Commands, their input and their output are never logged.
 	Logger *slog.Logger
 }
@@ -141,9 +151,9 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 	}
 	boxes, err := lifecycle.New(ctx, lifecycle.Config{
 		DefaultDriver: cfg.Driver, MaxSandboxes: cfg.MaxSandboxes, MaxCreating: cfg.MaxCreating,
-		AllowUnisolated: cfg.AllowUnisolated, OrphanTimeout: cfg.OrphanTimeout, CPUMillis: min(cfg.CPUMillis, int64(runtime.NumCPU())*1000),
+		AllowUnisolated: cfg.AllowUnisolated, OrphanTimeout: cfg.OrphanTimeout, CPUMillis: min(cfg.CPUMillis, int64(runtime.NumCPU())*1000), MaxOpenFiles: cfg.MaxOpenFiles,
 	}, lifecycle.Deps{
-		Drivers: drivers(cfg, deps.Logger), Store: store, Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, Logger: deps.Logger,
+		Drivers: drivers(cfg, deps), Store: store, Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, Lack: deps.Space.With(cfg.Dir).Lack, Logger: deps.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -152,8 +162,8 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 }
 
 // drivers makes every driver, or one in its place that says why it cannot be used.
-func drivers(cfg Config, log *slog.Logger) map[string]driver.Driver {
-	guest := guestPath(cfg)
+func drivers(cfg Config, deps Deps) map[string]driver.Driver {
+	guest, log := guestPath(cfg), deps.Logger
 	out := map[string]driver.Driver{}
 	for name, build := range map[string]func() (driver.Driver, error){
 		"local": func() (driver.Driver, error) {
@@ -162,7 +172,7 @@ func drivers(cfg Config, log *slog.Logger) map[string]driver.Driver {
 			})
 		},
 		"docker": func() (driver.Driver, error) {
-			return docker.New(cfg.Docker, docker.Deps{Dir: filepath.Join(cfg.Dir, "docker"), GuestPath: guest, Logger: log})
+			return docker.New(cfg.Docker, docker.Deps{Dir: filepath.Join(cfg.Dir, "docker"), GuestPath: guest, Space: deps.Space, Logger: log})
 		},
 	} {
 		d, err := build()

@@ -35,6 +35,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd"
 )
 
@@ -122,7 +123,7 @@ func (in *installation) start(t testing.TB) {
 		assert.NoError(t, conn.Close())
 		cancel()
 		server.Stop()
-		assert.NoError(t, errors.Join(<-done, <-done))
+		assert.NoError(t, errors.Join(waittest.For(t, done, "the server and the service to end"), waittest.For(t, done, "the server and the service to end")))
 		assert.NoError(t, service.Close(context.Background()))
 		assert.NoError(t, db.Close())
 	}
@@ -307,9 +308,9 @@ func TestARestartLosesNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		r, err := in.exec(b, "", "test", "-e", "count")
 		return err == nil && r.GetExitCode() == 0
-	}, 10*time.Second, 10*time.Millisecond)
+	}, waittest.Bound, 10*time.Millisecond)
 	in.restart()
-	require.Error(t, <-cut)
+	require.Error(t, waittest.For(t, cut, "the end of the call whose server was stopped"))
 
 	got, err := in.client.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{Name: b.GetName()})
 	require.NoError(t, err)
@@ -320,14 +321,14 @@ func TestARestartLosesNothing(t *testing.T) {
 	assert.Equal(t, "one\n", string(r.GetStdout()), "the environment is the sandbox's as before")
 	assert.Equal(t, "ran\n", in.sh(b, "cat count"))
 
-	stream, err := in.client.StreamExec(t.Context(), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), RequestId: "long", StdoutOffset: 1})
+	stream, err := in.client.StreamExec(waittest.Context(t), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), RequestId: "long", StdoutOffset: 1})
 	require.NoError(t, err)
 	out, ended := drain(t, stream)
 	assert.Equal(t, "ne\n", out)
 	assert.True(t, ended.GetReplayed())
 	_, err = in.client.ReleaseExec(t.Context(), &sandboxv1.ReleaseExecRequest{Sandbox: b.GetName(), RequestIds: []string{"long"}})
 	require.NoError(t, err)
-	stream, err = in.client.StreamExec(t.Context(), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), RequestId: "long"})
+	stream, err = in.client.StreamExec(waittest.Context(t), &sandboxv1.StreamExecRequest{Sandbox: b.GetName(), RequestId: "long"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN), "%v", err)
@@ -369,7 +370,7 @@ func TestOrphansAreCollected(t *testing.T) {
 	require.NoError(t, os.Mkdir(halfway, 0o700))
 	in.start(t)
 	for _, path := range []string{folder, halfway} {
-		require.Eventually(t, func() bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }, waittest.Bound, 10*time.Millisecond)
 	}
 	assert.Equal(t, "fine\n", in.sh(kept, "echo fine"))
 }
@@ -462,17 +463,17 @@ func TestFilesThroughTheService(t *testing.T) {
 	in := install(t, nil)
 	b := in.create(&sandboxv1.SandboxSpec{})
 	name := b.GetName()
-	_, err := in.client.WriteFile(t.Context(), &sandboxv1.WriteFileRequest{Sandbox: name, Path: "d/f", Content: []byte("x\r\ny")})
+	_, err := in.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: name, Path: "d/f", Content: []byte("x\r\ny")})
 	require.NoError(t, err)
-	read, err := in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f"})
+	read, err := in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f"})
 	require.NoError(t, err)
 	assert.Equal(t, "x\r\ny", string(read.GetContent()))
 	assert.EqualValues(t, 4, read.GetInfo().GetSize())
-	read, err = in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f", Offset: 1, Limit: 2})
+	read, err = in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f", Offset: 1, Limit: 2})
 	require.NoError(t, err)
 	assert.Equal(t, "\r\n", string(read.GetContent()))
 
-	up, err := in.client.UploadFile(t.Context())
+	up, err := in.client.UploadFile(waittest.Context(t))
 	require.NoError(t, err)
 	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: &sandboxv1.UploadTarget{Sandbox: name, Path: "big"}}}))
 	for range 5 {
@@ -481,15 +482,15 @@ func TestFilesThroughTheService(t *testing.T) {
 	written, err := up.CloseAndRecv()
 	require.NoError(t, err)
 	assert.EqualValues(t, 5<<20, written.GetInfo().GetSize())
-	_, err = in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "big"})
+	_, err = in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "big"})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "%v", err)
 	assert.ErrorContains(t, err, "3 MiB")
-	part, err := in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "big", Limit: 10})
+	part, err := in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "big", Limit: 10})
 	require.NoError(t, err)
 	assert.Len(t, part.GetContent(), 10)
 
 	for limit, want := range map[int64]bool{0: true, 1 << 20: false} {
-		down, err := in.client.DownloadFile(t.Context(), &sandboxv1.DownloadFileRequest{Sandbox: name, Path: "big", MaxBytes: limit})
+		down, err := in.client.DownloadFile(waittest.Context(t), &sandboxv1.DownloadFileRequest{Sandbox: name, Path: "big", MaxBytes: limit})
 		require.NoError(t, err)
 		size := 0
 		for err == nil {
@@ -512,7 +513,7 @@ func TestFilesThroughTheService(t *testing.T) {
 	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: &sandboxv1.UploadTarget{Sandbox: name, Path: "d/f"}}}))
 	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: []byte("half")}}))
 	cancel()
-	require.Eventually(t, func() bool { return in.sh(b, "ls -A d") == "f\n" }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return in.sh(b, "ls -A d") == "f\n" }, waittest.Bound, 10*time.Millisecond)
 	assert.Equal(t, "x\r\ny", in.sh(b, "cat d/f"))
 
 	var paths []string
@@ -530,7 +531,7 @@ func TestFilesThroughTheService(t *testing.T) {
 	assert.Equal(t, []string{"big", "d", "d/f"}, paths)
 	_, err = in.client.RemoveFile(t.Context(), &sandboxv1.RemoveFileRequest{Sandbox: name, Path: "d", Recursive: true})
 	require.NoError(t, err)
-	_, err = in.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f"})
+	_, err = in.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: name, Path: "d/f"})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_FILE_NOT_FOUND), "%v", err)
 }
 

@@ -114,27 +114,16 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	s.workers.Register(registrar)
 }
 
-// Run forgets, hour by hour, the results that nobody released in time, until ctx ends. It then lets the workers go, whose connections never end by themselves, and
+// Run forgets old results until ctx ends. It then lets the workers go, whose connections never end by themselves, and
 // returns nil. What they have in hand they offer to the next process.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.workers.Close()
-	hour := time.NewTicker(time.Hour)
-	defer hour.Stop()
-	for {
-		now := time.Now()
-		if _, err := s.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
-			s.log.ErrorContext(ctx, "old results of calls are not forgotten", "error", err)
-		}
-		select {
-		case <-hour.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	effect.Sweep(ctx, s.ledger, s.log)
+	return nil
 }
 
 // Close waits for the calls that run. When ctx ends first, the rest is cut short: calls with a key are left to whoever asks for them next, and
-// their commands go on in their sandboxes. It then returns ctx's error. The service takes no calls any more.
+// their commands go on in their sandboxes. It returns an error for calls that may not be repeated. The service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
 	s.workers.Close()
 	err := s.runner.Drain(ctx)

@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/toolexec"
 )
 
@@ -56,7 +57,7 @@ func TestRequestsAreValidated(t *testing.T) {
 	c := client(t)
 	_, err := c.ListTools(t.Context(), &toolv1.ListToolsRequest{})
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
-	stream, err := c.ExecuteTools(t.Context(), &toolv1.ExecuteToolsRequest{Parent: "projects/default"})
+	stream, err := c.ExecuteTools(waittest.Context(t), &toolv1.ExecuteToolsRequest{Parent: "projects/default"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), "there is nothing to execute")
@@ -64,7 +65,7 @@ func TestRequestsAreValidated(t *testing.T) {
 
 func TestResultsStream(t *testing.T) {
 	t.Parallel()
-	stream, err := client(t).ExecuteTools(t.Context(), &toolv1.ExecuteToolsRequest{
+	stream, err := client(t).ExecuteTools(waittest.Context(t), &toolv1.ExecuteToolsRequest{
 		Parent: "projects/default", RequestId: "r1",
 		Tools: []*toolv1.ToolRef{{Name: "think"}, {Name: "bash"}},
 		Calls: []*toolv1.ToolCall{

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
 	"github.com/evalfleet/evalfleet/services/toolexec"
 )
@@ -60,7 +62,7 @@ func live(t *testing.T, ledger effect.Ledger, owner string) *life {
 		cancel()
 		_ = service.Close(now)
 		server.Stop()
-		assert.NoError(t, <-served)
+		assert.NoError(t, waittest.For(t, served, "the server to end"))
 		assert.NoError(t, conn.Close())
 		assert.NoError(t, sandboxd.Close())
 	}
@@ -152,7 +154,7 @@ func TestAWorkersToolIsAToolLikeAnyOther(t *testing.T) {
 			assert.Equal(t, call.GetKey(), w.Next().GetAccepted().GetKey(), "the result is durable")
 		}()
 		for range 2 {
-			result, err := execute(t.Context(), l.tools, ask(id, `{"city":"Ulm"}`))
+			result, err := execute(waittest.Context(t), l.tools, ask(id, `{"city":"Ulm"}`))
 			require.NoError(t, err)
 			assert.Equal(t, "rain", result.GetContent().GetText())
 			require.Len(t, result.GetStoreChanges(), 1)
@@ -161,15 +163,20 @@ func TestAWorkersToolIsAToolLikeAnyOther(t *testing.T) {
 				break
 			}
 		}
-		<-answered
+		waittest.For(t, answered, "the worker to have answered")
 	}
 }
 
 func TestWhatAWorkerMayAnswer(t *testing.T) {
 	t.Parallel()
-	l := live(t, &memory.Ledger{}, "one")
-	w := workertest.Dial(t, l.workers)
-	w.Register(weather(func(r *workerv1.Register) { r.Worker, r.Offers[0].Timeout = "forecaster", durationpb.New(50_000_000) }))
+	serve := func(timeout time.Duration) (*life, *workertest.Worker) {
+		l := live(t, &memory.Ledger{}, "one")
+		w := workertest.Dial(t, l.workers)
+		w.Register(weather(func(r *workerv1.Register) { r.Worker, r.Offers[0].Timeout = "forecaster", durationpb.New(timeout) }))
+		return l, w
+	}
+	talking, talker := serve(waittest.Bound)
+	silent, silenced := serve(50 * time.Millisecond)
 	for _, c := range []struct {
 		name   string
 		answer func(key string) *workerv1.ConnectRequest
@@ -207,6 +214,10 @@ func TestWhatAWorkerMayAnswer(t *testing.T) {
 			assert.Equal(t, "sun", r.GetContent().GetList().GetParts()[0].GetText().GetText())
 		}},
 	} {
+		l, w := talking, talker
+		if c.answer == nil {
+			l, w = silent, silenced
+		}
 		answered, accepted := make(chan struct{}), make(chan *workerv1.ResultAccepted, 1)
 		go func() {
 			defer close(answered)
@@ -219,11 +230,11 @@ func TestWhatAWorkerMayAnswer(t *testing.T) {
 			w.Send(c.answer(call.GetKey()))
 			accepted <- w.Next().GetAccepted()
 		}()
-		result, err := execute(t.Context(), l.tools, ask(c.name[:min(len(c.name), 20)], `{"city":"Ulm"}`))
+		result, err := execute(waittest.Context(t), l.tools, ask(c.name[:min(len(c.name), 20)], `{"city":"Ulm"}`))
 		require.NoError(t, err, c.name)
 		c.check(t, result)
-		<-answered
-		told := <-accepted
+		waittest.For(t, answered, "the worker to have answered")
+		told := waittest.For(t, accepted, "what the worker heard of its result")
 		require.NotNil(t, told, c.name)
 		if told.GetProblem() == "" {
 			assert.NotContains(t, result.GetError().GetMessage(), "of no use", "the worker hears of it: %s", c.name)
@@ -262,7 +273,7 @@ func TestProgressReachesTheCaller(t *testing.T) {
 	w := workertest.Dial(t, l.workers)
 	w.Register(weather())
 	for _, id := range []string{"", "r1"} { // without a key and with one
-		stream, err := l.tools.ExecuteTools(t.Context(), ask(id, `{"city":"Ulm"}`))
+		stream, err := l.tools.ExecuteTools(waittest.Context(t), ask(id, `{"city":"Ulm"}`))
 		require.NoError(t, err)
 		key := w.Call().GetKey()
 		w.Send(workertest.Progress(key, "looking out of the window"))
@@ -294,7 +305,7 @@ func TestToolsOfWorkersAreWatched(t *testing.T) {
 	w := workertest.Dial(t, l.workers)
 	w.Register(weather())
 	for _, parent := range []string{"projects/-", "projects/default"} {
-		stream, err := l.tools.WatchWorkers(t.Context(), &toolv1.WatchWorkersRequest{Parent: parent})
+		stream, err := l.tools.WatchWorkers(waittest.Context(t), &toolv1.WatchWorkersRequest{Parent: parent})
 		require.NoError(t, err)
 		news, err := stream.Recv()
 		require.NoError(t, err)
@@ -311,7 +322,7 @@ func TestToolsOfWorkersAreWatched(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, news.GetServed())
 	}
-	stream, err := l.tools.WatchWorkers(t.Context(), &toolv1.WatchWorkersRequest{Parent: "default"})
+	stream, err := l.tools.WatchWorkers(waittest.Context(t), &toolv1.WatchWorkersRequest{Parent: "default"})
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
@@ -338,7 +349,7 @@ func TestOffersThatAreNoTools(t *testing.T) {
 func TestWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	l := live(t, &memory.Ledger{}, "one")
-	_, err := execute(t.Context(), l.tools, ask("r", `{"city":"Ulm"}`))
+	_, err := execute(waittest.Context(t), l.tools, ask("r", `{"city":"Ulm"}`))
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND), "%v", err)
 	assert.ErrorContains(t, err, "a worker may serve it, and none that does is connected")
 
@@ -346,7 +357,7 @@ func TestWithoutAWorker(t *testing.T) {
 	pinned.Tools[0].Definition = &toolv1.ToolDefinition{
 		Info: &toolv1.ToolInfo{Name: "weather", Description: "Tells the weather.", ParametersJson: cityParameters}, Worker: "weather", StoreKeys: []string{"seen:*"},
 	}
-	_, err = execute(t.Context(), l.tools, pinned)
+	_, err = execute(waittest.Context(t), l.tools, pinned)
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE), "%v", err)
 	assert.Positive(t, rpcerr.RetryAfter(err), "the run waits")
 	assert.ErrorContains(t, err, "waiting for a worker of tool weather")
@@ -354,7 +365,7 @@ func TestWithoutAWorker(t *testing.T) {
 	w := workertest.Dial(t, l.workers)
 	w.Register(weather())
 	go func() { w.Send(workertest.Result(w.Call().GetKey(), `{"text":"sun"}`)) }()
-	result, err := execute(t.Context(), l.tools, pinned)
+	result, err := execute(waittest.Context(t), l.tools, pinned)
 	require.NoError(t, err, "the same request, asked again, begins")
 	assert.Equal(t, "sun", result.GetContent().GetText())
 }
@@ -378,13 +389,13 @@ func TestAProcessDiesDuringAWorkersCall(t *testing.T) {
 	}()
 	key := w.Call().GetKey()
 	first.end()
-	require.Error(t, <-failed)
+	require.Error(t, waittest.For(t, failed, "the end of the call whose process died"))
 
 	second := live(t, ledger, "two")
 	again := workertest.Dial(t, second.workers)
 	assert.Empty(t, again.Register(weather(func(r *workerv1.Register) { r.Unfinished = []string{key} })).GetForget())
 	again.Send(workertest.Result(key, `{"text":"rain"}`))
-	result, err := execute(t.Context(), second.tools, pinned)
+	result, err := execute(waittest.Context(t), second.tools, pinned)
 	require.NoError(t, err)
 	assert.Equal(t, "rain", result.GetContent().GetText())
 	assert.True(t, result.GetTiming().GetReissued())
@@ -398,7 +409,7 @@ func TestACancelReachesTheWorker(t *testing.T) {
 	w.Register(weather())
 	done := make(chan *toolv1.ToolResult, 1)
 	go func() {
-		result, err := execute(t.Context(), l.tools, ask("r", `{"city":"Ulm"}`))
+		result, err := execute(waittest.Context(t), l.tools, ask("r", `{"city":"Ulm"}`))
 		assert.NoError(t, err)
 		done <- result
 	}()
@@ -406,5 +417,5 @@ func TestACancelReachesTheWorker(t *testing.T) {
 	_, err := l.tools.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: "projects/default", RequestId: "r", CallIds: []string{"c"}})
 	require.NoError(t, err)
 	assert.Equal(t, key, w.Next().GetCancel().GetKey())
-	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, (<-done).GetError().GetType())
+	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, waittest.For(t, done, "the result of the call that was cancelled").GetError().GetType())
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/bench/internal/role"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +28,7 @@ func start(t *testing.T, args ...string) string {
 	read, write := io.Pipe()
 	done := make(chan error, 1)
 	go func() { done <- role.Main(ctx, args, write) }()
-	t.Cleanup(func() { stop(); assert.NoError(t, <-done) })
+	t.Cleanup(func() { stop(); assert.NoError(t, waittest.For(t, done, "the role to end")) })
 	var said struct{ Address string }
 	require.NoError(t, json.NewDecoder(read).Decode(&said))
 	return said.Address

@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestProbe(t *testing.T) {
@@ -25,6 +27,6 @@ func TestProbe(t *testing.T) {
 	assert.ErrorContains(t, probe(l.Addr().String()), "NOT_SERVING")
 
 	server.Stop()
-	require.NoError(t, <-served)
+	require.NoError(t, waittest.For(t, served, "the server to end"))
 	assert.Error(t, probe(l.Addr().String()))
 }

@@ -9,27 +9,12 @@ package yaml11
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-const (
-	// maxDepth bounds nesting, and with it aliases that contain themselves.
-	maxDepth = 1000
-	// maxNodes bounds what aliases may unfold to.
-	maxNodes = 100_000
-)
-
-var (
-	// ErrTooDeep says that the document nests deeper than 1000 levels, or contains itself.
-	ErrTooDeep = errors.New("the YAML text is nested too deeply")
-	// ErrTooLarge says that the document unfolds to more than 100,000 values.
-	ErrTooLarge = errors.New("the YAML text unfolds to too many values")
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 // ToJSON reads one YAML document and returns it as compact JSON. Empty text is null. Keys keep their order; of equal keys the last
@@ -39,7 +24,7 @@ var (
 // Surrogates that are escaped in quoted text are read as JSON reads them.
 //
 // It fails on text that is no YAML, on more than one document, on keys that are lists or maps, on tags outside the YAML 1.1 types,
-// and with ErrTooDeep or ErrTooLarge on documents made to exhaust their reader.
+// and with the errors of pkg/yamlnode on documents beyond its bounds.
 func ToJSON(text string) (json.RawMessage, error) {
 	document, err := toJSON(text)
 	if err != nil && surrogates.MatchString(text) {
@@ -49,47 +34,31 @@ func ToJSON(text string) (json.RawMessage, error) {
 }
 
 func toJSON(text string) (json.RawMessage, error) {
-	dec := yaml.NewDecoder(strings.NewReader(text))
-	var doc, second yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return json.RawMessage("null"), nil
-	} else if err != nil {
+	n, err := yamlnode.Parse([]byte(text))
+	if err != nil {
 		return nil, err
 	}
-	if err := dec.Decode(&second); err == nil {
-		return nil, errors.New("the text holds more than one YAML document")
-	} else if !errors.Is(err, io.EOF) {
-		return nil, err
+	if n == nil {
+		return json.RawMessage("null"), nil
 	}
 	var w writer
-	if err := w.node(&doc, 0); err != nil {
+	if err := w.node(n); err != nil {
 		return nil, err
 	}
 	return w.buf.Bytes(), nil
 }
 
-// writer writes a node tree as JSON.
-type writer struct {
-	buf   bytes.Buffer
-	nodes int
-}
+// writer writes a node tree as JSON. yamlnode has bounded what it unfolds to.
+type writer struct{ buf bytes.Buffer }
 
-func (w *writer) node(n *yaml.Node, depth int) error {
-	if w.nodes++; w.nodes > maxNodes {
-		return ErrTooLarge
-	}
-	if depth > maxDepth {
-		return ErrTooDeep
-	}
+func (w *writer) node(n *yaml.Node) error {
 	switch n.Kind {
-	case yaml.DocumentNode:
-		return w.node(n.Content[0], depth)
 	case yaml.AliasNode:
-		return w.node(n.Alias, depth+1)
+		return w.node(n.Alias)
 	case yaml.SequenceNode:
-		return w.sequence(n, depth)
+		return w.sequence(n)
 	case yaml.MappingNode:
-		return w.mapping(n, depth)
+		return w.mapping(n)
 	default:
 		value, err := scalar(n)
 		if err != nil {
@@ -100,7 +69,7 @@ func (w *writer) node(n *yaml.Node, depth int) error {
 	}
 }
 
-func (w *writer) sequence(n *yaml.Node, depth int) error {
+func (w *writer) sequence(n *yaml.Node) error {
 	if !tagged(n, "!!seq", "!!omap", "!!pairs") {
 		return unknownTag(n)
 	}
@@ -109,7 +78,7 @@ func (w *writer) sequence(n *yaml.Node, depth int) error {
 		if i > 0 {
 			w.buf.WriteByte(',')
 		}
-		if err := w.node(item, depth+1); err != nil {
+		if err := w.node(item); err != nil {
 			return err
 		}
 	}
@@ -117,12 +86,12 @@ func (w *writer) sequence(n *yaml.Node, depth int) error {
 	return nil
 }
 
-func (w *writer) mapping(n *yaml.Node, depth int) error {
+func (w *writer) mapping(n *yaml.Node) error {
 	if !tagged(n, "!!map", "!!set") {
 		return unknownTag(n)
 	}
 	var members fields
-	if err := w.collect(&members, n, depth); err != nil {
+	if err := w.collect(&members, n); err != nil {
 		return err
 	}
 	w.buf.WriteByte('{')
@@ -132,7 +101,7 @@ func (w *writer) mapping(n *yaml.Node, depth int) error {
 		}
 		w.buf.Write(quote(name))
 		w.buf.WriteByte(':')
-		if err := w.node(members.values[name], depth+1); err != nil {
+		if err := w.node(members.values[name]); err != nil {
 			return err
 		}
 	}
@@ -157,16 +126,10 @@ func (f *fields) set(name string, value *yaml.Node) {
 }
 
 // collect adds the members of n to f. What a merge key (`<<`) brings comes first, so that n's own members win over it.
-func (w *writer) collect(f *fields, n *yaml.Node, depth int) error {
-	if w.nodes += len(n.Content); w.nodes > maxNodes {
-		return ErrTooLarge
-	}
-	if depth > maxDepth {
-		return ErrTooDeep
-	}
+func (w *writer) collect(f *fields, n *yaml.Node) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if isMerge(n.Content[i]) {
-			if err := w.merge(f, n.Content[i+1], depth); err != nil {
+			if err := w.merge(f, n.Content[i+1]); err != nil {
 				return err
 			}
 		}
@@ -185,18 +148,18 @@ func (w *writer) collect(f *fields, n *yaml.Node, depth int) error {
 }
 
 // merge adds the members of the map source, or of a list of maps of which earlier ones win.
-func (w *writer) merge(f *fields, source *yaml.Node, depth int) error {
+func (w *writer) merge(f *fields, source *yaml.Node) error {
 	source = follow(source)
 	switch source.Kind {
 	case yaml.MappingNode:
-		return w.collect(f, source, depth+1)
+		return w.collect(f, source)
 	case yaml.SequenceNode:
 		for i := len(source.Content) - 1; i >= 0; i-- {
 			item := follow(source.Content[i])
 			if item.Kind != yaml.MappingNode {
 				return fmt.Errorf("line %d: a merge key takes maps", item.Line)
 			}
-			if err := w.collect(f, item, depth+1); err != nil {
+			if err := w.collect(f, item); err != nil {
 				return err
 			}
 		}

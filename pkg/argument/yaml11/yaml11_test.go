@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/argument/yaml11"
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 func TestScalars(t *testing.T) {
@@ -138,9 +139,9 @@ func TestWhatIsNoDocumentIsRefused(t *testing.T) {
 func TestExhaustionIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := yaml11.ToJSON("&a [*a]")
-	require.ErrorIs(t, err, yaml11.ErrTooDeep)
+	require.ErrorIs(t, err, yamlnode.ErrCycle)
 	_, err = yaml11.ToJSON("&a {<<: *a}")
-	require.ErrorIs(t, err, yaml11.ErrTooDeep)
+	require.ErrorIs(t, err, yamlnode.ErrCycle)
 
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 9; i++ {
@@ -148,7 +149,7 @@ func TestExhaustionIsRefused(t *testing.T) {
 		bomb += "a" + this + ": &a" + this + " [" + strings.Repeat("*a"+prev+", ", 9) + "*a" + prev + "]\n"
 	}
 	_, err = yaml11.ToJSON(bomb)
-	require.ErrorIs(t, err, yaml11.ErrTooLarge)
+	require.ErrorIs(t, err, yamlnode.ErrTooLarge)
 }
 
 func FuzzToJSON(f *testing.F) {

@@ -18,6 +18,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +43,7 @@ func body(size int) (content []byte, hash string) {
 
 func upload(t *testing.T, c blobv1.BlobServiceClient, requests ...*blobv1.UploadBlobRequest) (string, int64, error) {
 	t.Helper()
-	stream, err := c.UploadBlob(t.Context())
+	stream, err := c.UploadBlob(waittest.Context(t))
 	require.NoError(t, err)
 	for _, r := range requests {
 		if err := stream.Send(r); err != nil {
@@ -56,7 +57,7 @@ func upload(t *testing.T, c blobv1.BlobServiceClient, requests ...*blobv1.Upload
 
 func download(t *testing.T, c blobv1.BlobServiceClient, hash string, offset int64) ([]byte, error) {
 	t.Helper()
-	stream, err := c.DownloadBlob(t.Context(), &blobv1.DownloadBlobRequest{Parent: parent, Hash: hash, Offset: offset})
+	stream, err := c.DownloadBlob(waittest.Context(t), &blobv1.DownloadBlobRequest{Parent: parent, Hash: hash, Offset: offset})
 	require.NoError(t, err)
 	var all []byte
 	for first := true; ; first = false {

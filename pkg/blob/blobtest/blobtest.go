@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // Harness says how to get the store under test.
@@ -162,7 +163,7 @@ func manyPutOneBodyAtOnce(t *testing.T, s blob.Store) {
 			assert.Equal(t, ref.Hash, hashOf(got))
 		})
 	}
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every put of the body to return")
 }
 
 func projectsNeverMeet(t *testing.T, s blob.Store) {

@@ -3,12 +3,14 @@
 //	<project>/<first two digits of the hash>/<hash>         the body
 //	<project>/<first two digits of the hash>/<hash>.type    its media type, unless that is the default
 //	.incoming/                                              bodies being received
+//	.databases/<id>                                         the mark of a database that names bodies
 //
 // A body is received into a file of its own, synced, renamed into place, and the directory synced; so a body that can be
 // seen is whole, and one that was answered for is on disk.
 package disk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -20,9 +22,12 @@ import (
 	"os"
 	"path"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
+	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // DefaultMaxBytes is the limit of a body when none is set.
@@ -48,6 +53,7 @@ type Store struct {
 	root     *os.Root // confines every path, links included
 	maxBytes int64
 	onDisk   sync.Map // directories that this store has made and synced
+	checked  *checked
 }
 
 var _ blob.Store = (*Store)(nil)
@@ -65,12 +71,15 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blob: %w", err)
 	}
-	s := &Store{root: root, maxBytes: cfg.MaxBytes}
+	s := &Store{root: root, maxBytes: cfg.MaxBytes, checked: newChecked()}
 	if err := s.sweep(); err != nil {
 		return nil, errors.Join(fmt.Errorf("blob: %w", err), root.Close())
 	}
 	return s, nil
 }
+
+// Dir returns the directory.
+func (s *Store) Dir() string { return s.root.Name() }
 
 // Close releases the directory. Readers that Get returned go on to work.
 func (s *Store) Close() error { return s.root.Close() }
@@ -85,14 +94,14 @@ func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaTy
 	}
 	temp, err := s.temp()
 	if err != nil {
-		return blob.Ref{}, fmt.Errorf("blob: %w", err)
+		return blob.Ref{}, explain(fmt.Errorf("blob: %w", err))
 	}
 	defer func() {
-		err = errors.Join(err, s.discard(temp))
+		err = explain(errors.Join(err, s.discard(temp)))
 	}()
 	hash := sha256.New()
 	// One byte more than allowed tells a body at the limit from one over it.
-	limited := io.LimitReader(&contextReader{ctx: ctx, r: body}, s.maxBytes+1)
+	limited := io.LimitReader(regular.Reader(ctx, body), s.maxBytes+1)
 	size, err := io.Copy(io.MultiWriter(temp, hash), limited)
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("blob: receive: %w", err)
@@ -107,19 +116,40 @@ func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaTy
 	return ref, nil
 }
 
+// tryAgain is how soon a body may be put again that the disk did not take.
+const tryAgain = 5 * time.Second
+
+// explain gives the failures of the disk itself their kind; all other errors stay as they are.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return rpcerr.StoreUnavailable("full", tryAgain, "the disk of the bodies is full, so it takes nothing; free space there, then try again: %w", err)
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
+		return rpcerr.StoreUnavailable("io", tryAgain, "the disk of the bodies fails; the system's log may say why: %w", err)
+	}
+	return err
+}
+
 // Get implements [blob.Store].
 func (s *Store) Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, blob.Ref, error) {
 	ref, err := s.Stat(ctx, project, hash)
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}
-	n, err := blob.CheckRange(ref.Size, offset, limit)
-	if err != nil {
-		return nil, blob.Ref{}, err
-	}
 	f, err := s.root.Open(bodyPath(project, hash))
 	if err != nil {
 		return nil, blob.Ref{}, notFound(err, project, hash)
+	}
+	if err := s.touch(f, project, hash); err != nil {
+		return nil, blob.Ref{}, errors.Join(err, f.Close())
+	}
+	n, outside := blob.CheckRange(ref.Size, offset, limit)
+	if outside == nil && n == ref.Size {
+		return &whole{r: f, left: n, hash: sha256.New(), damaged: &blob.DamagedError{Project: project, Hash: hash}}, ref, nil
+	}
+	// Also where the part lies outside: a body that was cut is damaged, not short.
+	if err := cmp.Or(s.check(ctx, f, project, hash), outside); err != nil {
+		return nil, blob.Ref{}, errors.Join(err, f.Close())
 	}
 	return section{io.NewSectionReader(f, offset, n), f}, ref, nil
 }
@@ -136,6 +166,9 @@ func (s *Store) Stat(ctx context.Context, project, hash string) (blob.Ref, error
 	info, err := s.root.Stat(name)
 	if err != nil {
 		return blob.Ref{}, notFound(err, project, hash)
+	}
+	if !info.Mode().IsRegular() { // Reading something else may never end.
+		return blob.Ref{}, &blob.DamagedError{Project: project, Hash: hash}
 	}
 	mediaType, err := s.root.ReadFile(name + typeSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -283,17 +316,4 @@ func notFound(err error, project, hash string) error {
 type section struct {
 	*io.SectionReader
 	io.Closer
-}
-
-// contextReader fails with the context's error once that has ended.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r *contextReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/blob/blobtest"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func open(t *testing.T, cfg Config) *Store {
@@ -109,4 +111,94 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// A sweep takes what nobody used, and leaves what someone puts or reads at the same moment.
+func TestASweepLeavesWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	since := time.Now().Add(-time.Hour)
+	old := func() string {
+		ref, err := s.Put(t.Context(), "p", strings.NewReader("body"), "text/plain")
+		require.NoError(t, err)
+		long := time.Now().Add(-2 * time.Hour)
+		require.NoError(t, os.Chtimes(filepath.Join(dir, bodyPath("p", ref.Hash)), long, long))
+		return ref.Hash
+	}
+	hash := old()
+	all, err := s.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1, "a type is no body")
+	assert.Equal(t, hash, all[0].Hash)
+	assert.True(t, all[0].Used.Before(since))
+
+	read, err := s.Peek(t.Context(), "p", hash)
+	require.NoError(t, err)
+	require.NoError(t, read.Close())
+	deleted, err := s.DeleteUnused(t.Context(), "p", hash, since)
+	require.NoError(t, err)
+	assert.True(t, deleted, "to look into it is no use")
+	_, err = s.Stat(t.Context(), "p", hash)
+	require.ErrorIs(t, err, blob.ErrNotFound)
+	deleted, err = s.DeleteUnused(t.Context(), "p", hash, since)
+	require.NoError(t, err)
+	assert.False(t, deleted)
+
+	for _, use := range []func() error{
+		func() error {
+			_, err := s.Put(t.Context(), "p", strings.NewReader("body"), "text/plain")
+			return err
+		},
+		func() error {
+			body, _, err := s.Get(t.Context(), "p", hash, 0, 0)
+			if err == nil {
+				err = body.Close()
+			}
+			return err
+		},
+	} {
+		old()
+		require.NoError(t, use())
+		deleted, err := s.DeleteUnused(t.Context(), "p", hash, since)
+		require.NoError(t, err)
+		assert.False(t, deleted)
+		ref, err := s.Stat(t.Context(), "p", hash)
+		require.NoError(t, err)
+		assert.Equal(t, "text/plain", ref.MediaType)
+	}
+}
+
+func TestASweepBesideWritersLosesNothingThatWasAnswered(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	since := time.Now().Add(-time.Minute)
+	var sweeping sync.WaitGroup
+	ended := make(chan struct{})
+	hash := "230d8358dc8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb5" // of "body"
+	sweeping.Go(func() {
+		long := time.Now().Add(-time.Hour)
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			_ = os.Chtimes(filepath.Join(dir, bodyPath("p", hash)), long, long)
+			_, err := s.DeleteUnused(t.Context(), "p", hash, since)
+			assert.NoError(t, err)
+		}
+	})
+	for range 50 {
+		ref, err := s.Put(t.Context(), "p", strings.NewReader("body"), "")
+		require.NoError(t, err, "a put beside a sweep works")
+		require.Equal(t, hash, ref.Hash)
+	}
+	close(ended)
+	waittest.Return(t, sweeping.Wait, "the sweep to end")
+	_, err := s.Put(t.Context(), "p", strings.NewReader("body"), "")
+	require.NoError(t, err)
+	_, err = s.Stat(t.Context(), "p", hash)
+	require.NoError(t, err)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // Run runs a program with these variables and arguments until ctx ends. Ready is told its address once it serves; nil tells nobody.
@@ -66,10 +68,12 @@ func Start(t *testing.T, c daemon.Configuration, env map[string]string) *Program
 		p.Address = address.String()
 	case err := <-done:
 		require.FailNow(t, "the program does not serve", "%v", err)
+	case <-time.After(waittest.Bound):
+		require.FailNow(t, "the program neither serves nor ends")
 	}
 	t.Cleanup(func() {
 		stop()
-		assert.NoError(t, <-done)
+		assert.NoError(t, waittest.For(t, done, "the end of the program that was told to stop"))
 	})
 	return p
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // Harness says how to get the ledger under test.
@@ -53,9 +54,11 @@ func Run(t *testing.T, h Harness) {
 		{"ProjectsNeverMeet", projectsNeverMeet},
 		{"InvalidKeysAreRefused", invalidKeysAreRefused},
 		{"ReissuesAreCountedThroughADrop", reissuesAreCountedThroughADrop},
+		{"YieldsCountNoReissue", yieldsCountNoReissue},
 		{"CancelTellsWhatWasThere", cancelTellsWhatWasThere},
 		{"OpenListsRunningClaims", openListsRunningClaims},
 		{"ReleaseTakesManyKeys", releaseTakesManyKeys},
+		{"ReleaseRunsTakesAllOfARun", releaseRunsTakesAllOfARun},
 		{"ExpireForgetsWhatIsOver", expireForgetsWhatIsOver},
 		{"EndedContextChangesNothing", endedContextChangesNothing},
 	}
@@ -142,9 +145,9 @@ func oneOfManyClaimersStarts(t *testing.T, l effect.Ledger) {
 				}
 			})
 		}
-		wg.Wait()
+		waittest.Return(t, wg.Wait, "every claim to return")
 		require.EqualValues(t, 1, starts.Load())
-		w := <-winner
+		w := waittest.For(t, winner, "a claimer that won")
 		close(owners)
 		for o := range owners {
 			assert.Equal(t, w, o, "everyone is told of the winner")
@@ -169,7 +172,7 @@ func oneOfManyReclaimersWins(t *testing.T, l effect.Ledger) {
 			assert.Equal(t, content, rec.Hash)
 		})
 	}
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every reclaim to return")
 	assert.EqualValues(t, 1, wins.Load())
 	assert.ErrorIs(t, l.Finish(t.Context(), key, owner, done), effect.ErrNotOwner, "the old owner has lost it")
 }
@@ -187,7 +190,7 @@ func cancelOrFinishWinsNeverBoth(t *testing.T, l effect.Ledger) {
 			before, err = l.Cancel(t.Context(), k)
 			assert.NoError(t, err)
 		})
-		wg.Wait()
+		waittest.Return(t, wg.Wait, "the cancel and the finish to return")
 		rec, err := l.Lookup(t.Context(), k)
 		require.NoError(t, err)
 		if finished == nil {
@@ -276,6 +279,33 @@ func reissuesAreCountedThroughADrop(t *testing.T, l effect.Ledger) {
 	assert.Equal(t, 2, rec.Reissues)
 }
 
+func yieldsCountNoReissue(t *testing.T, l effect.Ledger) {
+	claim(t, l, key)
+	claim(t, l, keyed("other"))
+	_, err := l.Reclaim(t.Context(), key, owner, owner)
+	require.NoError(t, err)
+	for n := 1; n <= 2; n++ {
+		require.NoError(t, l.Yield(t.Context(), owner, key, keyed("other"), keyed("unknown")))
+		rec, started, err := l.Claim(t.Context(), key, content, owner)
+		require.NoError(t, err)
+		assert.True(t, started)
+		assert.Equal(t, 1, rec.Reissues, "only the loss counts")
+		assert.Equal(t, n, rec.Yields)
+		assert.Equal(t, 1+n, rec.Lost())
+		found, err := l.Lookup(t.Context(), key)
+		require.NoError(t, err)
+		assert.Equal(t, n, found.Yields)
+	}
+	require.NoError(t, l.Yield(t.Context(), another, key), "held by another owner, so left alone")
+	require.NoError(t, l.Finish(t.Context(), key, owner, done))
+	rec, err := l.Lookup(t.Context(), key)
+	require.NoError(t, err)
+	assert.Equal(t, 2, rec.Yields, "kept with the result")
+	open, err := l.Open(t.Context(), "")
+	require.NoError(t, err)
+	assert.Empty(t, open, "a yielded claim is nobody's")
+}
+
 func cancelTellsWhatWasThere(t *testing.T, l effect.Ledger) {
 	before, err := l.Cancel(t.Context(), key)
 	require.NoError(t, err)
@@ -345,6 +375,33 @@ func releaseTakesManyKeys(t *testing.T, l effect.Ledger) {
 	require.NoError(t, l.Finish(t.Context(), keyed("running"), owner, done), "left alone")
 }
 
+func releaseRunsTakesAllOfARun(t *testing.T, l effect.Ledger) {
+	other := effect.Key{Project: "q", ID: "r/1"}
+	for _, k := range []effect.Key{keyed("r/1"), keyed("r/2/call"), keyed("s/1"), keyed("r"), keyed("r0"), keyed("r-/1"), keyed("r1/1"), keyed("R/1"), other} {
+		finish(t, l, k)
+	}
+	claim(t, l, keyed("r/running"))
+	claim(t, l, keyed("r/dropped"))
+	require.NoError(t, l.Drop(t.Context(), keyed("r/dropped"), owner))
+	claim(t, l, keyed("r/yielded"))
+	require.NoError(t, l.Yield(t.Context(), owner, keyed("r/yielded")))
+	for range 2 { // It may be repeated.
+		require.NoError(t, l.ReleaseRuns(t.Context(), "p", "r", "s", "none"))
+		for k, want := range map[effect.Key]effect.State{
+			keyed("r/1"): effect.Released, keyed("r/2/call"): effect.Released, keyed("s/1"): effect.Released,
+			keyed("r/running"): effect.Cancelled, keyed("r/dropped"): effect.Cancelled, keyed("r/yielded"): effect.Cancelled,
+			keyed("r"): effect.Done, keyed("r0"): effect.Done, keyed("r-/1"): effect.Done, keyed("r1/1"): effect.Done, keyed("R/1"): effect.Done, other: effect.Done,
+		} {
+			rec, err := l.Lookup(t.Context(), k)
+			require.NoError(t, err)
+			assert.Equal(t, want, rec.State, "%s", k)
+			assert.Equal(t, want == effect.Done, len(rec.Body) > 0, "%s", k)
+		}
+	}
+	require.NoError(t, l.ReleaseRuns(t.Context(), "p"))
+	require.ErrorIs(t, l.Finish(t.Context(), keyed("r/running"), owner, done), effect.ErrCancelled, "its result is not kept")
+}
+
 func expireForgetsWhatIsOver(t *testing.T, l effect.Ledger) {
 	claim(t, l, keyed("running"))
 	finish(t, l, keyed("done"))
@@ -394,6 +451,7 @@ func endedContextChangesNothing(t *testing.T, l effect.Ledger) {
 	claim(t, l, key)
 	require.ErrorIs(t, l.Finish(ctx, key, owner, done), context.Canceled)
 	require.ErrorIs(t, l.Drop(ctx, key, owner), context.Canceled)
+	require.ErrorIs(t, l.Yield(ctx, owner, key), context.Canceled)
 	_, err = l.Reclaim(ctx, key, owner, another)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, l.Finish(t.Context(), key, owner, done))

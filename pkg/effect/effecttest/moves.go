@@ -30,6 +30,8 @@ var actions = []struct {
 	}},
 	{"drop", func(t *testing.T, l effect.Ledger) error { return l.Drop(t.Context(), key, owner) }},
 	{"drop as another", func(t *testing.T, l effect.Ledger) error { return l.Drop(t.Context(), key, another) }},
+	{"yield", func(t *testing.T, l effect.Ledger) error { return l.Yield(t.Context(), owner, key) }},
+	{"yield as another", func(t *testing.T, l effect.Ledger) error { return l.Yield(t.Context(), another, key) }},
 	{"reclaim", func(t *testing.T, l effect.Ledger) error {
 		_, err := l.Reclaim(t.Context(), key, owner, another)
 		return err
@@ -61,6 +63,7 @@ var moves = map[effect.State][]move{
 		{0, effect.ErrUnknown},
 		{0, effect.ErrUnknown},
 		{0, effect.ErrUnknown},
+		to(0), to(0),
 		{0, effect.ErrUnknown},
 		{0, effect.ErrUnknown},
 		to(effect.Cancelled), to(0),
@@ -72,23 +75,15 @@ var moves = map[effect.State][]move{
 		{effect.Running, effect.ErrNotOwner},
 		to(effect.Dropped),
 		{effect.Running, effect.ErrNotOwner},
+		to(effect.Yielded), to(effect.Running),
 		to(effect.Running),
 		{effect.Running, effect.ErrNotOwner},
 		to(effect.Cancelled), to(effect.Running),
 	},
-	effect.Dropped: {
-		to(effect.Running),
-		{effect.Dropped, effect.ErrContentMismatch},
-		{effect.Dropped, effect.ErrNotOwner},
-		{effect.Dropped, effect.ErrNotOwner},
-		{effect.Dropped, effect.ErrNotOwner},
-		{effect.Dropped, effect.ErrNotOwner},
-		{effect.Dropped, effect.ErrNotOwner},
-		{effect.Dropped, effect.ErrNotOwner},
-		to(effect.Cancelled), to(effect.Dropped),
-	},
+	effect.Dropped:       free(effect.Dropped),
+	effect.Yielded:       free(effect.Yielded),
 	effect.Done:          finished(effect.Done),
-	effect.Failed:        finished(effect.Failed),
+	effect.Failed:        failed(),
 	effect.Indeterminate: finished(effect.Indeterminate),
 	effect.Cancelled: {
 		to(effect.Cancelled), to(effect.Cancelled),
@@ -96,6 +91,7 @@ var moves = map[effect.State][]move{
 		{effect.Cancelled, effect.ErrCancelled},
 		{effect.Cancelled, effect.ErrCancelled},
 		{effect.Cancelled, effect.ErrCancelled},
+		to(effect.Cancelled), to(effect.Cancelled),
 		{effect.Cancelled, effect.ErrCancelled},
 		{effect.Cancelled, effect.ErrCancelled},
 		to(effect.Cancelled), to(effect.Cancelled),
@@ -107,6 +103,7 @@ var moves = map[effect.State][]move{
 		{effect.Released, effect.ErrNotOwner},
 		{effect.Released, effect.ErrNotOwner},
 		{effect.Released, effect.ErrNotOwner},
+		to(effect.Released), to(effect.Released),
 		{effect.Released, effect.ErrNotOwner},
 		{effect.Released, effect.ErrNotOwner},
 		to(effect.Released), to(effect.Released),
@@ -122,9 +119,37 @@ func finished(s effect.State) []move {
 		{s, effect.ErrNotOwner},
 		{s, effect.ErrNotOwner},
 		{s, effect.ErrNotOwner},
+		to(s), to(s),
 		{s, effect.ErrNotOwner},
 		{s, effect.ErrNotOwner},
 		to(s), to(effect.Released),
+	}
+}
+
+// failed is the row of a failure, which its owner's successor may find to be no outcome.
+func failed() []move {
+	row := finished(effect.Failed)
+	for i, action := range actions {
+		if action.name == "reclaim" {
+			row[i] = to(effect.Running)
+		}
+	}
+	return row
+}
+
+// free is the row of a state that the next claim ends.
+func free(s effect.State) []move {
+	return []move{
+		to(effect.Running),
+		{s, effect.ErrContentMismatch},
+		{s, effect.ErrNotOwner},
+		{s, effect.ErrNotOwner},
+		{s, effect.ErrNotOwner},
+		{s, effect.ErrNotOwner},
+		to(s), to(s),
+		{s, effect.ErrNotOwner},
+		{s, effect.ErrNotOwner},
+		to(effect.Cancelled), to(s),
 	}
 }
 
@@ -139,6 +164,8 @@ func bring(t *testing.T, l effect.Ledger, s effect.State) {
 	case effect.Running:
 	case effect.Dropped:
 		require.NoError(t, l.Drop(t.Context(), key, owner))
+	case effect.Yielded:
+		require.NoError(t, l.Yield(t.Context(), owner, key))
 	case effect.Done, effect.Failed, effect.Indeterminate:
 		require.NoError(t, l.Finish(t.Context(), key, owner, effect.Outcome{State: s, Body: []byte("first")}))
 	case effect.Cancelled:

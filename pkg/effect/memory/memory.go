@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, ow
 		return r.Record, false, nil
 	case r.Hash != hash:
 		return effect.Record{}, false, fmt.Errorf("%w: %v", effect.ErrContentMismatch, key)
-	case r.State != effect.Dropped:
+	case r.State != effect.Dropped && r.State != effect.Yielded:
 		return r.Record, false, nil
 	}
 	r.Owner = owner
@@ -63,10 +64,26 @@ func (l *Ledger) Drop(ctx context.Context, key effect.Key, owner string) error {
 	return l.held(ctx, key, owner, func(r *row) { r.enter(effect.Dropped) })
 }
 
+// Yield implements [effect.Ledger].
+func (l *Ledger) Yield(ctx context.Context, owner string, keys ...effect.Key) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range keys {
+		if r, ok := l.rows[key]; ok && r.State == effect.Running && r.Owner == owner {
+			r.Yields++
+			r.enter(effect.Yielded)
+		}
+	}
+	return nil
+}
+
 // Reclaim implements [effect.Ledger].
 func (l *Ledger) Reclaim(ctx context.Context, key effect.Key, from, to string) (rec effect.Record, err error) {
-	err = l.held(ctx, key, from, func(r *row) {
-		r.Owner = to
+	err = l.change(ctx, key, from, []effect.State{effect.Running, effect.Failed}, func(r *row) {
+		r.Owner, r.Body = to, nil
 		r.Reissues++
 		r.enter(effect.Running)
 		rec = r.Record
@@ -88,7 +105,7 @@ func (l *Ledger) Cancel(ctx context.Context, key effect.Key) (effect.Record, err
 	} else {
 		r = l.add(before)
 	}
-	if !ok || r.State == effect.Running || r.State == effect.Dropped {
+	if !ok || r.State == effect.Running || r.State == effect.Dropped || r.State == effect.Yielded {
 		r.enter(effect.Cancelled)
 	}
 	return before, nil
@@ -118,6 +135,27 @@ func (l *Ledger) Release(ctx context.Context, keys ...effect.Key) error {
 		if r, ok := l.rows[key]; ok && r.State.Finished() {
 			r.Body = nil
 			r.enter(effect.Released)
+		}
+	}
+	return nil
+}
+
+// ReleaseRuns implements [effect.Ledger].
+func (l *Ledger) ReleaseRuns(ctx context.Context, project string, runs ...string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, r := range l.rows {
+		run, _, within := strings.Cut(key.ID, "/")
+		switch {
+		case key.Project != project || !within || !slices.Contains(runs, run):
+		case r.State.Finished():
+			r.Body = nil
+			r.enter(effect.Released)
+		case r.State == effect.Running || r.State == effect.Dropped || r.State == effect.Yielded:
+			r.enter(effect.Cancelled)
 		}
 	}
 	return nil
@@ -167,6 +205,11 @@ func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (int,
 
 // held changes the row of a claim that owner holds.
 func (l *Ledger) held(ctx context.Context, key effect.Key, owner string, change func(*row)) error {
+	return l.change(ctx, key, owner, []effect.State{effect.Running}, change)
+}
+
+// change changes a key that owner holds, or held last, in one of the states.
+func (l *Ledger) change(ctx context.Context, key effect.Key, owner string, in []effect.State, change func(*row)) error {
 	if err := check(ctx, key); err != nil {
 		return err
 	}
@@ -178,7 +221,7 @@ func (l *Ledger) held(ctx context.Context, key effect.Key, owner string, change 
 		return fmt.Errorf("%w: %v", effect.ErrUnknown, key)
 	case r.State == effect.Cancelled:
 		return fmt.Errorf("%w: %v", effect.ErrCancelled, key)
-	case r.State != effect.Running || r.Owner != owner:
+	case !slices.Contains(in, r.State) || r.Owner != owner:
 		return fmt.Errorf("%w: %v", effect.ErrNotOwner, key)
 	}
 	change(r)

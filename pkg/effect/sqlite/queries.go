@@ -1,8 +1,9 @@
 package sqlite
 
-// schema is the first step; "effects" stands for the ledger's table in it and in all queries. Times are in nanoseconds
-// since 1970; states are the numbers of effect.State.
-const schema = `
+// schema are the steps, only ever appended to; "effects" stands for the ledger's table in them and in all queries. Times are
+// in nanoseconds since 1970; states are the numbers of effect.State.
+var schema = []string{
+	`
 CREATE TABLE effects (
 	seq        INTEGER PRIMARY KEY,
 	project    TEXT    NOT NULL,
@@ -18,23 +19,28 @@ CREATE TABLE effects (
 CREATE TABLE effects_body (
 	seq  INTEGER PRIMARY KEY,    -- of the effect
 	body BLOB    NOT NULL
-);`
+);`,
+	`ALTER TABLE effects ADD COLUMN yields INTEGER NOT NULL DEFAULT 0;`,
+}
 
 // queries are the statements of one ledger.
 type queries struct {
-	insert, own, leave, enter, insertBody, find string
-	release, deleteBody, open                   string
-	page, expire, expireBodies                  string
+	insert, own, leave, yield, enter, insertBody, find string
+	release, deleteBody, open                          string
+	releaseRunBodies, releaseRun                       string
+	page, expire, expireBodies                         string
 }
 
 func queriesIn(table func(string) string) queries {
-	const columns = "SELECT project, id, hash, state, owner, reissues, claimed_at, changed_at"
+	const columns = "SELECT project, id, hash, state, owner, reissues, yields, claimed_at, changed_at"
 	return queries{
 		insert: table(`INSERT INTO effects (project, id, hash, state, owner, claimed_at, changed_at)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT DO NOTHING`),
 		own: table(`UPDATE effects SET state = 1, owner = ?3, reissues = ?4, changed_at = ?5
 			WHERE project = ?1 AND id = ?2`),
 		leave: table(`UPDATE effects SET state = ?4, changed_at = ?5
+			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
+		yield: table(`UPDATE effects SET state = 8, yields = yields + 1, changed_at = ?4
 			WHERE project = ?1 AND id = ?2 AND owner = ?3 AND state = 1`),
 		enter: table(`UPDATE effects SET state = ?3, changed_at = ?4
 			WHERE project = ?1 AND id = ?2`),
@@ -48,13 +54,19 @@ func queriesIn(table func(string) string) queries {
 			WHERE project = ?1 AND id = ?2 AND state IN (3, 4, 5)`),
 		deleteBody: table(`DELETE FROM effects_body
 			WHERE seq = (SELECT seq FROM effects WHERE project = ?1 AND id = ?2)`),
+		// "0" follows "/", so these are the ids that begin with the run's and a slash.
+		releaseRunBodies: table(`DELETE FROM effects_body WHERE seq IN
+			(SELECT seq FROM effects WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0')`),
+		releaseRun: table(`UPDATE effects SET state = CASE WHEN state IN (3, 4, 5) THEN 7 ELSE 6 END, changed_at = ?3
+			WHERE project = ?1 AND id >= ?2 || '/' AND id < ?2 || '0' AND state NOT IN (6, 7)`),
 		open: table(columns + `, NULL FROM effects
 			WHERE state = 1 AND (?1 = '' OR owner = ?1) ORDER BY seq`),
 
-		page: table(`SELECT coalesce(max(seq), 0), count(*) FROM
-			(SELECT seq, claimed_at FROM effects WHERE seq > ?1 ORDER BY seq LIMIT ?2) WHERE claimed_at < ?3`),
+		page: table(`SELECT coalesce(max(seq), 0), count(*),
+				count(*) FILTER (WHERE state IN (2, 3, 4, 5, 6, 8) AND changed_at < ?4 OR state = 7 AND changed_at < ?5) FROM
+			(SELECT * FROM effects WHERE seq > ?1 ORDER BY seq LIMIT ?2) WHERE claimed_at < ?3`),
 		expire: table(`DELETE FROM effects WHERE seq > ?1 AND seq <= ?2
-			AND (state IN (2, 3, 4, 5, 6) AND changed_at < ?3 OR state = 7 AND changed_at < ?4)`),
+			AND (state IN (2, 3, 4, 5, 6, 8) AND changed_at < ?3 OR state = 7 AND changed_at < ?4)`),
 		expireBodies: table(`DELETE FROM effects_body WHERE seq > ?1 AND seq <= ?2
 			AND seq NOT IN (SELECT seq FROM effects WHERE seq > ?1 AND seq <= ?2)`),
 	}

@@ -34,7 +34,11 @@ func New(ctx context.Context, db *store.DB, table string) (*Ledger, error) {
 		return nil, fmt.Errorf("effect: invalid table name %q", table)
 	}
 	in := func(text string) string { return strings.ReplaceAll(text, "effects", table) }
-	if err := db.Migrate(ctx, "effect/"+table, []string{in(schema)}); err != nil {
+	steps := make([]string, len(schema))
+	for i, step := range schema {
+		steps[i] = in(step)
+	}
+	if err := db.Migrate(ctx, "effect/"+table, steps); err != nil {
 		return nil, err
 	}
 	return &Ledger{db: db, q: queriesIn(in)}, nil
@@ -63,7 +67,7 @@ func (l *Ledger) Claim(ctx context.Context, key effect.Key, hash effect.Hash, ow
 			return nil
 		case rec.Hash != hash:
 			return fmt.Errorf("%w: %v", effect.ErrContentMismatch, key)
-		case rec.State != effect.Dropped:
+		case rec.State != effect.Dropped && rec.State != effect.Yielded:
 			return nil
 		}
 		started = true
@@ -95,14 +99,36 @@ func (l *Ledger) Drop(ctx context.Context, key effect.Key, owner string) error {
 	})
 }
 
+// Yield implements [effect.Ledger].
+func (l *Ledger) Yield(ctx context.Context, owner string, keys ...effect.Key) error {
+	now := time.Now().UnixNano()
+	return l.db.Write(ctx, func(tx *store.Tx) error {
+		for _, key := range keys {
+			if _, err := tx.Exec(l.q.yield, key.Project, key.ID, owner, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Reclaim implements [effect.Ledger].
 func (l *Ledger) Reclaim(ctx context.Context, key effect.Key, from, to string) (rec effect.Record, err error) {
 	err = l.write(ctx, key, func(tx *store.Tx) error {
-		if rec, err = l.held(tx, key, from); err != nil {
+		if rec, err = l.find(&tx.View, key); err != nil {
 			return err
 		}
+		switch {
+		case rec.Owner != from, rec.State != effect.Running && rec.State != effect.Failed:
+			err, rec = notHeld(rec), effect.Record{}
+			return err
+		case rec.State == effect.Failed:
+			if _, err := tx.Exec(l.q.deleteBody, key.Project, key.ID); err != nil {
+				return err
+			}
+		}
 		now := time.Now()
-		rec.Owner, rec.Changed = to, now
+		rec.State, rec.Body, rec.Owner, rec.Changed = effect.Running, nil, to, now
 		rec.Reissues++
 		_, err := tx.Exec(l.q.own, key.Project, key.ID, to, rec.Reissues, now.UnixNano())
 		return err
@@ -119,7 +145,7 @@ func (l *Ledger) Cancel(ctx context.Context, key effect.Key) (before effect.Reco
 		case errors.Is(err, effect.ErrUnknown):
 			before = effect.Record{Key: key}
 			_, err = tx.Exec(l.q.insert, key.Project, key.ID, nil, effect.Cancelled, "", now)
-		case err == nil && (before.State == effect.Running || before.State == effect.Dropped):
+		case err == nil && (before.State == effect.Running || before.State == effect.Dropped || before.State == effect.Yielded):
 			_, err = tx.Exec(l.q.enter, key.Project, key.ID, effect.Cancelled, now)
 		}
 		return err
@@ -159,6 +185,24 @@ func (l *Ledger) Release(ctx context.Context, keys ...effect.Key) error {
 	})
 }
 
+// ReleaseRuns implements [effect.Ledger]. Each run is a write of its own, between which others write.
+func (l *Ledger) ReleaseRuns(ctx context.Context, project string, runs ...string) error {
+	now := time.Now().UnixNano()
+	for _, run := range runs {
+		err := l.db.Write(ctx, func(tx *store.Tx) error {
+			if _, err := tx.Exec(l.q.releaseRunBodies, project, run); err != nil {
+				return err
+			}
+			_, err := tx.Exec(l.q.releaseRun, project, run, now)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Open implements [effect.Ledger].
 func (l *Ledger) Open(ctx context.Context, owner string) (open []effect.Record, err error) {
 	err = l.db.Read(ctx, func(v *store.View) error {
@@ -190,9 +234,9 @@ func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (tota
 	}
 	for after, more := int64(0), true; more; {
 		var end int64
-		var rows int
+		var rows, over int
 		err := l.db.Read(ctx, func(v *store.View) error {
-			return v.QueryRow(l.q.page, after, expirePage, nanos(latest)).Scan(&end, &rows)
+			return v.QueryRow(l.q.page, after, expirePage, nanos(latest), nanos(finished), nanos(released)).Scan(&end, &rows, &over)
 		})
 		if err != nil {
 			return total, err
@@ -200,11 +244,13 @@ func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (tota
 		if more = rows == expirePage; rows == 0 {
 			break
 		}
-		n, err := l.expire(ctx, after, end, finished, released)
-		if err != nil {
-			return total, err
+		if over > 0 { // A page of what stays costs others no write.
+			n, err := l.expire(ctx, after, end, finished, released)
+			if err != nil {
+				return total, err
+			}
+			total += n
 		}
-		total += n
 		after = end
 	}
 	return total, nil
@@ -244,18 +290,6 @@ func (l *Ledger) leave(tx *store.Tx, key effect.Key, owner string, to effect.Sta
 	return notHeld(rec)
 }
 
-// held returns the record of a claim that owner holds, or says why it does not.
-func (l *Ledger) held(tx *store.Tx, key effect.Key, owner string) (effect.Record, error) {
-	rec, err := l.find(&tx.View, key)
-	if err != nil {
-		return effect.Record{}, err
-	}
-	if rec.State != effect.Running || rec.Owner != owner {
-		return effect.Record{}, notHeld(rec)
-	}
-	return rec, nil
-}
-
 func notHeld(rec effect.Record) error {
 	if rec.State == effect.Cancelled {
 		return fmt.Errorf("%w: %v", effect.ErrCancelled, rec.Key)
@@ -274,7 +308,7 @@ func (l *Ledger) find(v *store.View, key effect.Key) (effect.Record, error) {
 func scan(row store.Row) (rec effect.Record, err error) {
 	var hash []byte
 	var claimed, changed int64
-	err = row.Scan(&rec.Key.Project, &rec.Key.ID, &hash, &rec.State, &rec.Owner, &rec.Reissues, &claimed, &changed, &rec.Body)
+	err = row.Scan(&rec.Key.Project, &rec.Key.ID, &hash, &rec.State, &rec.Owner, &rec.Reissues, &rec.Yields, &claimed, &changed, &rec.Body)
 	if err != nil {
 		return effect.Record{}, err
 	}

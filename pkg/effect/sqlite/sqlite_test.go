@@ -113,3 +113,27 @@ func TestReleasedAndExpiredBodiesAreDeleted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, bodies())
 }
+
+func TestLedgersOfEarlierVersionsAreMigrated(t *testing.T) {
+	t.Parallel()
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "effects.db"), store.Options{Readers: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	require.NoError(t, db.Migrate(t.Context(), "effect/effects", schema[:1]))
+	require.NoError(t, db.Write(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(`INSERT INTO effects (project, id, hash, state, owner, reissues, claimed_at, changed_at) VALUES ('p', 'run/1', ?, 1, 'dead/1', 1, 1, 1)`, make([]byte, 32))
+		return err
+	}))
+	l, err := New(t.Context(), db, "effects")
+	require.NoError(t, err)
+	key := effect.Key{Project: "p", ID: "run/1"}
+	rec, err := l.Reclaim(t.Context(), key, "dead/1", "heir/1")
+	require.NoError(t, err)
+	assert.Equal(t, 2, rec.Reissues)
+	assert.Zero(t, rec.Yields)
+	require.NoError(t, l.Yield(t.Context(), "heir/1", key))
+	rec, started, err := l.Claim(t.Context(), key, effect.Hash{}, "heir/2")
+	require.NoError(t, err)
+	assert.True(t, started)
+	assert.Equal(t, 1, rec.Yields)
+}

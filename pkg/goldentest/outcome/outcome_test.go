@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/known"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/outcome"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestRecordsOfSeveralProcessesAreRead(t *testing.T) {
@@ -29,7 +30,7 @@ func TestRecordsOfSeveralProcessesAreRead(t *testing.T) {
 			assert.NoError(t, second.Add(outcome.Record{Theme: "x", File: "f", ID: "b", Result: outcome.Known, Kind: known.Design, Reason: "so", Detail: "a\nb"}))
 		})
 	}
-	group.Wait()
+	waittest.Return(t, group.Wait, "every record to be added")
 
 	records, err := outcome.Read(path)
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // Serve serves what register adds until the test ends, and returns a connection to it. Every caller is the principal of that name.
@@ -30,7 +31,7 @@ func Serve(t testing.TB, principal string, register func(grpc.ServiceRegistrar))
 	t.Cleanup(func() {
 		assert.NoError(t, conn.Close())
 		server.Stop()
-		assert.NoError(t, <-served)
+		assert.NoError(t, waittest.For(t, served, "the server to end"))
 	})
 	return conn
 }

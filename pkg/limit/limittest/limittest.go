@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/limit"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // Harness says how to test an implementation.
@@ -188,7 +189,7 @@ func full(f *fixture) {
 func leave(f *fixture) {
 	holder, impatient, patient := f.start(fixed(1)), f.start(fixed(1)), f.start(fixed(1))
 	impatient.leave()
-	<-impatient.done
+	waittest.For(f, impatient.done, "the end of a caller that left")
 	require.ErrorIs(f, impatient.err, context.Canceled)
 	assert.Equal(f, 1, f.pool("k").Waiting)
 	f.free(holder)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // Stream is the worker's end of a connection.
@@ -37,7 +38,7 @@ func Connect(t testing.TB, host workerv1.WorkerServiceServer) *Worker {
 		p.err = host.Connect(server{pipe: p})
 		close(p.ended)
 	}()
-	w := &Worker{t: t, stream: client{p}, close: sync.OnceFunc(func() { cancel(); <-p.ended })}
+	w := &Worker{t: t, stream: client{p}, close: sync.OnceFunc(func() { cancel(); waittest.For(t, p.ended, "the host to let go of the worker") })}
 	t.Cleanup(w.close)
 	return w
 }
@@ -50,9 +51,11 @@ func Dial(t testing.TB, service workerv1.WorkerServiceClient) *Worker {
 	require.NoError(t, err)
 	w := &Worker{t: t, stream: stream, close: sync.OnceFunc(func() {
 		cancel()
-		for err == nil {
-			_, err = stream.Recv()
-		}
+		waittest.Return(t, func() {
+			for err == nil {
+				_, err = stream.Recv()
+			}
+		}, "the end of the worker's connection")
 	})}
 	t.Cleanup(w.close)
 	return w
@@ -80,7 +83,7 @@ func (w *Worker) Register(r *workerv1.Register) *workerv1.Registered {
 func (w *Worker) Next() *workerv1.ConnectResponse {
 	w.t.Helper()
 	for {
-		frame, err := w.stream.Recv()
+		frame, err := w.receive("a frame for the worker")
 		require.NoError(w.t, err)
 		if frame.GetPing() == nil {
 			return frame
@@ -99,14 +102,22 @@ func (w *Worker) Call() *workerv1.Call {
 
 // Ended reads until the connection ends, and returns why; nil when it ended well.
 func (w *Worker) Ended() error {
+	w.t.Helper()
 	for {
-		if _, err := w.stream.Recv(); err != nil {
+		if _, err := w.receive("the end of the worker's connection"); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return err
 		}
 	}
+}
+
+// receive waits for the next frame, and fails the test with what is missing when none comes.
+func (w *Worker) receive(what string) (frame *workerv1.ConnectResponse, err error) {
+	w.t.Helper()
+	waittest.Return(w.t, func() { frame, err = w.stream.Recv() }, what)
+	return frame, err
 }
 
 // Flood sends frames until the host takes no more, and returns how many it took.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // said is how a command ended.
@@ -76,7 +77,7 @@ func (h *home) begin(args ...string) *running {
 	}()
 	h.t.Cleanup(func() {
 		_ = r.cmd.Process.Kill()
-		<-r.ended
+		waittest.For(h.t, r.ended, "the end of a command that was killed")
 	})
 	return r
 }
@@ -97,7 +98,7 @@ func (r *running) end() said {
 	case <-r.ended:
 	case <-time.After(patience):
 		_ = r.cmd.Process.Kill()
-		<-r.ended
+		waittest.For(r.t, r.ended, "the end of a command that hung and was killed")
 		require.Failf(r.t, "a command hangs", "%v\n%s\n%s", r.cmd.Args, r.out.String(), r.err.String())
 	}
 	return said{out: r.out.String(), err: r.err.String(), code: r.cmd.ProcessState.ExitCode()}

@@ -68,8 +68,8 @@ func counted(t *testing.T) *agentv1.EvalSpec {
 		Models:    []*agentv1.ModelRef{scripted(t, script...)},
 		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
 		Scorers: []*agentv1.ScorerRef{
-			{Name: "exec", ParamsJson: text(t, object{"program": addAndLook, "language": "bash"})},
-			{Name: "exec", ParamsJson: text(t, object{"program": lookAgain, "language": "bash"})},
+			{Name: "exec", ParamsJson: text(t, object{"program": addAndLook, "language": "bash", "cwd": "."})},
+			{Name: "exec", ParamsJson: text(t, object{"program": lookAgain, "language": "bash", "cwd": "."})},
 			{Name: "includes"},
 		},
 		Epochs:     &agentv1.Epochs{Count: new(int32(countedEpochs))},
@@ -146,14 +146,12 @@ func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) (
 	for _, s := range c.samples(t, eval.GetName()) {
 		events := c.journal(t, s.GetRun())
 		checkJournal(t, events)
-		for turn, reissued := range modelCalls(events) {
+		for turn, again := range modelCalls(events) {
 			slot := fmt.Sprintf("%s epoch %d turn %d", s.GetId(), s.GetEpoch(), turn)
-			if reissued {
-				reissues++
-				assert.Contains(t, []int{1, 2}, calls[slot], "%s: one call was in flight at a kill", slot)
-			} else {
-				assert.Equal(t, 1, calls[slot], "%s: one call", slot)
-			}
+			reissues += again
+			// Of those that were in flight at a kill not all had reached the model.
+			assert.LessOrEqual(t, calls[slot], 1+again, "%s: made once, and again as the journal says", slot)
+			assert.Positive(t, calls[slot], slot)
 		}
 		if !assert.Contains(t, toolTexts(events), "3\n", "the count that the model saw") {
 			showEvents(t, events)
@@ -213,15 +211,15 @@ func checkJournal(t *testing.T, events []*agentv1.Event) {
 	assert.NotNil(t, events[len(events)-1].GetRunFinished(), "the journal ends with the end")
 }
 
-// modelCalls tells of each turn in a journal whether its call was issued again.
-func modelCalls(events []*agentv1.Event) map[int32]bool {
-	turns, calls := map[int64]int32{}, map[int32]bool{}
+// modelCalls tells of each turn in a journal how often its call was issued again.
+func modelCalls(events []*agentv1.Event) map[int32]int {
+	turns, calls := map[int64]int32{}, map[int32]int{}
 	for _, e := range events {
 		if intent := e.GetModelIntent(); intent != nil {
 			turns[e.GetSeq()] = intent.GetTurn()
 		}
 		if outcome := e.GetModelOutcome(); outcome != nil {
-			calls[turns[outcome.GetIntent()]] = outcome.GetTiming().GetReissued()
+			calls[turns[outcome.GetIntent()]] += int(outcome.GetTiming().GetReissues())
 		}
 	}
 	return calls

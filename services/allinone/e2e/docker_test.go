@@ -25,6 +25,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // docker is an engine with an image for sandboxes, once in a test run.
@@ -232,7 +233,7 @@ func TestAContainerOutlivesTheServer(t *testing.T) {
 	_, err = sh("until [ -e count ]; do sleep 0.05; done")
 	require.NoError(t, err)
 	h.kill()
-	require.Error(t, <-cut)
+	require.Error(t, waittest.For(t, cut, "the end of the call whose server was killed"))
 	c = h.serve()
 	_, err = sh("touch go")
 	require.NoError(t, err)

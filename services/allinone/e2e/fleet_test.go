@@ -63,7 +63,7 @@ func TestAnEvaluationSaysWhoIsAway(t *testing.T) {
 			{"tool_calls": []object{{"function": "submit", "arguments": object{"answer": "done"}}}},
 		}})},
 		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
-		Scorers:   []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "program": "[ -e begun ]"})}},
+		Scorers:   []*agentv1.ScorerRef{{Name: "exec", ParamsJson: text(t, object{"language": "bash", "cwd": ".", "program": "[ -e begun ]"})}},
 	})
 	box := c.onlySandbox(t)
 	eventually(t, func() bool { return c.has(t, box, "begun") }, "the command has begun")

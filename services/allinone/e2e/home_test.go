@@ -31,6 +31,7 @@ type home struct {
 	dir   string   // the data directory of the single binary, and of commands
 	logs  string   // the folder of the servers' logs
 	env   []string // beside PATH and HOME
+	files int      // how many files a server may open; 0 is as many as this process
 	// configs are the configuration files of services that have one, by name.
 	configs map[string]string
 	// tokenFile is where the token is.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,6 +136,10 @@ func (h *home) begun(name string) {
 		for peer, address := range h.addresses {
 			c.Env = append(c.Env, "EVALFLEET_"+strings.ToUpper(peer)+"_ADDRESS="+address)
 		}
+	}
+	if h.files > 0 {
+		c.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, h.files), c.Path}, c.Args[1:]...)
+		c.Path = "/bin/sh"
 	}
 	c.Stdout, c.Stderr = log, log
 	require.NoError(h.t, c.Start())

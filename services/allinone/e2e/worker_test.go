@@ -18,6 +18,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // example is a worker of the folder examples, which serves the tool `square` and the scorer `close_enough`.
@@ -117,7 +118,7 @@ func (w *helper) says(prefix string, times int) {
 // kill kills the worker, as a power cut does.
 func (w *helper) kill() {
 	_ = w.cmd.Process.Kill()
-	<-w.exited
+	waittest.For(w.h.t, w.exited, "the end of a worker that was killed")
 }
 
 // squares runs the examples' task, while disturb does what it likes, and returns its table.

@@ -3,6 +3,8 @@
 // The program's text is a template over what the model said and what is known of the sample, such as `{completion}` and `{metadata.test}`; metadata that the sample does
 // not have is an error, other unknown names stay as they are written. The program decides alone: exit code 0
 // is right, everything else is wrong, a time-out too. What it printed stands in the score's explanation.
+//
+// The command is a check (evalfleet.sandbox.v1.ExecCheck): what the agent left in the sandbox, its processes above all, has no part in the verdict.
 package check
 
 import (
@@ -57,7 +59,9 @@ func Definition() score.Definition {
 			{Name: "timeout", Type: param.Number, Description: "Seconds after which the program is killed, and the answer is wrong.", Default: json.RawMessage(`60`)},
 			{Name: "sandbox", Type: param.String, Description: "Environment to run in.", Default: json.RawMessage(`"default"`)},
 			{Name: "env", Type: param.Any, Description: "Environment variables, an object of texts."},
-			{Name: "cwd", Type: param.String, Description: "Working directory; relative to the sandbox's."},
+			{Name: "cwd", Type: param.String, Description: "Working directory; relative to the sandbox's, which is `.`. Default: an empty folder of the check's own, EVALFLEET_CHECK_DIR; that of the sandbox is EVALFLEET_WORKDIR."},
+			{Name: "files", Type: param.Any, Description: "Files placed in the check's own folder before it starts: an object from path to text, with the same placeholders, or to {text or base64, mode}."},
+			{Name: "keep_processes", Type: param.Boolean, Description: "Leave the agent's processes alive, for a check of a server that runs.", Default: json.RawMessage(`false`)},
 		},
 		New: func(raw json.RawMessage) (score.Scorer, error) { return newScorer(raw) },
 	}
@@ -73,6 +77,8 @@ type params struct {
 	Sandbox  string            `json:"sandbox"`
 	Env      map[string]string `json:"env"`
 	Cwd      string            `json:"cwd"`
+	Files    map[string]file   `json:"files"`
+	Keep     bool              `json:"keep_processes"`
 }
 
 type scorer struct{ params params }
@@ -87,6 +93,9 @@ func newScorer(raw json.RawMessage) (*scorer, error) {
 	}
 	if !(p.Timeout > 0) {
 		return nil, param.Invalid("timeout", "is %v; want seconds above 0", p.Timeout)
+	}
+	if err := checkFiles(p.Files); err != nil {
+		return nil, err
 	}
 	return &scorer{params: p}, nil
 }
@@ -123,7 +132,7 @@ func (s *scorer) Demand(in score.Input, sandboxes []string) error {
 
 // known fails where the text names metadata that the sample does not have. Other unknown names may be the program's own braces.
 func (s *scorer) known(in score.Input) error {
-	missing := template.Missing(s.params.Program+s.params.Command, metadataPrefix+".", valuesOf(in, ""))
+	missing := template.Missing(s.params.Program+s.params.Command+texts(s.params.Files), metadataPrefix+".", valuesOf(in, ""))
 	if len(missing) == 0 {
 		return nil
 	}
@@ -143,16 +152,17 @@ func (s *scorer) spec(in score.Input, answer string) *sandboxv1.ExecSpec {
 	p := s.params
 	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(time.Duration(p.Timeout * float64(time.Second)))}
 	values := valuesOf(in, answer)
+	spec.Check = &sandboxv1.ExecCheck{KeepProcesses: p.Keep, Files: filled(p.Files, values)}
 	switch {
 	case p.Command != "":
-		spec.Argv = []string{"bash", "-c", template.Program(p.Command, values)}
+		spec.Argv = []string{"bash", "--norc", "--noprofile", "-c", template.Program(p.Command, values)}
 		return spec
 	case len(p.Argv) > 0:
 		spec.Argv = p.Argv
 	case p.Language == "bash":
-		spec.Argv = []string{"bash", "-s"}
+		spec.Argv = []string{"bash", "--norc", "--noprofile", "-s"}
 	default:
-		spec.Argv = []string{"python3", "-"}
+		spec.Argv = []string{"python3", "-I", "-"} // without the folder, the user's modules and PYTHON* in its way
 	}
 	spec.Stdin = []byte(template.Program(p.Program, values))
 	return spec

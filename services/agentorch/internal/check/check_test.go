@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
@@ -40,15 +43,56 @@ func TestCommandLines(t *testing.T) {
 	in.Metadata.Set("n", json.Number("7"))
 	exec := ask(t, made(t, `{"program": "{completion}{metadata.test} # {target} {metadata.n} {unknown} {choices}", "timeout": 1.5, "env": {"A": "b"}, "cwd": "w"}`), in)
 	assert.Equal(t, "default", exec.Environment)
-	assert.Equal(t, []string{"python3", "-"}, exec.Spec.GetArgv())
+	assert.Equal(t, []string{"python3", "-I", "-"}, exec.Spec.GetArgv())
 	assert.Equal(t, "def f(): return {x}\nassert f() == {1} # 42 7 {unknown} a\nb", string(exec.Spec.GetStdin()), "what is put in is not read again")
 	assert.InDelta(t, 1.5, exec.Spec.GetTimeout().AsDuration().Seconds(), 0)
 	assert.Equal(t, map[string]string{"A": "b"}, exec.Spec.GetEnv())
 	assert.Equal(t, "w", exec.Spec.GetCwd())
 
-	assert.Equal(t, []string{"bash", "-c", "test 42 = 42"}, ask(t, made(t, `{"command": "test 42 = {target}", "sandbox": "box"}`), in).Spec.GetArgv())
-	assert.Equal(t, []string{"bash", "-s"}, ask(t, made(t, `{"program": "x", "language": "bash"}`), in).Spec.GetArgv())
+	assert.Equal(t, []string{"bash", "--norc", "--noprofile", "-c", "test 42 = 42"}, ask(t, made(t, `{"command": "test 42 = {target}", "sandbox": "box"}`), in).Spec.GetArgv())
+	assert.Equal(t, []string{"bash", "--norc", "--noprofile", "-s"}, ask(t, made(t, `{"program": "x", "language": "bash"}`), in).Spec.GetArgv())
 	assert.Equal(t, []string{"node", "-"}, ask(t, made(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
+}
+
+func TestEveryCommandIsACheck(t *testing.T) {
+	t.Parallel()
+	in := score.Input{Completion: "42", Targets: []string{"7"}, Metadata: &orderedjson.Object{}}
+	in.Metadata.Set("test", "assert {completion}")
+	for _, params := range []string{`{"command": "x"}`, `{"program": "x"}`, `{"program": "x", "argv": ["node"], "cwd": "."}`} {
+		spec := ask(t, made(t, params), in).Spec
+		require.NotNil(t, spec.GetCheck(), params)
+		assert.False(t, spec.GetCheck().GetKeepProcesses(), params)
+		assert.Empty(t, spec.GetCheck().GetFiles(), params)
+	}
+	got := ask(t, made(t, `{"command": "./run", "keep_processes": true, "files": {
+		"t/test.py": "{metadata.test} {completion} {own}", "run": {"base64": "e3RhcmdldH0=", "mode": "755"}, "want": {"text": "{target}", "mode": "600"}, "none": {"base64": ""}}}`), in).Spec.GetCheck()
+	assert.Empty(t, cmp.Diff(&sandboxv1.ExecCheck{KeepProcesses: true, Files: []*sandboxv1.FileToPlace{
+		{Path: "none", Content: []byte{}},
+		{Path: "run", Content: []byte("{target}"), Mode: 0o755},
+		{Path: "t/test.py", Content: []byte("assert {completion} 42 {own}")},
+		{Path: "want", Content: []byte("7"), Mode: 0o600},
+	}}, got, protocmp.Transform()))
+}
+
+func TestFilesThatCannotBePlaced(t *testing.T) {
+	t.Parallel()
+	for files, want := range map[string]string{
+		`{"../x": "a"}`:                        `"../x" is not a path below the check's folder`,
+		`{"/x": "a"}`:                          `"/x" is not a path below the check's folder`,
+		`{"": "a"}`:                            `"" is not a path below the check's folder`,
+		`{"x": 7}`:                             "want a text, or an object with text or base64, and mode",
+		`{"x": {}}`:                            "want a text, or an object with text or base64, and mode",
+		`{"x": {"text": "a", "base64": "YQ"}}`: "want a text, or an object with text or base64, and mode",
+		`{"x": {"text": "a", "mod": "755"}}`:   "want a text, or an object with text or base64, and mode",
+		`{"x": {"text": "a", "mode": "999"}}`:  "mode must be octal, such as 755, not 999",
+		`{"x": "` + strings.Repeat("a", bound.CheckFiles+1) + `"}`: "are larger than 3145728 bytes",
+	} {
+		_, err := Definition().New(json.RawMessage(`{"command": "true", "files": ` + files + `}`))
+		assert.ErrorContains(t, err, want)
+		assert.ErrorContains(t, err, "params.files")
+	}
+	_, err := made(t, `{"command": "true", "files": {"x": "{metadata.zz}"}}`).Next(score.Input{}, nil)
+	assert.ErrorContains(t, err, "{metadata.zz}")
 }
 
 func TestUnknownMetadataIsNamed(t *testing.T) {

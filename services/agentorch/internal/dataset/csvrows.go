@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
@@ -20,11 +21,13 @@ type csvReader struct {
 	delimiter rune
 	// line is the physical line that is read next, from 1.
 	line int
+	// left is how many bytes more the record may have.
+	left int
 }
 
 // next returns the cells of the next record and the line on which it begins. A blank line is a record without cells. At the end it fails with io.EOF.
 func (c *csvReader) next() (cells []string, line int, err error) {
-	line = c.line
+	line, c.left = c.line, bound.DatasetRowBytes
 	start, err := c.r.Peek(1)
 	if err != nil {
 		return nil, line, err
@@ -38,7 +41,9 @@ func (c *csvReader) next() (cells []string, line int, err error) {
 		if cell, more, err = c.cell(); err != nil {
 			return nil, line, err
 		}
-		cells = append(cells, cell)
+		if cells = append(cells, cell); len(cells) > bound.DatasetRowValues/2 {
+			return nil, line, lineError(line, "the row has more than %d cells", bound.DatasetRowValues/2)
+		}
 	}
 	return cells, line, nil
 }
@@ -97,6 +102,9 @@ func (c *csvReader) rune() (rune, error) {
 	if r == utf8.RuneError && size == 1 {
 		return 0, lineError(c.line, "the line is not UTF-8: convert the file")
 	}
+	if c.left -= size; c.left < 0 {
+		return 0, rowTooLong(c.line)
+	}
 	if r == '\r' {
 		if next, err := c.r.Peek(1); err == nil && next[0] == '\n' {
 			_, _ = c.r.ReadByte() // cannot fail after the peek
@@ -110,7 +118,7 @@ func (c *csvReader) rune() (rune, error) {
 }
 
 // csvRecords yields the records of a CSV file below its header. Blank lines and records of blank cells are no rows.
-func csvRecords(r *bufio.Reader, p *plan, opts Options) iter.Seq2[row, error] {
+func csvRecords(r *bufio.Reader, p *plan, opts Options, s *scales) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		delimiter := ','
 		if opts.Delimiter != "" {
@@ -135,7 +143,7 @@ func csvRecords(r *bufio.Reader, p *plan, opts Options) iter.Seq2[row, error] {
 			}
 			return
 		}
-		csvRows(c, columns, yield)
+		csvRows(c, columns, s, yield)
 	}
 }
 
@@ -172,7 +180,7 @@ func checkHeader(columns []string, line int, p *plan) error {
 	return nil
 }
 
-func csvRows(c *csvReader, columns []string, yield func(row, error) bool) {
+func csvRows(c *csvReader, columns []string, s *scales, yield func(row, error) bool) {
 	for {
 		cells, line, err := c.next()
 		if errors.Is(err, io.EOF) {
@@ -192,6 +200,10 @@ func csvRows(c *csvReader, columns []string, yield func(row, error) bool) {
 		}
 		if !slices.ContainsFunc(cells, func(cell string) bool { return pytext.Trim(cell) != "" }) {
 			continue
+		}
+		if err := s.record(line, cells); err != nil {
+			yield(row{}, err)
+			return
 		}
 		object := &orderedjson.Object{}
 		for i, name := range columns {

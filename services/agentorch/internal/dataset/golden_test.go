@@ -288,7 +288,7 @@ func driveShuffle(t *goldentest.T, c goldentest.Case) {
 	for i := range in.Input.Samples {
 		require.NoError(t, json.NewEncoder(&text).Encode(map[string]string{"input": "q" + string(rune('0'+i))}))
 	}
-	d, err := dataset.Read(strings.NewReader(text.String()), dataset.Options{
+	d, err := dataset.Read(t.Context(), strings.NewReader(text.String()), dataset.Options{
 		Format: dataset.JSONLines, Shuffle: &in.Input.Options.Seed, Limit: in.Input.Options.Limit,
 	})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"unicode/utf8"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
@@ -29,10 +30,10 @@ func lineError(line int, format string, args ...any) *Error {
 }
 
 // jsonLines yields the objects of a file with one a line. A blank line is a fault, since it may be a row that was lost.
-func jsonLines(r *bufio.Reader) iter.Seq2[row, error] {
+func jsonLines(r *bufio.Reader, s *scales) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		for line := 1; ; line++ {
-			text, err := r.ReadBytes('\n')
+			text, err := readLine(r, line)
 			if err != nil && !errors.Is(err, io.EOF) {
 				yield(row{}, err)
 				return
@@ -40,7 +41,7 @@ func jsonLines(r *bufio.Reader) iter.Seq2[row, error] {
 			if len(text) == 0 {
 				return
 			}
-			object, fault := jsonLine(line, text)
+			object, fault := jsonLine(line, text, s)
 			if fault != nil {
 				yield(row{}, fault)
 				return
@@ -52,13 +53,30 @@ func jsonLines(r *bufio.Reader) iter.Seq2[row, error] {
 	}
 }
 
-func jsonLine(line int, text []byte) (*orderedjson.Object, error) {
+// readLine reads a line with its end, if it has one.
+func readLine(r *bufio.Reader, line int) (text []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(text)+len(part) > bound.DatasetRowBytes+1 {
+			return nil, rowTooLong(line)
+		}
+		text = append(text, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, err
+		}
+	}
+}
+
+func jsonLine(line int, text []byte, s *scales) (*orderedjson.Object, error) {
 	text = trimMark(text)
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, lineError(line, "the line is blank: remove it, or complete the row")
 	}
 	if !utf8.Valid(text) {
 		return nil, lineError(line, "the line is not UTF-8: convert the file")
+	}
+	if err := s.document(line, text); err != nil {
+		return nil, err
 	}
 	object, err := orderedjson.DecodeObject(withConstants(text))
 	if err != nil {
@@ -74,7 +92,7 @@ func trimMark(text []byte) []byte {
 }
 
 // jsonDocument yields the objects of a list, or the one object that a file is.
-func jsonDocument(r *bufio.Reader) iter.Seq2[row, error] {
+func jsonDocument(r *bufio.Reader, s *scales) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		text, err := io.ReadAll(r)
 		if err != nil {
@@ -88,6 +106,10 @@ func jsonDocument(r *bufio.Reader) iter.Seq2[row, error] {
 		}
 		text = withConstants(text)
 		if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")) {
+			if err := s.document(1, text); err != nil {
+				yield(row{}, err)
+				return
+			}
 			object, err := orderedjson.DecodeObject(text)
 			if err != nil {
 				yield(row{}, problem("it is neither a JSON list of objects nor one object: %v; for one object a line name it .jsonl", err))
@@ -96,12 +118,12 @@ func jsonDocument(r *bufio.Reader) iter.Seq2[row, error] {
 			yield(row{line: 1, columns: object}, nil)
 			return
 		}
-		jsonList(text, yield)
+		jsonList(text, s, yield)
 	}
 }
 
 // jsonList yields the objects of a list with the lines on which they begin.
-func jsonList(text []byte, yield func(row, error) bool) {
+func jsonList(text []byte, s *scales, yield func(row, error) bool) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	// The text begins with a bracket.
 	_, _ = dec.Token()
@@ -117,6 +139,10 @@ func jsonList(text []byte, yield func(row, error) bool) {
 		var item json.RawMessage
 		if err := dec.Decode(&item); err != nil {
 			yield(row{}, lineError(line, "it is no JSON: %v", err))
+			return
+		}
+		if err := s.document(line, item); err != nil {
+			yield(row{}, err)
 			return
 		}
 		object, err := orderedjson.DecodeObject(item)

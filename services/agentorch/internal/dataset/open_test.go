@@ -39,5 +39,5 @@ func open(t testing.TB, path string, opts dataset.Options) (*dataset.Dataset, er
 		opts.Name = base[:len(base)-len(filepath.Ext(base))]
 	}
 	opts.Dir = filepath.Dir(path)
-	return dataset.Read(file, opts)
+	return dataset.Read(t.Context(), file, opts)
 }

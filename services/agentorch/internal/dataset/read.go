@@ -2,11 +2,17 @@ package dataset
 
 import (
 	"bufio"
+	"cmp"
+	"compress/flate"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/regular"
 )
 
 // Format is the form of a dataset's file.
@@ -18,9 +24,6 @@ const (
 	JSON      Format = "json"  // a list of objects, or one object
 	CSV       Format = "csv"   // a header and one row a record, quoted with "
 )
-
-// DefaultMaxBytes bounds a dataset's file where Options give no bound.
-const DefaultMaxBytes = 256 << 20
 
 // Options say how to read a dataset.
 type Options struct {
@@ -44,8 +47,10 @@ type Options struct {
 	Columns []string
 	// Dir is where files that samples name are looked for. Empty takes all such values as contents.
 	Dir string
-	// MaxBytes bounds the file after decompression. Zero is DefaultMaxBytes.
+	// MaxBytes bounds the file after decompression. Zero is [bound.DatasetBytes].
 	MaxBytes int64
+	// MaxValues bounds the values of all rows, keys included. Zero is [bound.DatasetValues].
+	MaxValues int
 }
 
 // at names the file in an *Error.
@@ -56,8 +61,9 @@ func at(path string, err error) error {
 	return err
 }
 
-// Read reads a dataset from a stream whose Format is given. Faults of the content are an *Error.
-func Read(r io.Reader, opts Options) (*Dataset, error) {
+// Read reads a dataset from a stream whose Format is given. Faults of the content, and content beyond the bounds of pkg/bound, are
+// an *Error. Faults of the stream keep their kind; ctx ends the reading.
+func Read(ctx context.Context, r io.Reader, opts Options) (*Dataset, error) {
 	plan, err := opts.Fields.compile()
 	if err != nil {
 		return nil, err
@@ -71,7 +77,10 @@ func Read(r io.Reader, opts Options) (*Dataset, error) {
 	}
 	defer closeDir()
 	d := &Dataset{Name: opts.Name, Samples: []Sample{}}
-	for row, err := range rows(r, plan, opts) {
+	for row, err := range rows(regular.Reader(ctx, r), plan, opts) {
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return nil, at(opts.Name, err)
 		}
@@ -112,19 +121,17 @@ func rows(r io.Reader, p *plan, opts Options) iter.Seq2[row, error] {
 			yield(row{}, err)
 			return
 		}
-		bound := opts.MaxBytes
-		if bound == 0 {
-			bound = DefaultMaxBytes
-		}
-		buffered := bufio.NewReader(&boundedReader{r: text, left: bound, bound: bound})
+		most := cmp.Or(opts.MaxBytes, bound.DatasetBytes)
+		s := &scales{left: cmp.Or(opts.MaxValues, bound.DatasetValues)}
+		buffered := bufio.NewReader(&boundedReader{r: text, left: most, bound: most})
 		var all iter.Seq2[row, error]
 		switch opts.Format {
 		case JSONLines:
-			all = jsonLines(buffered)
+			all = jsonLines(buffered, s)
 		case JSON:
-			all = jsonDocument(buffered)
+			all = jsonDocument(buffered, s)
 		case CSV:
-			all = csvRecords(buffered, p, opts)
+			all = csvRecords(buffered, p, opts, s)
 		default:
 			yield(row{}, problem("unknown format %q; known: jsonl, json, csv", opts.Format))
 			return
@@ -135,7 +142,8 @@ func rows(r io.Reader, p *plan, opts Options) iter.Seq2[row, error] {
 
 // decompress unpacks what begins as gzip does and leaves everything else as it is.
 func decompress(r io.Reader) (io.Reader, error) {
-	buffered := bufio.NewReader(r)
+	packed := &counter{r: r}
+	buffered := bufio.NewReader(packed)
 	magic, err := buffered.Peek(2)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("dataset: %w", err)
@@ -144,21 +152,50 @@ func decompress(r io.Reader) (io.Reader, error) {
 		return buffered, nil
 	}
 	unpacked, err := gzip.NewReader(buffered)
-	if err != nil {
+	if isDamage(err) || errors.Is(err, io.EOF) {
 		return nil, damaged(err)
 	}
-	return &unpacking{unpacked}, nil
+	if err != nil {
+		return nil, fmt.Errorf("dataset: %w", err)
+	}
+	return &unpacking{r: unpacked, packed: packed}, nil
 }
 
-// unpacking says of a fault that it is one of the archive.
-type unpacking struct{ r io.Reader }
+// counter counts what is read.
+type counter struct {
+	r     io.Reader
+	bytes int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// unpacking says of a fault that it is one of the archive, and bounds how much its bytes stand for.
+type unpacking struct {
+	r      io.Reader
+	packed *counter
+	bytes  int64
+}
 
 func (u *unpacking) Read(p []byte) (int, error) {
 	n, err := u.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	u.bytes += int64(n)
+	switch {
+	case isDamage(err):
 		err = damaged(err)
+	case u.bytes > bound.DatasetRatioFreeBytes && u.bytes > bound.DatasetRatio*u.packed.bytes:
+		err = problem("its gzip unpacks to more than %d times its size: split it, or give it unpacked", bound.DatasetRatio)
 	}
 	return n, err
+}
+
+// isDamage reports whether an error of unpacking is one of the archive, not of the stream that it comes in.
+func isDamage(err error) bool {
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
+	return corrupt || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func damaged(err error) *Error {
@@ -178,11 +215,11 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	if int64(n) > b.left {
-		return int(b.left), problem("it is larger than %d bytes after decompression: split it, or raise the bound", b.bound)
+		return int(b.left), problem("it is larger than %d bytes after decompression: split it", b.bound)
 	}
 	b.left -= int64(n)
 	if _, ok := errors.AsType[*Error](err); err != nil && !ok && !errors.Is(err, io.EOF) {
-		err = problem("cannot be read: %v", err)
+		err = fmt.Errorf("cannot be read: %w", err)
 	}
 	return n, err
 }

@@ -3,18 +3,23 @@ package dataset_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 )
 
@@ -103,25 +108,25 @@ func TestReadIsBounded(t *testing.T) {
 	t.Parallel()
 	bomb := zipped(t, strings.Repeat(" ", 1<<20)+"\n")
 	for _, format := range []dataset.Format{dataset.JSONLines, dataset.JSON, dataset.CSV} {
-		_, err := dataset.Read(strings.NewReader(bomb), dataset.Options{Format: format, MaxBytes: 1000, Name: "bomb"})
+		_, err := dataset.Read(t.Context(), strings.NewReader(bomb), dataset.Options{Format: format, MaxBytes: 1000, Name: "bomb"})
 		require.ErrorContains(t, err, "dataset bomb: it is larger than 1000 bytes after decompression")
 	}
 	exact := `{"input":"q"}`
-	_, err := dataset.Read(strings.NewReader(exact), dataset.Options{Format: dataset.JSONLines, MaxBytes: int64(len(exact))})
+	_, err := dataset.Read(t.Context(), strings.NewReader(exact), dataset.Options{Format: dataset.JSONLines, MaxBytes: int64(len(exact))})
 	require.NoError(t, err)
 }
 
 func TestReadPassesOnFaultsOfTheStream(t *testing.T) {
 	t.Parallel()
 	for _, format := range []dataset.Format{dataset.JSONLines, dataset.JSON, dataset.CSV} {
-		_, err := dataset.Read(iotest.ErrReader(errors.New("disk gone")), dataset.Options{Format: format})
+		_, err := dataset.Read(t.Context(), iotest.ErrReader(errors.New("disk gone")), dataset.Options{Format: format})
 		require.ErrorContains(t, err, "disk gone")
 	}
-	_, err := dataset.Read(strings.NewReader(""), dataset.Options{Format: "xml"})
+	_, err := dataset.Read(t.Context(), strings.NewReader(""), dataset.Options{Format: "xml"})
 	require.ErrorContains(t, err, "known: jsonl, json, csv")
-	_, err = dataset.Read(strings.NewReader(""), dataset.Options{Format: dataset.CSV, Limit: new(-1)})
+	_, err = dataset.Read(t.Context(), strings.NewReader(""), dataset.Options{Format: dataset.CSV, Limit: new(-1)})
 	require.ErrorContains(t, err, "limit")
-	_, err = dataset.Read(strings.NewReader("a"), dataset.Options{Format: dataset.CSV, Delimiter: "||"})
+	_, err = dataset.Read(t.Context(), strings.NewReader("a"), dataset.Options{Format: dataset.CSV, Delimiter: "||"})
 	require.ErrorContains(t, err, "is not one character")
 }
 
@@ -129,7 +134,7 @@ func TestCSVKeepsWhatCellsHold(t *testing.T) {
 	t.Parallel()
 	text := "\ufeffinput,target,metadata,files,sandbox\r\n" +
 		"\"a, \"\"b\"\"\r\nc\",x\"y,\"{\"\"k\"\": 1.0}\",,\r\n\r\n , ,,,\r\nlast,  t  ,,,docker"
-	d, err := dataset.Read(strings.NewReader(text), dataset.Options{Format: dataset.CSV})
+	d, err := dataset.Read(t.Context(), strings.NewReader(text), dataset.Options{Format: dataset.CSV})
 	require.NoError(t, err)
 	require.Len(t, d.Samples, 2, "blank lines and rows of blanks are none")
 	assert.Equal(t, "a, \"b\"\nc", d.Samples[0].Text)
@@ -147,7 +152,7 @@ func TestNumbersBeyondJSON(t *testing.T) {
 	t.Parallel()
 	text := `{"input":"NaN \" Infinity","target":NaN,"id":12345678901234567890123,"choices":[NaN,-Infinity,1e3]}`
 	for format, document := range map[dataset.Format]string{dataset.JSONLines: text, dataset.JSON: "[" + text + "]"} {
-		d, err := dataset.Read(strings.NewReader(document), dataset.Options{Format: format})
+		d, err := dataset.Read(t.Context(), strings.NewReader(document), dataset.Options{Format: format})
 		require.NoError(t, err)
 		s := d.Samples[0]
 		assert.Equal(t, `NaN " Infinity`, s.Text, "texts stay as they are")
@@ -202,7 +207,7 @@ func TestFilesAreLookedForBelowTheDataset(t *testing.T) {
 
 func TestReadWithoutADirectoryLooksForNoFiles(t *testing.T) {
 	t.Parallel()
-	d, err := dataset.Read(strings.NewReader(`{"input":"q","setup":"/etc/passwd"}`), dataset.Options{Format: dataset.JSONLines})
+	d, err := dataset.Read(t.Context(), strings.NewReader(`{"input":"q","setup":"/etc/passwd"}`), dataset.Options{Format: dataset.JSONLines})
 	require.NoError(t, err)
 	assert.Equal(t, "/etc/passwd", d.Samples[0].Setup.Text)
 }
@@ -210,7 +215,7 @@ func TestReadWithoutADirectoryLooksForNoFiles(t *testing.T) {
 func TestMessagesKeepOnlyWhatAnInputMayHave(t *testing.T) {
 	t.Parallel()
 	read := func(message string) (string, error) {
-		d, err := dataset.Read(strings.NewReader(`{"input":[`+message+`]}`), dataset.Options{Format: dataset.JSONLines})
+		d, err := dataset.Read(t.Context(), strings.NewReader(`{"input":[`+message+`]}`), dataset.Options{Format: dataset.JSONLines})
 		if err != nil {
 			return "", err
 		}
@@ -245,7 +250,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, format := range []dataset.Format{dataset.JSONLines, dataset.JSON, dataset.CSV} {
-			d, err := dataset.Read(bytes.NewReader(content), dataset.Options{Format: format, MaxBytes: 1 << 16})
+			d, err := dataset.Read(t.Context(), bytes.NewReader(content), dataset.Options{Format: format, MaxBytes: 1 << 16})
 			if err != nil {
 				_, known := errors.AsType[*dataset.Error](err)
 				require.True(t, known, "%T: %v", err, err)
@@ -256,4 +261,169 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// stream is a text that repeats unit n times between before and after, without being held in memory.
+func stream(before, unit string, n int, after string) io.Reader {
+	return io.MultiReader(strings.NewReader(before), &repeated{unit: unit, left: n}, strings.NewReader(after))
+}
+
+type repeated struct {
+	unit string
+	at   int
+	left int
+}
+
+func (r *repeated) Read(p []byte) (n int, err error) {
+	for n < len(p) && r.left > 0 {
+		copied := copy(p[n:], r.unit[r.at:])
+		n += copied
+		if r.at += copied; r.at == len(r.unit) {
+			r.at, r.left = 0, r.left-1
+		}
+	}
+	if r.left == 0 && n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// packed is a stream as gzip packs it.
+func packed(t *testing.T, r io.Reader) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.Copy(w, r)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return &b
+}
+
+// What a data set takes is bounded, whatever it unpacks or unfolds to.
+func TestADataSetThatStandsForTooMuchIsRefused(t *testing.T) {
+	const mebi = 1 << 20
+	for name, tt := range map[string]struct {
+		format dataset.Format
+		text   func(t *testing.T) io.Reader
+		want   string
+		// most is how many MiB may be in use.
+		most uint64
+		// values bounds the values of all rows, unless it is zero.
+		values int
+	}{
+		"packed rows": {
+			dataset.JSONLines, func(t *testing.T) io.Reader { return packed(t, stream("", "{\"input\":\"a\"}\n", 4_000_000, "")) },
+			"line 1000001: there are more than 1000000 rows", 2000, 0,
+		},
+		"packed blanks": {
+			dataset.JSON, func(t *testing.T) io.Reader { return packed(t, stream("[", " ", 64*mebi, "]")) },
+			"its gzip unpacks to more than 100 times its size", 200, 0,
+		},
+		"one line": {
+			dataset.JSONLines, func(*testing.T) io.Reader { return stream(`{"input":"`, "a", 250*mebi, `"}`) },
+			"line 1: the row is longer than 16777216 bytes", 200, 0,
+		},
+		"one item": {
+			dataset.JSON, func(*testing.T) io.Reader { return stream(`[{"input":"`, "a", 17*mebi, `"}]`) },
+			"line 1: the row is longer than 16777216 bytes", 400, 0,
+		},
+		"one cell": {
+			dataset.CSV, func(*testing.T) io.Reader { return stream("input\n\"", "a", 250*mebi, `"`) },
+			"line 2: the row is longer than 16777216 bytes", 200, 0,
+		},
+		"many keys": {
+			dataset.JSONLines, func(*testing.T) io.Reader { return stream(`{"input":"a"`, `,"k":1`, 1_000_000, `}`) },
+			"line 1: the row has more than 100000 values", 200, 0,
+		},
+		"many cells": {
+			dataset.CSV, func(*testing.T) io.Reader { return stream("input", ",", 1_000_000, "\n") },
+			"line 1: the row has more than 50000 cells", 200, 0,
+		},
+		"many values of many rows": {
+			dataset.JSONLines, func(*testing.T) io.Reader {
+				return stream("", `{"input":"a","metadata":{"k":[`+strings.Repeat("1,", 9_000)+"1]}}\n", 100, "")
+			},
+			"line 12: the rows have too many values", 200, 100_000,
+		},
+		"deep": {
+			dataset.JSONLines, func(*testing.T) io.Reader {
+				return io.MultiReader(stream(`{"input":`, "[", 5_000, "1"), stream("", "]", 5_000, "}"))
+			},
+			"line 1: the row nests deeper than 1000 levels", 200, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := tt.text(t)
+			most := peak(t)
+			_, err := dataset.Read(t.Context(), text, dataset.Options{Format: tt.format, MaxValues: tt.values})
+			_, ofContent := errors.AsType[*dataset.Error](err)
+			require.True(t, ofContent, "%v", err)
+			require.ErrorContains(t, err, tt.want)
+			assert.Less(t, most()/mebi, tt.most, "MiB in use")
+		})
+	}
+}
+
+// peak measures the memory that is in use from now on. The function that it returns ends that and returns the most in bytes.
+func peak(t *testing.T) (most func() uint64) {
+	t.Helper()
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	ended, result := make(chan struct{}), make(chan uint64, 1)
+	go func() {
+		highest := uint64(0)
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-ended:
+				tick.Stop()
+				result <- highest
+				return
+			case <-tick.C:
+				var now runtime.MemStats
+				runtime.ReadMemStats(&now)
+				highest = max(highest, now.HeapAlloc-min(now.HeapAlloc, before.HeapAlloc))
+			}
+		}
+	}()
+	return func() uint64 {
+		close(ended)
+		return waittest.For(t, result, "the most memory that was in use")
+	}
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	const line = "{\"input\":\"a\"}\n"
+	for format, text := range map[dataset.Format][2]string{
+		dataset.JSONLines: {line, line}, dataset.JSON: {"[", line + ","}, dataset.CSV: {"input\n", "a\n"},
+	} {
+		start, unit := text[0], text[1]
+		ctx, cancel := context.WithCancel(t.Context())
+		endless := io.MultiReader(strings.NewReader(start), readerFunc(func(p []byte) (int, error) {
+			cancel()
+			return copy(p, unit), nil
+		}))
+		_, err := dataset.Read(ctx, endless, dataset.Options{Format: format})
+		require.ErrorIs(t, err, context.Canceled, format)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A template may name a long column often, in one row or in many.
+func TestATemplateThatMakesTooMuchIsRefused(t *testing.T) {
+	t.Parallel()
+	fields := func(times int) dataset.Fields {
+		f, err := dataset.ParseFields([]byte(`{"input":{"template":"` + strings.Repeat("{input}", times) + `"}}`))
+		require.NoError(t, err)
+		return f
+	}
+	row := `{"input":"` + strings.Repeat("a", 1<<20) + "\"}\n"
+	_, err := dataset.Read(t.Context(), strings.NewReader(row), dataset.Options{Format: dataset.JSONLines, Fields: fields(17)})
+	require.ErrorContains(t, err, "the template makes more than 16777216 bytes of one row")
+	_, err = dataset.Read(t.Context(), strings.NewReader(strings.Repeat(row, 20)), dataset.Options{Format: dataset.JSONLines, Fields: fields(15)})
+	require.ErrorContains(t, err, "the template makes more than 268435456 bytes of all rows")
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pyregexp"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
@@ -26,7 +27,7 @@ func (s Source) compile() (reader, error) {
 	switch {
 	case s.Template != "":
 		parts, err := parseTemplate(s.Template)
-		return template{parts: parts, optional: s.Optional}, err
+		return template{parts: parts, optional: s.Optional, left: new(bound.DatasetBytes)}, err
 	case s.Pattern != "":
 		return compilePattern(s)
 	}
@@ -78,6 +79,7 @@ type templatePart struct {
 type template struct {
 	parts    []templatePart
 	optional bool
+	left     *int // bytes that all rows of one reading may still make
 }
 
 // parseTemplate splits `text {column} text`. Doubled braces are single ones.
@@ -131,7 +133,13 @@ func (t template) read(columns *orderedjson.Object) (any, bool, *Error) {
 		if err != nil || !found {
 			return nil, false, err
 		}
+		if b.Len()+len(text) > bound.DatasetRowBytes {
+			return nil, false, problem("the template makes more than %d bytes of one row, the bound of a row: name the column less often", bound.DatasetRowBytes)
+		}
 		b.WriteString(text)
+	}
+	if *t.left -= b.Len(); *t.left < 0 {
+		return nil, false, problem("the template makes more than %d bytes of all rows, the bound of a data set: name the columns less often, or split the file", bound.DatasetBytes)
 	}
 	return b.String(), true, nil
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -33,7 +36,11 @@ type driver struct {
 	strangers map[string]struct{}
 	// stopping is set while runs are being cancelled, with the event that follows when none is left.
 	stopping *stop
-	wake     chan struct{}
+	// unread says that the inbox holds a command that this version does not know.
+	unread bool
+	wake   chan struct{}
+	// waiting is what keeps it from going on; nil for nothing. It may be read by others.
+	waiting atomic.Pointer[agentv1.EvalWait]
 }
 
 // stop is how an evaluation ends before its samples are done.
@@ -41,6 +48,8 @@ type stop struct {
 	change *agentv1.EvalStateChanged
 	// took is the command that asked for it; empty when none did.
 	took []string
+	// told are the runs whose cancel is durable.
+	told map[string]struct{}
 }
 
 // command is what an evaluation's inbox holds.
@@ -66,20 +75,43 @@ func (d *driver) poke() {
 	}
 }
 
-// run drives until the evaluation has ended, ctx ends, or another replica owns the journal.
+// Reasons to wait of an evaluation itself, beside those that the engine of runs gives.
+const (
+	waitStore   = "store"
+	waitVersion = "version"
+	waitService = "service"
+	waitFault   = "fault"
+)
+
+// errNotOwner says that another replica owns the journal now.
+var errNotOwner = errors.New("another replica owns the evaluation now")
+
+// run drives until the evaluation has ended, ctx ends, or another replica owns the journal. Whatever else fails it waits for, without end.
 func (d *driver) run(ctx context.Context) error {
 	sub := d.engine.deps.Journals.Subscribe(d.head.Name)
 	defer sub.Close()
 	for {
-		err := d.turn(ctx)
-		if d.state.Ended() || errors.Is(err, journal.ErrFenced) || ctx.Err() != nil {
+		wait, err := d.turn(ctx)
+		if errors.Is(err, journal.ErrFenced) {
+			if moved, lookErr := d.refold(ctx); moved {
+				continue
+			} else if lookErr != nil {
+				err = lookErr
+			}
+		}
+		if d.state.Ended() || errors.Is(err, errNotOwner) || ctx.Err() != nil {
 			return err
 		}
 		var again <-chan time.Time
-		if err != nil {
+		switch {
+		case err != nil:
 			d.engine.deps.Logger.Warn("an evaluation waits and tries again", "eval", d.head.Name, "error", err)
 			again = time.After(max(retryPause, rpcerr.RetryAfter(err)))
+			wait = waitFor(err)
+		case wait != nil, d.stopping != nil:
+			again = time.After(retryPause)
 		}
+		d.wait(wait)
 		select {
 		case <-sub.C:
 		case <-d.wake:
@@ -90,30 +122,84 @@ func (d *driver) run(ctx context.Context) error {
 	}
 }
 
-// turn does all that can be done now.
-func (d *driver) turn(ctx context.Context) error {
+// waitFor is the wait that an error means, for people.
+func waitFor(err error) *agentv1.RunWait {
+	wait := &agentv1.RunWait{Reason: waitFault, Message: rpcerr.ToStatus(err).Message()}
+	switch {
+	case journal.Away(err):
+		wait.Reason = waitStore
+	case rpcerr.Code(err) == codes.Unavailable:
+		wait.Reason = waitService
+	}
+	return wait
+}
+
+// wait notes what keeps the evaluation from going on; nil for nothing.
+func (d *driver) wait(wait *agentv1.RunWait) {
+	if wait == nil {
+		d.waiting.Store(nil)
+		return
+	}
+	since := timestamppb.Now()
+	if before := d.waiting.Load(); before.GetReason() == wait.GetReason() {
+		since = before.GetSince()
+	}
+	d.waiting.Store(&agentv1.EvalWait{Reason: wait.GetReason(), Message: wait.GetMessage(), Since: since, Samples: d.state.Eval.GetProgress().GetPending()})
+}
+
+// refold makes the state again from the journal when an append was refused: one before it may have become durable although it was answered with an error. It reports whether there was
+// more than was known, and fails with [errNotOwner] where another replica owns the journal.
+func (d *driver) refold(ctx context.Context) (moved bool, err error) {
+	head, err := d.engine.deps.Journals.Open(ctx, d.head.Name)
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return false, errNotOwner
+	case err != nil:
+		return false, err
+	case head.Ref != d.head.Ref || head.Owner != d.engine.deps.Replica || head.Epoch != d.head.Epoch:
+		return false, errNotOwner
+	case head.Seq <= d.head.Seq:
+		return false, nil
+	}
+	state := &State{}
+	if err := d.engine.folds.follow(ctx, head, state); err != nil {
+		return false, err
+	}
+	head.Seq = state.Eval.GetHead()
+	d.head, d.state, d.stopping, d.seen = head, state, nil, 0
+	return true, nil
+}
+
+// turn does all that can be done now. Wait is what keeps it from doing more.
+func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
+	if d.state.TooNew {
+		return &agentv1.RunWait{Reason: waitVersion, Message: "a later version of the server wrote its journal and has to go on with it"}, nil
+	}
 	if err := d.collect(ctx); err != nil {
-		return fmt.Errorf("collect finished samples: %w", err)
+		return nil, fmt.Errorf("collect finished samples: %w", err)
 	}
 	if err := d.obey(ctx); err != nil {
-		return fmt.Errorf("take commands: %w", err)
+		return nil, fmt.Errorf("take commands: %w", err)
 	}
 	if d.stopping == nil {
 		d.stopping = d.tooManyErrors()
 	}
+	if d.stopping == nil && d.unread {
+		return &agentv1.RunWait{Reason: waitVersion, Message: "its inbox holds a command of a later version of the server, which has to go on with it"}, nil
+	}
 	if d.stopping == nil {
-		if err := d.admit(ctx); err != nil {
-			return err
+		if wait, err = d.admit(ctx); err != nil {
+			return nil, err
 		}
 		d.stopping = d.tooManyErrors() // Of samples that can have no run.
 	}
 	if d.stopping != nil {
-		return d.stop(ctx)
+		return nil, d.stop(ctx)
 	}
 	if p := d.state.Eval.GetProgress(); p.GetPending()+p.GetRunning() == 0 {
-		return d.finish(ctx)
+		return nil, d.finish(ctx)
 	}
-	return nil
+	return wait, nil
 }
 
 // collect journals how runs ended.
@@ -132,7 +218,7 @@ func (d *driver) collect(ctx context.Context) error {
 			if slot == nil || slot.Finished != nil || !row.Done {
 				continue
 			}
-			event, err := d.outcome(ctx, slot, row.Name)
+			event, err := d.outcome(ctx, slot, row)
 			if err != nil {
 				return err
 			}
@@ -147,11 +233,17 @@ func (d *driver) collect(ctx context.Context) error {
 	}
 }
 
-// outcome is the event that says how a slot's run ended.
-func (d *driver) outcome(ctx context.Context, slot *Slot, name string) (*agentv1.Event, error) {
-	run, err := d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
-	if err != nil {
-		return nil, err
+// outcome is the event that says how a slot's run ended. The row has all of it but the content of scores, for which the journal is read.
+func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*agentv1.Event, error) {
+	run, name := &agentv1.Run{}, row.Name
+	if err := proto.Unmarshal(row.View, run); err != nil {
+		return nil, fmt.Errorf("read the row of %s: %w", name, err)
+	}
+	if len(run.GetScores()) > 0 {
+		var err error
+		if run, err = d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL}); err != nil {
+			return nil, err
+		}
 	}
 	f := &agentv1.SampleFinished{
 		Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
@@ -167,16 +259,17 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, name string) (*agentv1
 	return &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}, nil
 }
 
-// obey takes the commands in the inbox.
+// obey takes the commands in the inbox. What this version does not know stays there.
 func (d *driver) obey(ctx context.Context) error {
 	pending, err := d.engine.deps.Journals.Pending(ctx, d.head.Ref)
 	if err != nil {
 		return err
 	}
+	d.unread = false
 	for _, p := range pending {
 		var c command
 		if err := json.Unmarshal(p.Body, &c); err != nil {
-			return fmt.Errorf("command %s: %w", p.ID, err)
+			c = command{}
 		}
 		switch {
 		case c.Type == commandUpdate && c.Update != nil:
@@ -189,6 +282,8 @@ func (d *driver) obey(ctx context.Context) error {
 			fallthrough
 		case c.Type == commandCancel:
 			d.stopping.take(p.ID) // It is answered by the event that says all has stopped.
+		default:
+			d.unread = true
 		}
 	}
 	return nil
@@ -273,18 +368,30 @@ func (d *driver) firstError() *agentv1.RunError {
 	return nil
 }
 
-// stop cancels what runs, and says that all has stopped once it has.
+// stop cancels what runs, and says that all has stopped once it has. All runs are told at once, and none is waited for: their rows tell how they ended.
 func (d *driver) stop(ctx context.Context) error {
+	var running []string
 	for i := range d.state.Slots {
 		slot := &d.state.Slots[i]
-		if slot.Run == "" || slot.Finished != nil {
-			continue
+		if _, told := d.stopping.told[slot.Run]; slot.Run != "" && slot.Finished == nil && !told {
+			running = append(running, slot.Run)
 		}
-		if _, err := d.engine.deps.Runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: slot.Run, Reason: d.stopping.change.GetReason()}); err != nil {
-			return fmt.Errorf("cancel %s: %w", slot.Run, err)
+	}
+	if len(running) > 0 {
+		if err := d.engine.deps.Runs.Cancel(ctx, running, d.cancelID(), d.stopping.change.GetReason()); err != nil {
+			return fmt.Errorf("cancel runs: %w", err)
+		}
+		if d.stopping.told == nil {
+			d.stopping.told = map[string]struct{}{}
+		}
+		for _, run := range running {
+			d.stopping.told[run] = struct{}{}
 		}
 	}
 	if err := d.collect(ctx); err != nil {
+		return err
+	}
+	if err := d.leave(ctx); err != nil {
 		return err
 	}
 	if d.state.Eval.GetProgress().GetRunning() > 0 {
@@ -296,34 +403,58 @@ func (d *driver) stop(ctx context.Context) error {
 	return d.append(ctx, d.stopping.took, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
 }
 
-// admit gives runs to samples while there is room.
-func (d *driver) admit(ctx context.Context) error {
+// leave counts runs as cancelled that cannot take a step here, such as those of a later version: their cancel lies in their inbox.
+func (d *driver) leave(ctx context.Context) error {
+	var events []*agentv1.Event
+	for i := range d.state.Slots {
+		slot := &d.state.Slots[i]
+		if slot.Run == "" || slot.Finished != nil || !d.engine.deps.Runs.Stuck(slot.Run) {
+			continue
+		}
+		events = append(events, &agentv1.Event{Id: slot.Run, Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
+			Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Run: slot.Run, State: agentv1.RunState_RUN_STATE_CANCELLED,
+		}}})
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	return d.append(ctx, nil, events...)
+}
+
+// cancelID names the cancel of the evaluation's runs, so that a successor sends none of its own. A run is cancelled for its evaluation at most once.
+func (d *driver) cancelID() string { return "eval/" + resource.LastID(d.head.Name) }
+
+// admit gives runs to samples while there is room, and nothing keeps new work from beginning, which it returns.
+func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 	spec := d.state.Eval.GetSpec()
 	room := d.engine.bound(spec) - int(d.state.Eval.GetProgress().GetRunning())
 	for i := range d.state.Slots {
 		slot := &d.state.Slots[i]
 		if room <= 0 {
-			return nil
+			return nil, nil
 		}
 		if !slot.pending() && !d.retries(slot) {
 			continue
+		}
+		if wait := d.engine.hold(); wait != nil {
+			return wait, nil
 		}
 		err := d.start(ctx, spec, slot)
 		switch {
 		case impossible(err):
 			if err := d.append(ctx, nil, d.refusal(slot, err)); err != nil {
-				return err
+				return nil, err
 			}
 			if d.tooManyErrors() != nil {
-				return nil
+				return nil, nil
 			}
 		case err != nil:
-			return fmt.Errorf("%s: %w", runTitle(d.samples[slot.Sample], slot), err)
+			return nil, fmt.Errorf("%s: %w", runTitle(d.samples[slot.Sample], slot), err)
 		default:
 			room--
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // impossible reports whether a run could not be made for a reason that lies in what it is asked to be, and not in a store or service that may be back in a moment.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
@@ -34,8 +36,10 @@ type Runs interface {
 	Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) error
 	// CreateRun makes a run; the same request id gives the same run.
 	CreateRun(context.Context, *agentv1.CreateRunRequest) (*agentv1.Run, error)
-	// CancelRun ends a run, and gives one that has ended as it is.
-	CancelRun(context.Context, *agentv1.CancelRunRequest) (*agentv1.Run, error)
+	// Cancel has runs cancelled and returns when that is durable for all of them; it does not wait for their end. The same id again is the same cancel.
+	Cancel(ctx context.Context, runs []string, id, reason string) error
+	// Stuck reports that a run cannot be driven here, so that its end cannot be waited for: a later version has to go on with it, or a fault of the server keeps it.
+	Stuck(run string) bool
 	// GetRun gives a run.
 	GetRun(context.Context, *agentv1.GetRunRequest) (*agentv1.Run, error)
 }
@@ -58,6 +62,8 @@ type Deps struct {
 	Logger   *slog.Logger
 	// Replica is the owner's name in journals.
 	Replica string
+	// Hold returns why no new sample should begin now, and nil for nothing. A nil Hold is nothing ever.
+	Hold func() *agentv1.RunWait
 }
 
 // Engine runs evaluations. Its methods may be called concurrently.
@@ -65,9 +71,12 @@ type Engine struct {
 	cfg   Config
 	deps  Deps
 	folds *folds
+	// reading has room for one: the check of a specification that reads its data set.
+	reading chan struct{}
 
 	mu      sync.Mutex
 	drivers map[string]*atWork
+	loading map[journal.Ref]struct{} // adopted, and not driven yet
 	stopped bool
 	work    sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // The life of all drivers, which outlive the calls that start them.
@@ -77,6 +86,7 @@ type Engine struct {
 // atWork is a driver with the epoch under which it writes.
 type atWork struct {
 	*driver
+	ref   journal.Ref
 	epoch int64
 	stop  context.CancelFunc
 }
@@ -87,19 +97,80 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg.SetDefaults()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), drivers: map[string]*atWork{}, ctx: ctx, cancel: cancel}
+	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), reading: make(chan struct{}, 1), drivers: map[string]*atWork{}, loading: map[journal.Ref]struct{}{}, ctx: ctx, cancel: cancel}
 }
 
-// Adopt goes on with an evaluation that this replica owns now; head is as adoption left it. It is called at the start and when another replica died.
-func (e *Engine) Adopt(head journal.Head) error {
-	d, err := e.load(e.ctx, head)
-	if err != nil {
-		return err
+// Adopting notes that an evaluation is about to be adopted: it counts among those that are driven.
+func (e *Engine) Adopting(ref journal.Ref) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loading[ref] = struct{}{}
+}
+
+// Adopt goes on with an evaluation that this replica owns now; head is as adoption left it. It is called at the start and when another replica died. What cannot be read it tries again,
+// until it can, the evaluation changes hands, or the engine is closed.
+func (e *Engine) Adopt(head journal.Head) {
+	e.Adopting(head.Ref)
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.loading, head.Ref)
+	}()
+	for pause := retryPause; ; pause = min(2*pause, lastPause) {
+		d, err := e.load(e.ctx, head)
+		if err == nil {
+			if !d.state.Ended() {
+				e.drive(d)
+			}
+			return
+		}
+		if e.ctx.Err() != nil {
+			return
+		}
+		e.deps.Logger.Error("an evaluation cannot be taken up; it waits and is tried again", "eval", head.Name, "error", err, "again_in", pause)
+		if retry.Sleep(e.ctx, pause) != nil {
+			return
+		}
+		if now, err := e.deps.Journals.Open(e.ctx, head.Name); err == nil && (now.Epoch != head.Epoch || now.Owner != head.Owner) || errors.Is(err, journal.ErrNotFound) {
+			return
+		}
 	}
-	if !d.state.Ended() {
-		e.drive(d)
+}
+
+// lastPause is the longest pause between two tries to take up an evaluation.
+const lastPause = time.Minute
+
+// Refs are the evaluations that are driven here, or are about to be.
+func (e *Engine) Refs() []journal.Ref {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	refs := slices.Collect(maps.Keys(e.loading))
+	for _, d := range e.drivers {
+		refs = append(refs, d.ref)
+	}
+	return refs
+}
+
+// Waits returns what keeps an evaluation itself from going on: none for one that does, or is not driven here.
+func (e *Engine) Waits(name string) []*agentv1.EvalWait {
+	e.mu.Lock()
+	d := e.drivers[name]
+	e.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	if wait := d.waiting.Load(); wait != nil {
+		return []*agentv1.EvalWait{proto.CloneOf(wait)}
 	}
 	return nil
+}
+
+// hold returns why no new sample should begin now; nil for nothing.
+func (e *Engine) hold() *agentv1.RunWait {
+	if e.deps.Hold == nil {
+		return nil
+	}
+	return e.deps.Hold()
 }
 
 // Close stops all drivers. Evaluations stay as they are and go on when they are adopted.
@@ -182,12 +253,22 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if _, err := e.deps.Judges.plan(spec); err != nil {
 		return nil, err
 	}
+	// One data set at a time: a large one takes much memory until it is stored.
+	select {
+	case e.reading <- struct{}{}:
+		defer func() { <-e.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	samples, err := readSamples(ctx, e.deps.Blobs, project, spec)
 	if err != nil {
 		return nil, err
 	}
 	for model := range spec.GetModels() {
 		for i, sample := range samples {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			slot := &Slot{Sample: i, Epoch: 1, Model: model}
 			run, err := runSpec("", spec, sample, slot)
 			if err != nil {
@@ -227,10 +308,7 @@ func (e *Engine) Samples(ctx context.Context, s *State) ([]*agentv1.Sample, erro
 
 func (e *Engine) open(ctx context.Context, name string) (journal.Head, error) {
 	head, err := e.deps.Journals.Open(ctx, name)
-	if errors.Is(err, journal.ErrNotFound) {
-		return head, rpcerr.ResourceNotFound(name)
-	}
-	return head, err
+	return head, journal.Gone(err, name)
 }
 
 // command puts a command into an evaluation's inbox and wakes its driver. The evaluation must be at work.
@@ -254,16 +332,25 @@ func (e *Engine) command(ctx context.Context, name, id string, c command) error 
 	return nil
 }
 
-// Cancel stops an evaluation and returns it once nothing of it runs. One that has ended is given as it is.
+// Cancel stops an evaluation and returns it once nothing of it runs. One that has ended is given as it is. While the store is away it waits for it, until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
+	if requestID == "" {
+		requestID = "cancel-" + newID()
+	}
+	for {
+		s, err := e.cancelOnce(ctx, name, requestID, reason)
+		if !journal.Away(err) || retry.Sleep(ctx, retryPause) != nil {
+			return s, err
+		}
+	}
+}
+
+func (e *Engine) cancelOnce(ctx context.Context, name, requestID, reason string) (*State, error) {
 	sub := e.deps.Journals.Subscribe(name)
 	defer sub.Close()
 	s, err := e.State(ctx, name)
 	if err != nil || s.Ended() {
 		return s, err
-	}
-	if requestID == "" {
-		requestID = "cancel-" + newID()
 	}
 	if err := e.command(ctx, name, requestID, command{Type: commandCancel, Reason: reason}); err != nil {
 		return nil, err
@@ -375,7 +462,7 @@ func (e *Engine) drive(d *driver) {
 		before.stop()
 	}
 	ctx, stop := context.WithCancel(e.ctx)
-	now := &atWork{driver: d, epoch: d.head.Epoch, stop: stop}
+	now := &atWork{driver: d, ref: d.head.Ref, epoch: d.head.Epoch, stop: stop}
 	e.drivers[name] = now
 	e.work.Go(func() {
 		defer stop()
@@ -387,7 +474,7 @@ func (e *Engine) drive(d *driver) {
 			}
 		}()
 		if err := d.run(ctx); err != nil && ctx.Err() == nil {
-			e.deps.Logger.Error("an evaluation stands still until it is adopted again", "eval", name, "error", err)
+			e.deps.Logger.Info("an evaluation is left to another replica", "eval", name, "error", err)
 		}
 	})
 }

@@ -10,14 +10,15 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -27,6 +28,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
@@ -74,6 +76,11 @@ type runs struct {
 	refuse, lacks func(sample string) error
 	// tooLate makes runs fail before the cancellation reaches them.
 	tooLate bool
+	// away is a run whose owner takes no command; cancels counts the runs of each cancel.
+	away string
+	// stuck is a run that cannot be driven.
+	stuck   string
+	cancels []int
 
 	mu      sync.Mutex
 	byKey   map[string]string
@@ -131,7 +138,11 @@ func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*a
 func (r *runs) end(ctx context.Context, head journal.Head, run *agentv1.Run) error {
 	run.EndTime = timestamppb.Now()
 	r.active--
-	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Parent: parentOf(ctx, r.journals, head), Done: true}
+	view, err := proto.Marshal(run)
+	if err != nil {
+		return err
+	}
+	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Parent: parentOf(ctx, r.journals, head), Done: true, View: view}
 	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Entries: []journal.Entry{{Event: &agentv1.Event{
 		Seq: head.Seq + 1, Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: run.GetState()}},
 	}}}})
@@ -148,23 +159,31 @@ func parentOf(ctx context.Context, j journal.Store, head journal.Head) string {
 	return ""
 }
 
-func (r *runs) CancelRun(ctx context.Context, req *agentv1.CancelRunRequest) (*agentv1.Run, error) {
+func (r *runs) Cancel(ctx context.Context, names []string, _, _ string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	run := r.byName[req.GetName()]
-	if run.GetState() == agentv1.RunState_RUN_STATE_UNSPECIFIED {
-		head, err := r.journals.Open(ctx, req.GetName())
+	r.cancels = append(r.cancels, len(names))
+	for _, name := range names {
+		run := r.byName[name]
+		if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED || r.away == name {
+			continue
+		}
+		head, err := r.journals.Open(ctx, name)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		run.State = agentv1.RunState_RUN_STATE_CANCELLED
 		if r.tooLate {
 			run.State, run.Error = agentv1.RunState_RUN_STATE_FAILED, failed().GetError()
 		}
-		return run, r.end(ctx, head, run)
+		if err := r.end(ctx, head, run); err != nil {
+			return err
+		}
 	}
-	return run, nil
+	return nil
 }
+
+func (r *runs) Stuck(run string) bool { return r.stuck == run }
 
 func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
 	r.mu.Lock()
@@ -193,6 +212,9 @@ type bench struct {
 	runs     *runs
 	blobs    *bodies
 	engine   *eval.Engine
+	// wrap changes the store that an engine gets, and hold is what it asks before a sample begins.
+	wrap func(journal.Store) journal.Store
+	hold func() *agentv1.RunWait
 }
 
 func start(t *testing.T, verdict func(sample string, epoch, attempt int) *agentv1.Run) *bench {
@@ -210,8 +232,12 @@ func start(t *testing.T, verdict func(sample string, epoch, attempt int) *agentv
 }
 
 func (b *bench) newEngine() *eval.Engine {
+	store := b.journals
+	if b.wrap != nil {
+		store = b.wrap(store)
+	}
 	return eval.New(eval.Config{MaxSamples: 3}, eval.Deps{
-		Journals: b.journals, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: slog.New(slog.DiscardHandler),
+		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: slog.New(slog.DiscardHandler),
 		Judges: eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()},
 	})
 }
@@ -230,7 +256,7 @@ func spec(samples int) *agentv1.EvalSpec {
 // wait returns the evaluation once ok says so.
 func (b *bench) wait(t *testing.T, name string, ok func(*agentv1.Eval) bool) *eval.State {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Bound)
 	defer cancel()
 	sub := b.journals.Subscribe(name)
 	defer sub.Close()
@@ -300,6 +326,33 @@ func TestNoMoreSamplesAreAtWorkThanAllowed(t *testing.T) {
 	assert.EqualValues(t, 3, ended.Eval.GetProgress().GetCancelled())
 	assert.EqualValues(t, 6, ended.Eval.GetProgress().GetPending())
 	assert.Equal(t, 3, b.runs.busiest)
+}
+
+// A cancel reaches all runs at once: one whose owner does not answer keeps none of the others at work.
+func TestACancelWaitsForNoRunBeforeItCancelsTheOthers(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	b.runs.away = "projects/default/runs/r1"
+	made, err := b.engine.Create(t.Context(), "default", spec(3), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
+	answered := make(chan error, 1)
+	go func() {
+		_, err := b.engine.Cancel(t.Context(), name, "", "enough")
+		answered <- err
+	}()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetCancelled() == 2 })
+	b.runs.mu.Lock()
+	head, err := b.journals.Open(t.Context(), b.runs.away)
+	require.NoError(t, err)
+	run := b.runs.byName[b.runs.away]
+	run.State = agentv1.RunState_RUN_STATE_CANCELLED
+	require.NoError(t, b.runs.end(t.Context(), head, run))
+	b.runs.mu.Unlock()
+	require.NoError(t, waittest.For(t, answered, "the answer of the cancel"))
+	assert.EqualValues(t, 3, b.ended(t, name).Eval.GetProgress().GetCancelled())
+	assert.Equal(t, []int{3}, b.runs.cancels, "one cancel for all")
 }
 
 func TestAResumedEvaluationDoesOnlyWhatIsNotDone(t *testing.T) {
@@ -553,7 +606,7 @@ func TestASuccessorGoesOnAfterACrash(t *testing.T) {
 	b.engine = b.newEngine()
 	head, err := b.journals.Open(t.Context(), name)
 	require.NoError(t, err)
-	require.NoError(t, b.engine.Adopt(head))
+	b.engine.Adopt(head)
 	end := b.ended(t, name)
 	assert.InDelta(t, 4.0/6, metricOf(end, "accuracy"), 1e-9)
 	assert.Len(t, b.runs.byName, 6, "no sample ran twice")
@@ -597,14 +650,16 @@ func TestAnAdoptedEvaluationGoesOnUnderItsNewEpoch(t *testing.T) {
 	require.NoError(t, err)
 	name := state.Eval.GetName()
 	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 1 })
-	adopted, err := b.journals.Adopt(t.Context(), journal.Adoption{Replica: "test", Own: true, Limit: 10})
+	_, err = b.journals.Resume(t.Context(), "test")
+	require.NoError(t, err)
+	adopted, err := b.journals.List(t.Context(), journal.Query{Owner: "test"})
 	require.NoError(t, err)
 	for _, l := range adopted {
 		if l.Name == name {
-			require.NoError(t, b.engine.Adopt(l.Head))
+			b.engine.Adopt(l.Head)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Bound)
 	defer cancel()
 	_, err = b.engine.Cancel(ctx, name, "", "enough")
 	require.NoError(t, err)
@@ -624,8 +679,11 @@ func TestBadSpecificationsNameTheFault(t *testing.T) {
 		"too few epochs":   {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"pass_at_3"}} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "3"},
 		"no sample chosen": {func(s *agentv1.EvalSpec) { s.SampleIds = []string{"z*"} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "z*"},
 		"a body not there": {func(s *agentv1.EvalSpec) {
-			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: "00"}}}
+			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}}
 		}, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND, "dataset d"},
+		"a body of no name": {func(s *agentv1.EvalSpec) {
+			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: "../x"}}}
+		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.dataset.file.blob.hash"},
 		"a file without a sandbox": {func(s *agentv1.EvalSpec) {
 			s.Dataset.GetInline().Samples[1].Files = map[string][]byte{"web:/a": nil}
 		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, `"web"`},

@@ -62,7 +62,7 @@ func (f *folds) state(ctx context.Context, head journal.Head) (*State, error) {
 func (f *folds) follow(ctx context.Context, head journal.Head, s *State) error {
 	for event, err := range journal.All(ctx, f.journals, head.Ref, s.Eval.GetHead()) {
 		if err != nil {
-			return fmt.Errorf("read %s: %w", head.Name, err)
+			return fmt.Errorf("read %s: %w", head.Name, journal.Gone(err, head.Name))
 		}
 		s.Apply(event)
 	}

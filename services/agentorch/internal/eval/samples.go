@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -82,18 +83,24 @@ func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Datase
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := blob.CheckName(project, f.GetBlob().GetHash()); err != nil {
+		return nil, nil, rpcerr.InvalidField("spec.dataset.file.blob.hash", "%v", err)
+	}
 	body, err := blobs.Open(ctx, project, f.GetBlob().GetHash())
 	if err != nil {
 		return nil, nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
 	}
 	defer body.Close()
-	d, err := dataset.Read(body, dataset.Options{
+	d, err := dataset.Read(ctx, body, dataset.Options{
 		Name: from.GetName(), Format: dataset.Format(f.GetFormat()), Fields: fields, AutoID: f.GetAutoId(),
 		ShuffleChoices: f.ShuffleChoicesSeed, Delimiter: f.GetDelimiter(), Columns: f.GetColumns(),
 	})
 	if err != nil {
 		if fault, ok := errors.AsType[*dataset.Error](err); ok && from.GetLocation() != "" {
 			fault.File = from.GetLocation()
+		}
+		if _, ofContent := errors.AsType[*dataset.Error](err); !ofContent {
+			return nil, nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
 		}
 		return nil, nil, rpcerr.InvalidField("spec.dataset", "%v", err)
 	}

@@ -53,13 +53,15 @@ type State struct {
 	// Dataset names the samples as they are stored; Samples is their number.
 	Dataset *contentv1.BlobRef
 	Samples int
+	// TooNew says that a later version wrote the journal, which has to go on with it: a critical event is not known here.
+	TooNew bool
 
 	byRun map[string]int
 	// changing is told of a slot before it changes; nil outside of attempt.
 	changing func(i int)
 }
 
-// Apply folds one event in. Kinds that are not an evaluation's are passed over.
+// Apply folds one event in. Kinds that are not an evaluation's are passed over, unless an owner must know them.
 func (s *State) Apply(e *agentv1.Event) {
 	if s.Eval == nil {
 		s.Eval = &agentv1.Eval{Progress: &agentv1.EvalProgress{}}
@@ -80,12 +82,14 @@ func (s *State) Apply(e *agentv1.Event) {
 		s.Eval.Results = k.ResultsComputed.GetResults()
 	case *agentv1.Event_EvalUpdated:
 		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated.GetChangesJson())
+	default:
+		s.TooNew = s.TooNew || e.GetCritical()
 	}
 }
 
 // clone copies the state, so that the copy may be changed. What slots tell of ends is never changed and stays shared.
 func (s *State) clone() *State {
-	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, byRun: maps.Clone(s.byRun)}
+	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, byRun: maps.Clone(s.byRun)}
 }
 
 // attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the events change, not what the evaluation holds.

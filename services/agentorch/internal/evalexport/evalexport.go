@@ -7,7 +7,6 @@ package evalexport
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -71,16 +70,13 @@ func (x *Exporter) Open(ctx context.Context, project, name string, format Format
 		return nil, rpcerr.InvalidField("format", "%q is no form of logs; write %s or %s", format, Archive, Document)
 	}
 	head, err := x.deps.Journals.Open(ctx, name)
-	if errors.Is(err, journal.ErrNotFound) {
-		return nil, rpcerr.ResourceNotFound(name)
-	}
 	if err != nil {
-		return nil, err
+		return nil, journal.Gone(err, name)
 	}
 	ledger := newLedger()
 	for event, err := range journal.All(ctx, x.deps.Journals, head.Ref, 0) {
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+			return nil, fmt.Errorf("read %s: %w", name, journal.Gone(err, name))
 		}
 		ledger.apply(event)
 	}

@@ -75,7 +75,7 @@ func (l *Log) readRun(ctx context.Context, name string) (*run.State, []*transcri
 	journals := l.exporter.deps.Journals
 	head, err := journals.Open(ctx, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, journal.Gone(err, name)
 	}
 	state, builder := run.New(name, nil), transcript.NewBuilder()
 	for event, err := range journal.All(ctx, journals, head.Ref, 0) {
@@ -86,7 +86,7 @@ func (l *Log) readRun(ctx context.Context, name string) (*run.State, []*transcri
 			err = builder.Add(event)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, journal.Gone(err, name)
 		}
 	}
 	return state, builder.Events(), nil

@@ -1,6 +1,7 @@
 package evallog_test
 
 import (
+	"archive/zip"
 	"bytes"
 	"encoding/json"
 	"math"
@@ -162,4 +163,33 @@ func TestSummariesAreThin(t *testing.T) {
 	require.NoError(t, err)
 	whole, _ := samples[0].Document.Get("target")
 	assert.Len(t, whole.([]any)[0], 6000, "the sample itself keeps all")
+}
+
+// An archive that is unpacked without care stays in its folder, whatever ids samples have; no two ids share a member.
+func TestMembersStayInTheirFolder(t *testing.T) {
+	t.Parallel()
+	ids := []string{
+		"a/b", "..", "../x", "../../../../tmp/x", "a/../../b", `..\..\x`, `a\..\b`, "%2E%2E/x", "%252E%2E/x", "/etc/x", "a\x00../b", "v1..2", "100%",
+		"a\x00b", "a%00b", "a%2500b", "%252E%252E/x", "..%5C", "%2E%5C", "%252E%255C",
+	}
+	var b bytes.Buffer
+	w, err := evallog.NewArchive(&b, header())
+	require.NoError(t, err)
+	for _, id := range ids {
+		require.NoError(t, w.Sample(sample(evallog.ID{Text: id}, 1)))
+	}
+	require.NoError(t, w.Close(nil))
+	read, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, f := range read.File {
+		assert.False(t, names[f.Name], "%q occurs twice", f.Name)
+		names[f.Name] = true
+		segments := strings.FieldsFunc(f.Name, func(r rune) bool { return r == '/' || r == '\\' })
+		assert.NotContains(t, segments, "..", "%q", f.Name)
+		assert.NotContains(t, f.Name, "\x00")
+	}
+	for _, id := range []string{"a/b", "/etc/x", "v1..2", "100%"} {
+		assert.Contains(t, names, "samples/"+id+"_epoch_1.json", "it is found by its id")
+	}
 }

@@ -2,6 +2,8 @@
 package evalserver
 
 import (
+	"context"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
@@ -20,13 +22,14 @@ type Server struct {
 	notes    *note.Board
 	bare     func(*agentv1.Event) *agentv1.Event
 	waits    func(eval string) []*agentv1.EvalWait
+	remove   func(ctx context.Context, name string) error
 }
 
 // New makes the service. Notes is what is known of open effects; bare returns an event without its content; waits tells what runs of an evaluation wait for that is in no
-// journal.
+// journal; remove deletes the journal of an evaluation that has ended.
 func New(
 	engine *eval.Engine, journals journal.Store, judges eval.Judges, exporter *evalexport.Exporter, notes *note.Board,
-	bare func(*agentv1.Event) *agentv1.Event, waits func(eval string) []*agentv1.EvalWait,
+	bare func(*agentv1.Event) *agentv1.Event, waits func(eval string) []*agentv1.EvalWait, remove func(ctx context.Context, name string) error,
 ) *Server {
-	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, notes: notes, bare: bare, waits: waits}
+	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, notes: notes, bare: bare, waits: waits, remove: remove}
 }

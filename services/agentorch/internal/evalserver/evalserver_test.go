@@ -453,3 +453,26 @@ func TestWaitsAreTold(t *testing.T) {
 	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name, RequestId: "stop"})
 	require.NoError(t, err)
 }
+
+func TestAnEvaluationIsDeletedWithItsRuns(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.done("a", "b")
+	working := r.create(spec("slow"))
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: working}, func(w *agentv1.WatchEvalResponse) bool { return w.GetEvent().GetSampleAdmitted() != nil })
+	require.NoError(t, err)
+	_, err = r.DeleteEval(r.within(), &agentv1.DeleteEvalRequest{Name: working})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_IN_USE), "%v", err)
+	_, err = r.DeleteEval(r.within(), &agentv1.DeleteEvalRequest{Name: name})
+	require.NoError(t, err)
+	_, err = r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
+	_, err = r.ResumeEval(r.within(), &agentv1.ResumeEvalRequest{Name: name})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
+	listed, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: project})
+	require.NoError(t, err)
+	require.Len(t, listed.GetEvals(), 1)
+	assert.Equal(t, working, listed.GetEvals()[0].GetName())
+	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: working})
+	require.NoError(t, err)
+}

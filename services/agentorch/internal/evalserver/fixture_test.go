@@ -33,6 +33,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/retain"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
@@ -159,22 +160,33 @@ func (r *runs) end(ctx context.Context, run *agentv1.Run) error {
 	if err != nil {
 		return err
 	}
-	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Done: true}
+	view, err := proto.Marshal(run)
+	if err != nil {
+		return err
+	}
+	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Done: true, View: view}
 	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Entries: []journal.Entry{{
 		Event: &agentv1.Event{Seq: head.Seq + 1, Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: run.GetState()}}},
 	}}})
 }
 
-func (r *runs) CancelRun(ctx context.Context, req *agentv1.CancelRunRequest) (*agentv1.Run, error) {
+func (r *runs) Cancel(ctx context.Context, names []string, _, _ string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	run := r.made[req.GetName()]
-	if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
-		return run, nil
+	for _, name := range names {
+		run := r.made[name]
+		if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
+			continue
+		}
+		run.State = agentv1.RunState_RUN_STATE_CANCELLED
+		if err := r.end(ctx, run); err != nil {
+			return err
+		}
 	}
-	run.State = agentv1.RunState_RUN_STATE_CANCELLED
-	return run, r.end(ctx, run)
+	return nil
 }
+
+func (r *runs) Stuck(string) bool { return false }
 
 func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
 	r.mu.Lock()
@@ -226,7 +238,7 @@ func serve(t *testing.T) *rig {
 			bare := proto.CloneOf(e)
 			content.Strip(bare)
 			return bare
-		}, made.waiting))
+		}, made.waiting, retain.New(retain.Config{}, retain.Deps{Journals: store, Logger: log}).Delete))
 	})
 	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made, store: store, kept: kept, notes: notes}
 }

@@ -12,7 +12,7 @@ import (
 // live returns a copy of an evaluation with what only the runs at work know: how many of them wait, and for what.
 func (s *Server) live(ctx context.Context, e *agentv1.Eval) (*agentv1.Eval, error) {
 	e = proto.CloneOf(e)
-	if e.GetName() == "" || e.GetProgress().GetRunning() == 0 {
+	if e.GetName() == "" || e.GetEndTime() != nil {
 		return e, nil
 	}
 	journaled, err := s.journals.Waits(ctx, e.GetName())

@@ -1,7 +1,6 @@
 package evalserver
 
 import (
-	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -10,7 +9,6 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
@@ -39,16 +37,13 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 	sub := s.journals.Subscribe(req.GetName())
 	defer sub.Close()
 	head, err := s.journals.Open(ctx, req.GetName())
-	if errors.Is(err, journal.ErrNotFound) {
-		return rpcerr.ResourceNotFound(req.GetName())
-	}
 	if err != nil {
-		return err
+		return journal.Gone(err, req.GetName())
 	}
 	state := &eval.State{}
 	for event, err := range journal.All(ctx, s.journals, head.Ref, 0) { // What came before the cursor counts for the progress.
 		if err != nil {
-			return err
+			return journal.Gone(err, head.Name)
 		}
 		if event.GetSeq() > after {
 			break
@@ -78,7 +73,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 	for {
 		for event, err := range journal.All(ctx, s.journals, head.Ref, after) {
 			if err != nil {
-				return err
+				return journal.Gone(err, head.Name)
 			}
 			state.Apply(event)
 			after = event.GetSeq()

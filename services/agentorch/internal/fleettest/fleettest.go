@@ -20,6 +20,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
@@ -37,6 +38,10 @@ type Parts struct {
 	// Agents and Scorers are those that runs may name.
 	Agents  []agent.Definition
 	Scorers []score.Definition
+	// VFS is what the database lies on; empty is the usual disk.
+	VFS string
+	// Dir is its folder; empty is one of the test's own.
+	Dir string
 }
 
 // Fleet is a database, owners, and the engine of the moment. Change its fields between End and Start.
@@ -54,6 +59,8 @@ type Fleet struct {
 	// Wrap changes the store that the next engine gets, and WrapModels replaces its model gateway.
 	Wrap       func(journal.Store) journal.Store
 	WrapModels modelv1.ModelServiceClient
+	// Lack is what keeps new work from beginning.
+	Lack func() string
 
 	Engine   *turn.Engine
 	Launcher *launch.Launcher
@@ -64,7 +71,10 @@ type Fleet struct {
 // New makes a fleet without an engine.
 func New(t testing.TB, parts Parts) *Fleet {
 	t.Helper()
-	db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
+	if parts.Dir == "" {
+		parts.Dir = t.TempDir()
+	}
+	db, err := sqlite.Open(context.Background(), filepath.Join(parts.Dir, "test.db"), sqlite.Options{VFS: parts.VFS})
 	require.NoError(t, err)
 	store, err := parts.Open(context.Background(), db)
 	require.NoError(t, err)
@@ -75,9 +85,9 @@ func New(t testing.TB, parts Parts) *Fleet {
 	}
 	t.Cleanup(func() {
 		f.End()
-		f.Models.Wait()
-		f.Tools.Wait()
-		f.Sandboxes.Wait()
+		waittest.Return(t, f.Models.Wait, "the model calls to end")
+		waittest.Return(t, f.Tools.Wait, "the tool calls to end")
+		waittest.Return(t, f.Sandboxes.Wait, "the calls to sandboxes to end")
 		require.NoError(t, db.Close())
 	})
 	return f
@@ -99,7 +109,7 @@ func (f *Fleet) Start() *Fleet {
 		logger = slog.New(slog.NewTextHandler(logWriter{f.T}, nil))
 	}
 	f.Engine = turn.New(f.Config, turn.Deps{
-		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Notes: f.Notes, Logger: logger,
+		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Notes: f.Notes, Lack: f.Lack, Logger: logger,
 	})
 	f.Launcher = launch.New(launch.Deps{
 		Store: store, Engine: f.Engine, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,
@@ -110,7 +120,7 @@ func (f *Fleet) Start() *Fleet {
 	go func() { ended <- engine.Run(ctx) }()
 	f.Stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := waittest.For(f.T, ended, "the engine to end"); err != nil {
 			f.T.Errorf("engine: %v", err)
 		}
 	})
@@ -147,7 +157,7 @@ func (f *Fleet) Until(name string, wanted func(*run.State) bool) *run.State {
 	f.T.Helper()
 	wake := f.Store.Subscribe(name)
 	defer wake.Close()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(waittest.Bound)
 	defer late.Stop()
 	for {
 		if s := f.State(name); wanted(s) {

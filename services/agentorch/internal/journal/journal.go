@@ -21,16 +21,49 @@ import (
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 var (
-	// ErrFenced says that an append came from one who does not own the journal any more, or who does not know its last event.
+	// ErrFenced says that an append came from one who does not own the journal any more, or who does not know its last event, such as one whose last append became durable although
+	// it was answered with an error. [Journals.Open] says which.
 	ErrFenced = errors.New("journal: owned by another under a newer epoch, or its head moved")
 	// ErrNotFound says that there is no journal of that name.
 	ErrNotFound = errors.New("journal: not found")
 	// ErrReused says that a request id or a command id was used before with other content.
 	ErrReused = errors.New("journal: id used before with other content")
+	// ErrOpen says that a journal cannot be deleted, since it, or one whose parent it is, is not done.
+	ErrOpen = errors.New("journal: not done")
+	// ErrPart says that a journal cannot be deleted, since its parent is kept.
+	ErrPart = errors.New("journal: part of one that is kept")
 )
+
+// Away reports whether an error says that the store takes or gives nothing now, such as for a disk that is full. It tells nothing about the journal, and what was asked for may have
+// happened; who needs it waits and asks again.
+func Away(err error) bool { return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE) }
+
+// Gone gives the error of a read its kind where the journal of that name was deleted meanwhile, and leaves all others as they are.
+func Gone(err error, name string) error {
+	if errors.Is(err, ErrNotFound) {
+		return rpcerr.ResourceNotFound(name)
+	}
+	return err
+}
+
+// InUseError says why a journal cannot be deleted. It wraps [ErrOpen] or [ErrPart].
+type InUseError struct {
+	// By is the journal that is open or kept.
+	By string
+	// Why is ErrOpen or ErrPart.
+	Why error
+}
+
+// Error names the journal.
+func (e *InUseError) Error() string { return e.Why.Error() + ": " + e.By }
+
+// Unwrap returns why.
+func (e *InUseError) Unwrap() error { return e.Why }
 
 // Store keeps journals. See the package comment.
 type Store interface {
@@ -38,6 +71,7 @@ type Store interface {
 	Owners
 	Inbox
 	Index
+	Deletion
 }
 
 // Journals creates, appends to and reads journals.
@@ -46,6 +80,7 @@ type Journals interface {
 	// created is false; with other content it fails with [ErrReused].
 	Create(ctx context.Context, c Creation) (head Head, created bool, err error)
 	// Append adds events and returns when they are durable. It fails with [ErrFenced] and then has changed nothing.
+	// After any other error it may be durable all the same: only the journal says. An error of a store that is away has the kind UNAVAILABLE (STORE_UNAVAILABLE).
 	Append(ctx context.Context, a Append) error
 	// Open returns the head of a journal, or [ErrNotFound].
 	Open(ctx context.Context, name string) (Head, error)
@@ -58,11 +93,18 @@ type Journals interface {
 
 // Owners moves journals between replicas.
 type Owners interface {
-	// Beat says that a replica lives.
+	// Beat says that a replica lives; a zero time says that it hands its journals over.
 	Beat(ctx context.Context, replica string, now time.Time) error
-	// Adopt gives open journals to a replica and raises their epochs: its own, with Adoption.Own, and those of replicas that have not beaten since
-	// Adoption.DeadSince. It returns at most Adoption.Limit journals after Adoption.After, in the order of their refs; none when there are no more.
+	// LastBeat returns when a replica beat last; zero where it never has.
+	LastBeat(ctx context.Context, replica string) (time.Time, error)
+	// Resume raises the epochs of all open journals that a replica owns, in one write, so that an earlier process of the replica can append no more. It returns the newest
+	// journal that there is; those that the replica makes from now on have higher refs. [Index.List] with Query.Owner gives the journals.
+	Resume(ctx context.Context, replica string) (newest Ref, err error)
+	// Adopt gives open journals to a replica and raises their epochs: those of replicas that have not beaten since Adoption.DeadSince. It returns at most
+	// Adoption.Limit journals after Adoption.After, in the order of their refs; none when there are no more.
 	Adopt(ctx context.Context, a Adoption) ([]Listed, error)
+	// Owned returns the open journals that a replica owns, in order.
+	Owned(ctx context.Context, replica string) ([]Ref, error)
 }
 
 // Inbox keeps commands until the owner of a journal has taken them.
@@ -74,6 +116,8 @@ type Inbox interface {
 	Pending(ctx context.Context, ref Ref) ([]Command, error)
 	// Taken returns the sequence number of the event that answered a command, or 0 while none has.
 	Taken(ctx context.Context, name, id string) (int64, error)
+	// Mail returns the names of the open journals of an owner that have commands no event has answered yet.
+	Mail(ctx context.Context, owner string) ([]string, error)
 }
 
 // Index lists journals by what their rows say.
@@ -84,6 +128,37 @@ type Index interface {
 	Waits(ctx context.Context, parent string) ([]Wait, error)
 	// Rebuild makes all rows again. Fold gives the row of a journal from all its events, which are read as they are asked for.
 	Rebuild(ctx context.Context, fold func(head Head, events iter.Seq2[*agentv1.Event, error]) (Row, error)) error
+}
+
+// Deletion removes journals that are done, in two steps: a mark that is durable at once, and the work behind it, which may be begun again at any time.
+type Deletion interface {
+	// Delete marks a journal and with it all whose parent it is. From then on nobody finds it by its name or its request, in lists, or may append to it; the others follow. It fails
+	// with [ErrNotFound] and with an [InUseError], and then has changed nothing.
+	Delete(ctx context.Context, name string) error
+	// Purge removes a share of what is marked: events, contents that no other event has, commands. It reports whether there was any.
+	Purge(ctx context.Context) (more bool, err error)
+	// Unreleased returns runs that were deleted and whose results others may still keep, in the order of their refs, after one.
+	Unreleased(ctx context.Context, after Ref, limit int) ([]Deleted, error)
+	// Released forgets such runs: nobody keeps anything of them. It leaves refs that are not known alone.
+	Released(ctx context.Context, refs ...Ref) error
+	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal in it.
+	Identity(ctx context.Context) (id string, used bool, err error)
+	// Texts gives all that journals hold, event by event and content by content, in an order of its own, and returns where it ended: what is appended meanwhile may come after that. It
+	// begins after a place that it returned before; the zero one is the beginning.
+	Texts(ctx context.Context, after Place, each func(text []byte) error) (Place, error)
+	// Commands gives the commands of all journals that no event has answered yet.
+	Commands(ctx context.Context, each func(Command) error) error
+}
+
+// Place is a place in all that a store holds, in its own numbers.
+type Place struct{ Events, Contents int64 }
+
+// Deleted is a run that was deleted.
+type Deleted struct {
+	Ref  Ref
+	Name string // as it was
+	// At is when it was deleted.
+	At time.Time
 }
 
 // Ref is a store's own number of a journal. Journals made later have higher ones.
@@ -115,7 +190,7 @@ type Creation struct {
 	Row     Row
 	// Request is the key of the request that makes it, unique over all projects and methods; empty for none.
 	Request string
-	// Digest is a hash of that request's content.
+	// Digest is a hash of that request's content; empty where the request's key alone says what is asked for.
 	Digest []byte
 }
 
@@ -168,6 +243,8 @@ type Listed struct {
 	Row
 	// Changed orders the changes of rows: the row that changed last has the highest number.
 	Changed int64
+	// Beaten is when the owner before beat last, of a journal that [Owners.Adopt] gave; zero where it never has.
+	Beaten time.Time
 }
 
 // Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a lower Ref.
@@ -196,7 +273,6 @@ type Range struct {
 // Adoption says which journals a replica takes.
 type Adoption struct {
 	Replica   string
-	Own       bool
 	DeadSince time.Time
 	After     Ref
 	Limit     int
@@ -219,10 +295,19 @@ type Query struct {
 	Labels  map[string]string
 	// WaitReason gives those that wait for it.
 	WaitReason string
+	// Owner gives open journals of that replica only.
+	Owner string
+	// Refs gives these only.
+	Refs []Ref
+	// Waiting gives journals that wait, or those that do not.
+	Waiting *bool
 	// Before gives older journals than this one only.
 	Before Ref
 	// ChangedAfter gives rows that changed later only, in the order of their changes.
 	ChangedAfter *int64
+	// Roots gives journals without a parent after After, the oldest first.
+	Roots bool
+	After Ref
 	// Limit bounds the number; 0 is 100.
 	Limit int
 }

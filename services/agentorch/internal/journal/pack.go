@@ -226,5 +226,9 @@ var (
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxUnpacked))
 )
 
-func compress(b []byte) []byte            { return encoder.EncodeAll(b, nil) }
+func compress(b []byte) []byte { return encoder.EncodeAll(b, nil) }
+
+// Decompress turns a stored content into the text that it was.
+func Decompress(b []byte) ([]byte, error) { return decompress(b) }
+
 func decompress(b []byte) ([]byte, error) { return decoder.DecodeAll(b, nil) }

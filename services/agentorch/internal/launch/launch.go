@@ -10,12 +10,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -74,7 +76,7 @@ func (p *Plan) Spec() *agentv1.RunSpec { return p.spec }
 type Request struct {
 	// ID is unique in the project; empty for none.
 	ID string
-	// Digest is a hash of the request's content.
+	// Digest is a hash of the request's content; empty where the id alone says what is asked for.
 	Digest []byte
 }
 
@@ -117,7 +119,7 @@ func (l *Launcher) Start(ctx context.Context, p *Plan, r Request, principal stri
 	}
 	head, created, err = l.deps.Store.Create(ctx, c)
 	if err == nil && created {
-		l.deps.Engine.Drive(head)
+		l.deps.Engine.Drive(head, row.Parent)
 	}
 	return head, created, err
 }
@@ -135,16 +137,27 @@ func (l *Launcher) Send(ctx context.Context, run string, c turn.Command) error {
 	return nil
 }
 
-// Cancel sends a cancel to many runs. It goes on after a failure and returns the first.
+// Waiting returns what a run that is driven here waits for, where its journal does not tell; nil for nothing.
+func (l *Launcher) Waiting(run string) *agentv1.RunWait { return l.deps.Engine.Waiting(run) }
+
+// cancelsAtOnce bounds the cancels that are under way; the store makes those that meet durable together.
+const cancelsAtOnce = 256
+
+// Cancel sends a cancel to many runs, side by side, and returns when it is durable for all. It goes on after a failure and returns one of them. A run that got a cancel with this id
+// before is left alone, whatever the reason was then.
 func (l *Launcher) Cancel(ctx context.Context, runs []string, commandID, principal, reason string) error {
-	var first error
+	var sending errgroup.Group
+	sending.SetLimit(cancelsAtOnce)
 	for _, name := range runs {
-		err := l.Send(ctx, name, turn.Command{ID: "cancel/" + commandID, Principal: principal, Request: &agentv1.CancelRunRequest{Name: name, Reason: reason}})
-		if err != nil && first == nil {
-			first = err
-		}
+		sending.Go(func() error {
+			err := l.Send(ctx, name, turn.Command{ID: "cancel/" + commandID, Principal: principal, Request: &agentv1.CancelRunRequest{Name: name, Reason: reason}})
+			if errors.Is(err, journal.ErrReused) {
+				return nil
+			}
+			return err
+		})
 	}
-	return first
+	return sending.Wait()
 }
 
 func one(e *agentv1.Event) iter.Seq2[*agentv1.Event, error] {

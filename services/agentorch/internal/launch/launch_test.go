@@ -19,6 +19,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
@@ -245,10 +246,11 @@ func TestCancelManyGoesOnAfterAFailure(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	first, second := f.Create(fleettest.Spec(fleettest.Step("generate", ""))).Name, f.Create(fleettest.Spec(fleettest.Step("generate", ""))).Name
-	<-asked
-	<-asked
+	waittest.For(t, asked, "the model calls of both runs")
+	waittest.For(t, asked, "the model calls of both runs")
 	err := f.Launcher.Cancel(t.Context(), []string{first, "projects/p/runs/none", second}, "eval", "system", "the eval ends")
 	require.ErrorIs(t, err, journal.ErrNotFound)
+	require.NoError(t, f.Launcher.Cancel(t.Context(), []string{first, second}, "eval", "system", "another reason"), "the same id is the same cancel")
 	for _, name := range []string{first, second} {
 		assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, f.Finish(name).Phase)
 	}

@@ -135,6 +135,11 @@ func (s *Set) TimedOut(elapsed time.Duration) (hit *agentv1.LimitReached, left t
 	return clock(Time, s.Bounds() != nil && s.Bounds().Time != nil, s.Bounds().GetTime().AsDuration(), elapsed)
 }
 
+// Timed reports whether wall time or working time is bounded.
+func (s *Set) Timed() bool {
+	return s.Bounds() != nil && (s.Bounds().Time != nil || s.Bounds().WorkingTime != nil)
+}
+
 // Overworked is TimedOut for working time.
 func (s *Set) Overworked(working time.Duration) (hit *agentv1.LimitReached, left time.Duration) {
 	return clock(Working, s.Bounds() != nil && s.Bounds().WorkingTime != nil, s.Bounds().GetWorkingTime().AsDuration(), working)

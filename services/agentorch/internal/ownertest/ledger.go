@@ -9,7 +9,9 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -22,6 +24,24 @@ type Ledger struct {
 	entries map[string]*entry
 	counts  map[string]int
 	running sync.WaitGroup
+
+	// Deaf is how many calls to release are not answered.
+	Deaf atomic.Int32
+}
+
+// deaf is the answer to a release that is not heard; nil to one that is.
+func (l *Ledger) deaf() error {
+	if l.Deaf.Add(-1) >= 0 {
+		return rpcerr.ServiceUnavailable("owner", time.Second, "starting")
+	}
+	return nil
+}
+
+// Kept returns the number of keys that are not released.
+func (l *Ledger) Kept() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries)
 }
 
 type entry struct {

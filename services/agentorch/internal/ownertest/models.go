@@ -70,6 +70,9 @@ func (m *Models) CancelGenerate(_ context.Context, r *modelv1.CancelGenerateRequ
 
 // ReleaseGenerate implements the client.
 func (m *Models) ReleaseGenerate(_ context.Context, r *modelv1.ReleaseGenerateRequest, _ ...grpc.CallOption) (*modelv1.ReleaseGenerateResponse, error) {
+	if err := m.deaf(); err != nil {
+		return nil, err
+	}
 	for _, id := range r.GetRequestIds() {
 		m.release(keyOf(r.GetParent(), id))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,6 +24,8 @@ type Sandboxes struct {
 	Run func(ctx context.Context, r *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error)
 	// Refuse, when it is set, may refuse to make a sandbox.
 	Refuse func(*sandboxv1.CreateSandboxRequest) error
+	// Away is how many calls to renew leases are not answered.
+	Away atomic.Int32
 
 	mu      sync.Mutex
 	made    int
@@ -86,6 +89,9 @@ func (s *Sandboxes) DeleteSandbox(_ context.Context, r *sandboxv1.DeleteSandboxR
 
 // RenewLeases implements the client.
 func (s *Sandboxes) RenewLeases(_ context.Context, r *sandboxv1.RenewLeasesRequest, _ ...grpc.CallOption) (*sandboxv1.RenewLeasesResponse, error) {
+	if s.Away.Add(-1) >= 0 {
+		return nil, rpcerr.ServiceUnavailable("sandboxd", time.Second, "starting")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer := &sandboxv1.RenewLeasesResponse{}
@@ -118,6 +124,9 @@ func (s *Sandboxes) CancelExec(_ context.Context, r *sandboxv1.CancelExecRequest
 
 // ReleaseExec implements the client.
 func (s *Sandboxes) ReleaseExec(_ context.Context, r *sandboxv1.ReleaseExecRequest, _ ...grpc.CallOption) (*sandboxv1.ReleaseExecResponse, error) {
+	if err := s.deaf(); err != nil {
+		return nil, err
+	}
 	for _, id := range r.GetRequestIds() {
 		s.release(keyOf(r.GetSandbox(), id))
 	}

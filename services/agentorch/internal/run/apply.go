@@ -31,9 +31,6 @@ func (s *State) Apply(e *agentv1.Event) error {
 		return fmt.Errorf("event %d does not follow %d", e.GetSeq(), s.Seq)
 	}
 	s.Seq, s.Epoch = e.GetSeq(), e.GetEpoch()
-	if e.GetKind() == nil && e.GetCritical() {
-		s.TooNew = true
-	}
 	if err := s.apply(e); err != nil {
 		return fmt.Errorf("event %d: %w", e.GetSeq(), err)
 	}
@@ -51,6 +48,7 @@ func (s *State) apply(e *agentv1.Event) error {
 		s.stateChanged(e, k.RunStateChanged)
 	case *agentv1.Event_OwnerChanged:
 		s.Owner = k.OwnerChanged.GetOwner()
+		s.leftAlone(k.OwnerChanged.GetAway().AsDuration())
 	case *agentv1.Event_RunFinished:
 		s.Phase, s.Finished, s.Ended = k.RunFinished.GetState(), true, timeOf(e.GetTime())
 		s.Wait, s.Scoring, s.Calls = nil, nil, nil
@@ -117,6 +115,9 @@ func (s *State) apply(e *agentv1.Event) error {
 		if s.Cancel != nil {
 			s.Cancel = &Cancel{Command: s.Cancel.Command, Mode: s.Cancel.Mode, Acknowledged: true}
 		}
+
+	default: // A kind that the protocol of this version may know, and its fold does not.
+		s.TooNew = s.TooNew || e.GetCritical()
 	}
 	return nil
 }

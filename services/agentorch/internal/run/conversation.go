@@ -2,11 +2,13 @@ package run
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
@@ -20,10 +22,44 @@ func (s *State) messageAdded(a *agentv1.MessageAdded) {
 	s.posted(m)
 }
 
-// posted takes an operator's messages off the list once they are in the conversation.
+// PostedContent is what an operator's messages say as one message of the conversation: one text, or the parts of all where one of them has parts, such as a picture.
+func PostedContent(posted []*modelv1.ChatMessage) *contentv1.MessageContent {
+	if len(posted) == 1 {
+		return posted[0].GetContent()
+	}
+	texts, list := make([]string, len(posted)), &contentv1.ContentList{}
+	plain := true
+	for i, m := range posted {
+		texts[i] = chat.Text(m)
+		plain = plain && m.GetContent().GetList() == nil
+		list.Parts = append(list.Parts, chat.Parts(m.GetContent())...)
+	}
+	if plain {
+		return chat.TextContent(strings.Join(texts, "\n\n"))
+	}
+	return &contentv1.MessageContent{Form: &contentv1.MessageContent_List{List: list}}
+}
+
+// posted takes an operator's messages off the list once the conversation has a message that says what they say. Others are still to come.
 func (s *State) posted(m *modelv1.ChatMessage) {
-	if m.GetSource() == modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR {
-		s.Posted = nil
+	if m.GetSource() != modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR {
+		return
+	}
+	for n := len(s.Posted); n > 0; n-- {
+		if proto.Equal(PostedContent(s.Posted[:n]), m.GetContent()) {
+			s.Posted = s.Posted[n:]
+			return
+		}
+	}
+	for n := len(s.Posted); n > 0; n-- { // An earlier version kept the texts alone.
+		texts := make([]string, n)
+		for i, posted := range s.Posted[:n] {
+			texts[i] = chat.Text(posted)
+		}
+		if strings.Join(texts, "\n\n") == chat.Text(m) {
+			s.Posted = s.Posted[n:]
+			return
+		}
 	}
 }
 

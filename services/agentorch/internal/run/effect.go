@@ -22,6 +22,8 @@ const (
 type Intent struct {
 	// Event is the intent's event: a ModelIntent, ToolIntent, SandboxIntent, ExecIntent or WorkerIntent.
 	Event *agentv1.Event
+	// Away is how long no replica drove the run meanwhile.
+	Away time.Duration
 }
 
 // Seq is the number of the intent's event.
@@ -64,7 +66,7 @@ func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
 	}
 	s.Working += o.GetTiming().GetWorking().AsDuration()
 	if o.GetError() != nil {
-		if !Passing(o.GetError()) {
+		if !Repeatable(o.GetError()) {
 			s.fail(o.GetError())
 		}
 		return nil
@@ -81,10 +83,16 @@ func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
 	return nil
 }
 
-// Passing reports whether an effect failed for a reason that passes: it is over, and the same is wanted again, under another key, once the run has waited.
-func Passing(err *agentv1.RunError) bool {
-	return err.GetReason() == rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED)
+// Repeatable reports whether a model call or the making of a sandbox failed for a reason that does not fail the run: the effect is over, and the same is wanted again,
+// under another key, once the run has waited. A provider turned it away, or it was lost with its processes and an operator decides.
+func Repeatable(err *agentv1.RunError) bool {
+	return err.GetReason() == rateLimited || err.GetReason() == indeterminate
 }
+
+var (
+	rateLimited   = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_PROVIDER_RATE_LIMITED)
+	indeterminate = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE)
+)
 
 // spend adds a call's usage to the sums.
 func (s *State) spend(intent *agentv1.ModelIntent, usage *modelv1.ModelUsage) {
@@ -110,7 +118,9 @@ func (s *State) sandboxOutcome(o *agentv1.SandboxOutcome) error {
 		return err
 	}
 	if o.GetError() != nil {
-		s.fail(o.GetError())
+		if !Repeatable(o.GetError()) {
+			s.fail(o.GetError())
+		}
 		return nil
 	}
 	s.Sandboxes[o.GetEnvironment()] = &Sandbox{Name: o.GetSandbox().GetName()}

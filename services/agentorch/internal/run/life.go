@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -29,12 +30,42 @@ func (s *State) created(e *agentv1.Event, c *agentv1.RunCreated) error {
 }
 
 func (s *State) stateChanged(e *agentv1.Event, c *agentv1.RunStateChanged) {
+	if s.Uncounted() {
+		s.leftAlone(timeOf(e.GetTime()).Sub(s.waiting) - (s.away - s.awayAtWait))
+	}
 	s.Phase, s.Wait = c.GetState(), c.GetWait()
+	s.waiting, s.awayAtWait = timeOf(e.GetTime()), s.away
 	if s.Phase == agentv1.RunState_RUN_STATE_SCORING && s.Scored.IsZero() {
-		s.Scored, s.Scoring = timeOf(e.GetTime()), &Scoring{}
+		s.Scored, s.Scoring, s.awayAtScoring = timeOf(e.GetTime()), &Scoring{}, s.away
 		s.Machine, s.lastScores = nil, nil
 	}
 }
+
+// leftAlone notes how long no replica drove the run. Bounds of time do not count that.
+func (s *State) leftAlone(away time.Duration) {
+	if s.Started.IsZero() {
+		return
+	}
+	s.away += away
+	for _, i := range s.Open {
+		i.Away += away
+	}
+}
+
+// Uncounted reports whether the run waits for what lies with the server or its operator. Bounds of time do not count such a wait.
+func (s *State) Uncounted() bool {
+	if s.Phase != agentv1.RunState_RUN_STATE_WAITING {
+		return false
+	}
+	switch s.Wait.GetReason() {
+	case "decision", "disk", "version":
+		return true
+	}
+	return false
+}
+
+// Elapsed is the time that has passed for the bound of wall time.
+func (s *State) Elapsed(now time.Time) time.Duration { return now.Sub(s.Started) - s.away }
 
 func (s *State) stepBegan(e *agentv1.Event, b *agentv1.StepBegan) error {
 	if s.Started.IsZero() {

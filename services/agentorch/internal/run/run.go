@@ -106,6 +106,11 @@ type State struct {
 	scores     []*agentv1.NamedScore
 	lastScores []*agentv1.NamedScore
 	scoringCut bool
+	// away is how long no replica drove the run since it started, and awayAtScoring what that was when its scoring began.
+	away, awayAtScoring time.Duration
+	// waiting is when the phase changed last, and awayAtWait what away was then.
+	waiting    time.Time
+	awayAtWait time.Duration
 }
 
 var _ agent.View = (*State)(nil)

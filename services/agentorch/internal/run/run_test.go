@@ -5,14 +5,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal/journaltest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -84,6 +87,76 @@ func TestALaterVersionsRunIsLeftAlone(t *testing.T) {
 	s, err = run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}), &agentv1.Event{}))
 	require.NoError(t, err)
 	assert.False(t, s.TooNew, "an unknown kind that can be passed over")
+}
+
+// TestACriticalKindThatTheFoldDoesNotKnow has the protocol know more kinds than the fold: each is folded, or says that a later version wrote it.
+func TestACriticalKindThatTheFoldDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for says, e := range map[string]*agentv1.Event{
+		"compacted":          {Kind: &agentv1.Event_Compacted{Compacted: &agentv1.Compacted{}}},
+		"an approval":        {Kind: &agentv1.Event_ApprovalRequested{ApprovalRequested: &agentv1.ApprovalRequested{}}},
+		"a subtask":          {Kind: &agentv1.Event_SubtaskIntent{SubtaskIntent: &agentv1.SubtaskIntent{}}},
+		"an interrupt":       {Kind: &agentv1.Event_Interrupted{Interrupted: &agentv1.Interrupted{}}},
+		"a question":         {Kind: &agentv1.Event_InputRequested{InputRequested: &agentv1.InputRequested{}}},
+		"an unknown kind":    {},
+		"one of evaluations": {Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{}}},
+	} {
+		for _, critical := range []bool{true, false} {
+			e := proto.CloneOf(e)
+			e.Critical = critical
+			s, err := run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}), e))
+			require.NoError(t, err, says)
+			assert.Equal(t, critical, s.TooNew, says)
+		}
+	}
+}
+
+// TestPostedMessagesStayUntilTheConversationHasThem adds an operator's messages one by one.
+func TestPostedMessagesStayUntilTheConversationHasThem(t *testing.T) {
+	t.Parallel()
+	post := func(text string) *agentv1.Event {
+		return &agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{Type: "message", Content: &agentv1.CommandContent{Messages: []*modelv1.ChatMessage{chat.User(text)}}}}}
+	}
+	add := func(text string) *agentv1.Event {
+		m := chat.User(text)
+		m.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
+		return &agentv1.Event{Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{Content: m}}}
+	}
+	for _, c := range []struct {
+		added string
+		left  []string
+	}{{"one", []string{"two", "three"}}, {"one\n\ntwo", []string{"three"}}, {"one\n\ntwo\n\nthree", nil}, {"another", []string{"one", "two", "three"}}} {
+		s, err := run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}), post("one"), post("two"), post("three"), add(c.added)))
+		require.NoError(t, err)
+		var left []string
+		for _, m := range s.Posted {
+			left = append(left, chat.Text(m))
+		}
+		assert.Equal(t, c.left, left)
+	}
+}
+
+// Pictures that an operator posts come into the conversation with what was posted beside them, and each message is taken once.
+func TestPostedPicturesAreKept(t *testing.T) {
+	t.Parallel()
+	parts := func(parts ...*contentv1.Content) *modelv1.ChatMessage {
+		return &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: &contentv1.MessageContent{Form: &contentv1.MessageContent_List{List: &contentv1.ContentList{Parts: parts}}}}
+	}
+	posted := []*modelv1.ChatMessage{chat.User("look"), parts(chat.ImagePart("data:a"), chat.TextPart("here")), parts(chat.ImagePart("data:b"))}
+	for n := 1; n <= len(posted); n++ {
+		m := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: run.PostedContent(posted[:n]), Source: modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR}
+		var want []*contentv1.Content
+		for _, p := range posted[:n] {
+			want = append(want, chat.Parts(p.GetContent())...)
+		}
+		assert.Empty(t, cmp.Diff(want, chat.Parts(m.GetContent()), protocmp.Transform()))
+		s, err := run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}),
+			&agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{Type: "message", Content: &agentv1.CommandContent{Messages: posted}}}},
+			&agentv1.Event{Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{Content: m}}},
+		))
+		require.NoError(t, err)
+		assert.Len(t, s.Posted, len(posted)-n)
+	}
 }
 
 // TestNoKindIsTooMuch folds an event of every kind after a creation: it may be refused, and never panics.

@@ -92,13 +92,13 @@ func (s *State) Wake() time.Time {
 func (s *State) Deadline() time.Time {
 	bound := s.Limits.Bounds().GetTime()
 	switch {
-	case bound == nil || s.Finished:
+	case bound == nil || s.Finished || s.Uncounted():
 	case s.Judging():
 		if s.Error == nil {
-			return s.Scored.Add(bound.AsDuration() / 2)
+			return s.Scored.Add(s.away - s.awayAtScoring + bound.AsDuration()/2)
 		}
 	case !s.Started.IsZero() && !s.Stopping() && !s.StepsDone:
-		return s.Started.Add(bound.AsDuration())
+		return s.Started.Add(s.away + bound.AsDuration())
 	}
 	return time.Time{}
 }

@@ -16,11 +16,16 @@ func (s *Runs) CancelRun(ctx context.Context, r *agentv1.CancelRunRequest) (*age
 		return nil, rpcerr.InvalidField("mode", "is %q; want cancel, score or error", r.GetMode())
 	}
 	command := turn.Command{ID: "cancel", Request: &agentv1.CancelRunRequest{Name: r.GetName(), Reason: r.GetReason(), Mode: r.GetMode()}}
-	_, err := s.send(ctx, r.GetName(), r.GetRequestId(), command, func(state *run.State, taken int64) bool {
+	state, err := s.send(ctx, r.GetName(), r.GetRequestId(), command, func(state *run.State, taken int64) bool {
 		return taken > 0 && state.Cancel != nil && state.Cancel.Acknowledged
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.view(ctx, r.GetName(), false)
+	return state.View(false), nil
+}
+
+// Cancel has runs cancelled, for callers in this process. It returns when that is durable for all of them, and waits for none to end.
+func (s *Runs) Cancel(ctx context.Context, runs []string, id, reason string) error {
+	return s.deps.Launcher.Cancel(ctx, runs, id, principal(ctx), reason)
 }

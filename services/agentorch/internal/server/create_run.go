@@ -60,8 +60,12 @@ func (s *Runs) Pin(ctx context.Context, project string, spec *agentv1.EvalSpec) 
 	return s.deps.Launcher.Pin(ctx, project, spec)
 }
 
-// digest hashes a request's content: all but its id and on whose behalf it is.
+// digest hashes a request's content: all but its id and on whose behalf it is. It is empty for an eval's request, whose id names one slot and attempt: a later version may put
+// the same request otherwise.
 func digest(r *agentv1.CreateRunRequest) []byte {
+	if r.GetSpec().GetAttribution().GetEval() != "" {
+		return nil
+	}
 	content := proto.CloneOf(r)
 	content.RequestId = ""
 	if content.GetSpec() != nil {

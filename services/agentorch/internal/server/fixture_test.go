@@ -16,6 +16,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
@@ -23,6 +24,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/retain"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
@@ -56,7 +58,8 @@ func serve(t *testing.T) *rig {
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("the answer"))
 	f.Start()
 	logger := slog.New(slog.DiscardHandler)
-	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Notes: f.Notes, Logger: logger})}
+	keeper := retain.New(retain.Config{}, retain.Deps{Journals: f.Store, Logger: logger})
+	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Notes: f.Notes, Delete: keeper.Delete, Logger: logger})}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
 		agentv1.RegisterRunServiceServer(s, r.server)
 		agentv1.RegisterApprovalServiceServer(s, server.Approvals{})
@@ -84,7 +87,7 @@ func (r *rig) create(spec *agentv1.RunSpec) string {
 // watch reads a watch to its end.
 func (r *rig) watch(request *agentv1.WatchRunRequest) (all []*agentv1.WatchRunResponse, err error) {
 	r.T.Helper()
-	stream, err := r.runs.WatchRun(r.T.Context(), request)
+	stream, err := r.runs.WatchRun(waittest.Context(r.T), request)
 	require.NoError(r.T, err)
 	for {
 		one, err := stream.Recv()

@@ -17,7 +17,7 @@ func (s *Runs) ListRunEvents(ctx context.Context, r *agentv1.ListRunEventsReques
 	}
 	page, err := s.deps.Store.Read(ctx, head.Ref, journal.Range{After: r.GetAfterSeq(), Limit: resource.PageSize(r.GetPageSize()), Bare: !r.GetContent()})
 	if err != nil {
-		return nil, err
+		return nil, journal.Gone(err, head.Name)
 	}
 	for _, e := range page {
 		if !r.GetContent() {

@@ -48,7 +48,7 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 		if err != nil {
 			return nil, err
 		}
-		answer.Runs = append(answer.Runs, one)
+		answer.Runs = append(answer.Runs, s.live(one, row.Done))
 	}
 	return answer, nil
 }

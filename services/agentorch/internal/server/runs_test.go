@@ -16,6 +16,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
 )
 
@@ -70,6 +71,21 @@ func TestARequestMakesOneRun(t *testing.T) {
 	other, err := r.runs.CreateRun(t.Context(), request)
 	require.NoError(t, err, "request ids belong to a project")
 	assert.NotEqual(t, first.GetName(), other.GetName())
+}
+
+// A later version may put the request for an eval's slot otherwise than the version that made its run.
+func TestASlotOfAnEvalHasOneRunHoweverItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	slot := answering()
+	slot.Attribution = &effectv1.Attribution{Eval: project + "/evals/e"}
+	request := &agentv1.CreateRunRequest{Parent: project, RequestId: "e/1/1", Spec: slot}
+	first, err := r.server.Create(t.Context(), request)
+	require.NoError(t, err)
+	request.Spec.Prompt = "the question in other words"
+	again, err := r.server.Create(t.Context(), request)
+	require.NoError(t, err)
+	assert.Equal(t, first.GetName(), again.GetName())
 }
 
 func TestOnlyThePlatformSaysOnWhoseBehalfARunIs(t *testing.T) {
@@ -222,4 +238,37 @@ func TestAgentsAreListedWithTheirSchemas(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "react", second.GetAgents()[0].GetDisplayName())
 	assert.Empty(t, second.GetNextPageToken())
+}
+
+func TestOnlyRunsThatHaveEndedAreDeleted(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	done := r.finished(answering())
+	asked := r.hang()
+	working := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	_, err := r.runs.DeleteRun(t.Context(), &agentv1.DeleteRunRequest{Name: working})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_IN_USE), "%v", err)
+	_, err = r.runs.DeleteRun(t.Context(), &agentv1.DeleteRunRequest{Name: done})
+	require.NoError(t, err)
+	for _, gone := range []func() error{
+		func() error {
+			_, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: done})
+			return err
+		},
+		func() error {
+			_, err := r.runs.DeleteRun(t.Context(), &agentv1.DeleteRunRequest{Name: done})
+			return err
+		},
+		func() error {
+			_, err := r.watch(&agentv1.WatchRunRequest{Name: done})
+			return err
+		},
+	} {
+		assert.True(t, rpcerr.Is(gone(), errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND))
+	}
+	_, err = r.runs.DeleteRun(t.Context(), &agentv1.DeleteRunRequest{Name: "runs/x"})
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
+	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: working})
+	require.NoError(t, err)
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -26,7 +28,9 @@ type Deps struct {
 	Launcher *launch.Launcher
 	Agents   *agent.Registry
 	// Notes is what is known of open effects.
-	Notes  *note.Board
+	Notes *note.Board
+	// Delete deletes a journal that is done.
+	Delete func(ctx context.Context, name string) error
 	Logger *slog.Logger
 }
 
@@ -54,10 +58,7 @@ func (s *Runs) head(ctx context.Context, field, name string) (journal.Head, erro
 		return journal.Head{}, err
 	}
 	head, err := s.deps.Store.Open(ctx, name)
-	if errors.Is(err, journal.ErrNotFound) {
-		return head, rpcerr.ResourceNotFound(name)
-	}
-	return head, err
+	return head, journal.Gone(err, name)
 }
 
 // state folds a run's journal.
@@ -66,21 +67,58 @@ func (s *Runs) state(ctx context.Context, name string) (*run.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := run.Fold(name, nil, journal.All(ctx, s.deps.Store, head.Ref, 0))
+	return s.fold(ctx, head)
+}
+
+// fold folds a run's journal from its beginning.
+func (s *Runs) fold(ctx context.Context, head journal.Head) (*run.State, error) {
+	state, err := run.Fold(head.Name, nil, journal.All(ctx, s.deps.Store, head.Ref, 0))
 	if err != nil {
-		return nil, rpcerr.Internal("cannot fold the journal of %s: %w", name, err)
+		return nil, cannotFold(head, err)
 	}
 	state.Owner = head.Owner
 	return state, nil
 }
 
-// view gives a run as a resource.
+// follow folds in what has come to a run's journal since.
+func (s *Runs) follow(ctx context.Context, head journal.Head, state *run.State) error {
+	for event, err := range journal.All(ctx, s.deps.Store, head.Ref, state.Seq) {
+		if err == nil {
+			err = state.Apply(event)
+		}
+		if err != nil {
+			return cannotFold(head, err)
+		}
+	}
+	return nil
+}
+
+// cannotFold says that a journal cannot be read: a fault of ours, unless the error has a kind, as that of a store that is away.
+func cannotFold(head journal.Head, err error) error {
+	if errors.Is(err, journal.ErrNotFound) {
+		return journal.Gone(err, head.Name)
+	}
+	if _, ok := rpcerr.As(err); ok {
+		return rpcerr.Wrap(err, "cannot read the journal of %s", head.Name)
+	}
+	return rpcerr.Internal("cannot fold the journal of %s: %w", head.Name, err)
+}
+
+// view gives a run as a resource, with what it waits for now that its journal does not tell.
 func (s *Runs) view(ctx context.Context, name string, full bool) (*agentv1.Run, error) {
 	state, err := s.state(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return state.View(full), nil
+	return s.live(state.View(full), state.Finished), nil
+}
+
+// live adds what a run waits for that only the engine knows.
+func (s *Runs) live(r *agentv1.Run, finished bool) *agentv1.Run {
+	if wait := s.deps.Launcher.Waiting(r.GetName()); wait != nil && !finished {
+		r.State, r.Wait = agentv1.RunState_RUN_STATE_WAITING, wait
+	}
+	return r
 }
 
 // finished says that a run has ended.
@@ -90,18 +128,33 @@ func finished(state *run.State) error {
 
 // send puts a command into a run's inbox and waits until reached says so of the run and of the number of the event that took the command, 0 before. A run that has ended takes
 // none and is returned as it is. The command's id is the request's, or a fresh one that begins as the command's did.
+//
+// While the store is away it waits for it, until ctx ends: an operator's wish counts most when something is wrong.
 func (s *Runs) send(ctx context.Context, name, requestID string, c turn.Command, reached func(state *run.State, taken int64) bool) (*run.State, error) {
-	if _, err := s.head(ctx, "name", name); err != nil {
+	if requestID == "" {
+		requestID = chat.NewID()
+	}
+	for {
+		state, err := s.sendOnce(ctx, name, requestID, c, reached)
+		if !journal.Away(err) || retry.Sleep(ctx, storePause) != nil {
+			return state, err
+		}
+	}
+}
+
+// storePause is how long a command waits before it asks a store again that was away.
+const storePause = 500 * time.Millisecond
+
+func (s *Runs) sendOnce(ctx context.Context, name, requestID string, c turn.Command, reached func(state *run.State, taken int64) bool) (*run.State, error) {
+	head, err := s.head(ctx, "name", name)
+	if err != nil {
 		return nil, err
 	}
 	wake := s.deps.Store.Subscribe(name)
 	defer wake.Close()
-	state, err := s.state(ctx, name)
+	state, err := s.fold(ctx, head)
 	if err != nil || state.Finished {
 		return state, err
-	}
-	if requestID == "" {
-		requestID = chat.NewID()
 	}
 	c.ID, c.Principal = c.ID+"/"+requestID, principal(ctx)
 	err = s.deps.Launcher.Send(ctx, name, c)
@@ -116,7 +169,7 @@ func (s *Runs) send(ctx context.Context, name, requestID string, c turn.Command,
 		if err != nil {
 			return nil, err
 		}
-		if state, err = s.state(ctx, name); err != nil {
+		if err := s.follow(ctx, head, state); err != nil {
 			return nil, err
 		}
 		if reached(state, taken) || state.Finished {

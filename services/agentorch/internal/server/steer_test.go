@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,9 +15,12 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 )
 
 func TestACancelIsAnsweredWhenNothingIsUnderWay(t *testing.T) {
@@ -29,7 +34,7 @@ func TestACancelIsAnsweredWhenNothingIsUnderWay(t *testing.T) {
 			r := serve(t)
 			asked := r.hang()
 			name := r.create(answering())
-			<-asked
+			waittest.For(t, asked, "the model call of the run")
 			request := &agentv1.CancelRunRequest{Name: name, Mode: mode, Reason: "enough", RequestId: "k"}
 			_, err := r.runs.CancelRun(t.Context(), request)
 			require.NoError(t, err)
@@ -54,6 +59,32 @@ func TestACancelIsAnsweredWhenNothingIsUnderWay(t *testing.T) {
 	}
 }
 
+// reading counts the events that the service reads.
+type reading struct {
+	journal.Store
+	events atomic.Int64
+}
+
+func (r *reading) Read(ctx context.Context, ref journal.Ref, page journal.Range) ([]*agentv1.Event, error) {
+	events, err := r.Store.Read(ctx, ref, page)
+	r.events.Add(int64(len(events)))
+	return events, err
+}
+
+// A command costs one reading of the journal, however often it wakes who waits for it.
+func TestACommandReadsEachEventOnce(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked := r.hang()
+	name := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	read := &reading{Store: r.Store}
+	runs := server.NewRuns(server.Deps{Store: read, Launcher: r.Launcher, Agents: r.Agents, Notes: r.Notes, Logger: slog.New(slog.DiscardHandler)})
+	cancelled, err := runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.LessOrEqual(t, read.events.Load(), cancelled.GetHead())
+}
+
 func TestCancelsAreChecked(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
@@ -72,7 +103,7 @@ func TestSteering(t *testing.T) {
 	r.Models.Answer = func(_ context.Context, q *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if q.GetAttribution().GetTurn() == 1 {
 			asked <- struct{}{}
-			<-answer
+			waittest.Hold(t, answer)
 			return ownertest.Say("going", &toolv1.ToolCall{Id: "c1", Function: "noop", ArgumentsJson: "{}"}), nil
 		}
 		return ownertest.Say("done"), nil
@@ -81,7 +112,7 @@ func TestSteering(t *testing.T) {
 	spec := answering()
 	spec.Tools = []*toolv1.ToolRef{{Name: "noop"}}
 	name := r.create(spec)
-	<-asked
+	waittest.For(t, asked, "the model call of the run")
 
 	_, err := r.runs.HoldRun(t.Context(), &agentv1.HoldRunRequest{Name: name, Reason: "wait"})
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func (s *Runs) WatchRun(r *agentv1.WatchRunRequest, stream grpc.ServerStreamingS
 	for ended := false; ; {
 		page, err := s.deps.Store.Read(ctx, head.Ref, journal.Range{After: after, Limit: watchPage, Bare: !r.GetContent()})
 		if err != nil {
-			return err
+			return journal.Gone(err, head.Name)
 		}
 		for _, e := range page {
 			after = e.GetSeq()

@@ -12,6 +12,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
@@ -49,8 +50,8 @@ func TestAWatchFollowsARunAtWork(t *testing.T) {
 	r := serve(t)
 	asked := r.hang()
 	name := r.create(answering())
-	<-asked
-	stream, err := r.runs.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: name})
+	waittest.For(t, asked, "the model call of the run")
+	stream, err := r.runs.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: name})
 	require.NoError(t, err)
 	for {
 		one, err := stream.Recv()
@@ -77,11 +78,11 @@ func TestAWatchTellsOfOpenEffects(t *testing.T) {
 	r := serve(t)
 	asked := r.hang()
 	name := r.create(answering())
-	<-asked
+	waittest.For(t, asked, "the model call of the run")
 	key := note.Key{Run: name, Intent: 3}
 	r.Notes.Post(note.Key{Run: "another", Intent: 3}, &agentv1.RunNote{})
 	r.Notes.Post(key, &agentv1.RunNote{Run: name, Intent: 3, Note: &effectv1.Note{Message: "slow down"}})
-	stream, err := r.runs.WatchRun(t.Context(), &agentv1.WatchRunRequest{Name: name})
+	stream, err := r.runs.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: name})
 	require.NoError(t, err)
 	next := func() *agentv1.WatchRunResponse {
 		one, err := stream.Recv()

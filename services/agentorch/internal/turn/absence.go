@@ -90,5 +90,7 @@ func (a *absences) waits(eval string) []*agentv1.EvalWait {
 	return all
 }
 
-// Waits returns what runs of an evaluation wait for now that no journal tells: services that do not answer.
-func (e *Engine) Waits(eval string) []*agentv1.EvalWait { return e.absences.waits(eval) }
+// Waits returns what runs of an evaluation wait for now that no journal tells: services and a store that do not answer, a later version, their place among the open model calls.
+func (e *Engine) Waits(eval string) []*agentv1.EvalWait {
+	return append(e.absences.waits(eval), e.parkedOf(eval)...)
+}

@@ -3,7 +3,6 @@ package turn
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -80,7 +79,7 @@ func (d *driver) add(events []*agentv1.Event, ownBound bool) (stopped bool, err 
 // forbidden returns the bound that forbids a further effect of the agent, or nil.
 func (d *driver) forbidden(ownBound bool) *agentv1.LimitReached {
 	s := d.s
-	if reached, _ := s.Limits.TimedOut(d.now.Sub(s.Started)); reached != nil {
+	if reached, _ := s.Limits.TimedOut(s.Elapsed(d.now)); reached != nil {
 		return reached
 	}
 	if reached, _ := s.Limits.Overworked(s.Working); reached != nil {
@@ -126,15 +125,7 @@ func (d *driver) generate(g agent.Generate, ownBound bool) error {
 
 // addPosted puts an operator's messages into the conversation: those of one kind as one, since a conversation takes turns.
 func (d *driver) addPosted() (stopped bool, err error) {
-	var texts []string
-	for _, m := range d.s.Posted {
-		texts = append(texts, chat.Text(m))
-	}
-	message := agent.Says(modelv1.Role_ROLE_USER, strings.Join(texts, "\n\n"))
-	if posted := d.s.Posted; len(posted) == 1 {
-		message.Content = posted[0].GetContent()
-	}
-	message.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
+	message := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: run.PostedContent(d.s.Posted), Source: modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR}
 	return d.add([]*agentv1.Event{agent.Add(message)}, false)
 }
 

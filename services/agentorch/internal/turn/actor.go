@@ -2,7 +2,6 @@ package turn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,19 +20,31 @@ type actor struct {
 	mail    []mail
 	driving bool
 	clock   *time.Timer
-	boxes   []string // sandboxes whose leases are to be renewed
-	subject string   // what the run waits for, where that has a name
+	boxes   []string         // sandboxes whose leases are to be renewed
+	subject string           // what the run waits for, where that has a name
+	eval    string           // the evaluation that it belongs to; empty for none
+	parked  *agentv1.RunWait // why the run is not driven, where its journal does not tell; nil when it is
+	queued  *agentv1.RunWait // that a model call of the run waits for its place; nil when none does
+	resting bool             // its journal says that it waits, and nothing is under way
+	stepped bool             // a step since then went well, and had nothing to append
+	tries   int              // steps in a row that failed
 
 	// The rest belongs to the driver, of which there is one at a time.
 
 	head    journal.Head
-	adopted string // why the run changed hands, until an event says so
+	away    time.Duration // how long nobody drove the run before; zero for no time that counts
+	seen    time.Duration // what the engine had of uncounted time when the run got its actor, or at its last append
+	adopted string        // why the run changed hands; an event of each epoch says so
 	state   *run.State
 	flights map[string]*flight
 	// removing says that the run's sandboxes are to go.
 	removing bool
+	// lapses are those of the fence when the run was known to be this replica's: when it got its actor, or at the last append.
+	lapses int
 	// rowed is when the row was written last.
 	rowed time.Time
+	// unread says that the inbox holds a command that this version does not know.
+	unread bool
 	// faults counts steps in a row that failed for reasons of our own.
 	faults int
 	// again is when something that could not be done is to be tried again; zero for never.
@@ -54,8 +65,8 @@ type mail struct {
 	inbox bool
 	// arrived is a subject that the run may have waited for; empty for none.
 	arrived string
-	// quiet says that nothing happens unless the inbox holds something.
-	quiet bool
+	// fenced says that another replica owns the run.
+	fenced bool
 }
 
 // post hands mail to the actor and starts its driver where none runs.
@@ -93,8 +104,9 @@ func (a *actor) take() []mail {
 func (a *actor) drive() {
 	for taken := a.take(); taken != nil; taken = a.take() {
 		// An append that has begun is not given up: it is either durable or it is not, and the step has to know.
-		if err := a.step(context.WithoutCancel(a.engine.flights), taken); err != nil {
-			a.recover(err)
+		ctx := context.WithoutCancel(a.engine.flights)
+		if err := a.step(ctx, taken); err != nil {
+			a.recover(ctx, err)
 		}
 	}
 }
@@ -102,36 +114,10 @@ func (a *actor) drive() {
 // maxFaults is how often a step that fails for reasons of our own is tried again before the run is given up as failed.
 const maxFaults = 3
 
-// recover deals with a step that failed. What is in memory may be ahead of the journal, so it is dropped; the journal says where the run stands.
-func (a *actor) recover(err error) {
-	log := a.engine.deps.Logger.With("run", a.head.Name, "error", err)
-	a.state, a.removing = nil, false
-	for _, f := range a.flights {
-		f.abandon()
-	}
-	a.flights = map[string]*flight{}
-	if errors.Is(err, journal.ErrFenced) {
-		log.Info("another replica owns the run now")
-		a.engine.disown(a)
-		return
-	}
-	a.faults++
-	if a.faults > 2*maxFaults {
-		log.Error("the run cannot be driven, and not be ended either; it is left as it is until the next start")
-		a.engine.disown(a)
-		return
-	}
-	log.Error("a step failed; it is tried again from the journal")
-	a.setClock(time.Duration(a.faults) * 200 * time.Millisecond)
-}
-
 // step handles mail: one pass of the effect protocol.
 func (a *actor) step(ctx context.Context, all []mail) error {
-	if quiet(all) {
-		pending, err := a.engine.deps.Store.Pending(ctx, a.head.Ref)
-		if err != nil || len(pending) == 0 {
-			return err
-		}
+	if err := fenced(all); err != nil {
+		return err
 	}
 	if a.state == nil {
 		if err := a.load(ctx); err != nil {
@@ -144,8 +130,10 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 		return nil
 	}
 	if s.TooNew {
-		a.engine.deps.Logger.Warn("the run was written by a newer version, which has to go on with it", "run", s.Name)
-		a.engine.disown(a)
+		a.engine.deps.Logger.Warn("the run was written by a later version, which has to go on with it", "run", s.Name)
+		a.setBoxes(s)
+		a.park(WaitVersion, "a later version of the server wrote its journal and has to go on with it", 0)
+		a.state = nil
 		return nil
 	}
 	d := &driver{actor: a, ctx: ctx, s: s, now: time.Now()}
@@ -159,17 +147,9 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 	if len(d.entries) > 0 {
 		a.faults = 0
 	}
+	a.unpark(len(d.entries) > 0)
 	a.settle(d)
 	return nil
-}
-
-func quiet(all []mail) bool {
-	for _, m := range all {
-		if !m.quiet {
-			return false
-		}
-	}
-	return true
 }
 
 // load folds the journal.
@@ -183,8 +163,21 @@ func (a *actor) load(ctx context.Context) error {
 	if s.Seq < a.head.Seq {
 		return fmt.Errorf("turn: the journal of %s ends at %d; it was at %d before", s.Name, s.Seq, a.head.Seq)
 	}
+	if s.Epoch > a.head.Epoch {
+		return journal.ErrFenced // Another replica has written it since.
+	}
 	a.head.Seq, a.state = s.Seq, s
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.eval = s.Spec().GetAttribution().GetEval()
 	return nil
+}
+
+// evalName is the evaluation that the run belongs to; empty for none.
+func (a *actor) evalName() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.eval
 }
 
 // settle ends a step: flights for open intents, the clock, and what is kept in memory.
@@ -192,6 +185,9 @@ func (a *actor) settle(d *driver) {
 	s := a.state
 	a.setBoxes(s)
 	a.setSubject(s.Wait)
+	if subject := s.Wait.GetSubject(); subject != "" && a.engine.arrivals.since(s.Parent(), subject, d.now) {
+		a.post(mail{arrived: subject}) // It came before it could know who waits for it.
+	}
 	if s.Finished {
 		a.engine.disown(a)
 		a.state = nil
@@ -206,6 +202,9 @@ func (a *actor) settle(d *driver) {
 	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && len(a.flights) == 0 {
 		a.state = nil // it waits for long; the journal keeps it
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.resting = a.state == nil
 }
 
 // wake returns when the run is to be looked at by the clock.
@@ -223,6 +222,12 @@ func (a *actor) setSubject(wait *agentv1.RunWait) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.subject = wait.GetSubject()
+}
+
+func (a *actor) setQueued(wait *agentv1.RunWait) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queued = wait
 }
 
 // waitsFor reports whether the run is of a project and waits for a subject.

@@ -13,6 +13,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 )
 
@@ -76,7 +77,7 @@ func TestAStoppedRunIsJudgedInItsSandbox(t *testing.T) {
 			}
 			run := f.Create(s).Name
 			if stop != nil {
-				<-begun
+				waittest.For(t, begun, "the model call of the run")
 				stop(f, run)
 			}
 			got := f.Finish(run)
@@ -100,7 +101,7 @@ func TestACancelStopsTheJudgesToo(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	run := f.Create(checked()).Name
-	<-begun
+	waittest.For(t, begun, "the program that judges")
 	f.send(run, "k", &agentv1.CancelRunRequest{})
 	got := f.Finish(run)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, got.Phase)

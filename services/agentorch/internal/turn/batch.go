@@ -31,6 +31,7 @@ type driver struct {
 	row     bool // lists must show what changed
 	intents bool // an effect is about to begin
 	arrived []string
+	acts    int // decisions of the agent
 	release []release
 }
 
@@ -135,9 +136,11 @@ func (d *driver) commit() error {
 		}
 		a.Row, d.rowed = &row, d.now
 	}
+	lapses, _ := d.engine.fence.look(d.now, d.engine.cfg.TTL)
 	if err := d.engine.deps.Store.Append(d.ctx, a); err != nil {
 		return err
 	}
+	d.lapses, d.seen = lapses, d.engine.uncounted.until(d.now)
 	d.head.Seq = d.s.Seq
 	if d.intents {
 		failpoint.Hit("agentorch/after-intent")

@@ -41,6 +41,16 @@ func (c Command) Pack() (journal.Command, error) {
 	return journal.Command{ID: c.ID, Body: body}, err
 }
 
+// CommandText is what a command in an inbox says, in the clear as far as this version can read it, for who looks for names in it.
+func CommandText(c journal.Command) []byte {
+	var p posted
+	if json.Unmarshal(c.Body, &p) != nil || len(p.Request) == 0 {
+		return c.Body
+	}
+	return p.Request
+}
+
+// unpack reads a command. It fails on what this version does not know.
 func unpack(c journal.Command) (Command, error) {
 	var p posted
 	if err := json.Unmarshal(c.Body, &p); err != nil {
@@ -50,19 +60,29 @@ func unpack(c journal.Command) (Command, error) {
 	if err != nil {
 		return Command{}, fmt.Errorf("turn: command %s: %w", c.ID, err)
 	}
-	return Command{ID: c.ID, Principal: p.Principal, Request: request}, nil
+	switch request.(type) {
+	case *agentv1.CancelRunRequest, *agentv1.RetuneLimitsRequest, *agentv1.PostMessageRequest, *agentv1.HoldRunRequest, *agentv1.ResumeRunRequest:
+		return Command{ID: c.ID, Principal: p.Principal, Request: request}, nil
+	}
+	return Command{}, fmt.Errorf("turn: command %s is a %s", c.ID, p.Type)
 }
 
-// commands takes what lies in the inbox.
+// commands takes what lies in the inbox. What this version does not know stays there, and the run waits for one that does; those after it are taken, so that it can be cancelled.
 func (d *driver) commands() error {
 	pending, err := d.engine.deps.Store.Pending(d.ctx, d.head.Ref)
 	if err != nil {
 		return err
 	}
+	known := d.unread // It has been logged.
+	d.unread = false
 	for _, p := range pending {
 		c, err := unpack(p)
 		if err != nil {
-			return err
+			if !known && !d.unread {
+				d.engine.deps.Logger.Warn("a command is left for a later version", "run", d.s.Name, "error", err)
+			}
+			d.unread = true
+			continue
 		}
 		if err := d.command(c); err != nil {
 			return err
@@ -93,6 +113,9 @@ func (d *driver) command(c Command) error {
 		received.Type, received.Reason = "hold", r.GetReason()
 	case *agentv1.ResumeRunRequest:
 		received.Type = "resume"
+		if d.s.Phase == agentv1.RunState_RUN_STATE_WAITING && d.s.Wait.GetReason() == waitDecision {
+			follows = d.wentOn()
+		}
 	default:
 		return fmt.Errorf("turn: command %s is a %T", c.ID, r)
 	}

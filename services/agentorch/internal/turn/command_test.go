@@ -13,6 +13,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
@@ -54,7 +55,7 @@ func TestCancel(t *testing.T) {
 			s.Target = &agentv1.Target{Values: []string{"x"}}
 			s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
 			name := f.Create(s).Name
-			<-begun
+			waittest.For(t, begun, "the model call of the run")
 			f.send(name, "k", &agentv1.CancelRunRequest{Mode: mode, Reason: "enough"})
 			got := f.Finish(name)
 			assert.Equal(t, want.phase, got.Phase)
@@ -100,7 +101,7 @@ func TestCancelAcrossARestart(t *testing.T) {
 	}}
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "hang", `{}`)))
 	name := f.Create(spec(step("generate", "", "hang"))).Name
-	<-begun
+	waittest.For(t, begun, "the call of the tool that hangs")
 	f.End()
 	f.send(name, "k", &agentv1.CancelRunRequest{})
 	f.start()
@@ -118,7 +119,7 @@ func TestCancelledBeforeItBegan(t *testing.T) {
 	begun := make(chan struct{}, 2)
 	f.Models.Answer = hanging(begun)
 	first := f.Create(spec(step("generate", ""))).Name
-	<-begun
+	waittest.For(t, begun, "the model call of the first run")
 	second := f.Create(spec(step("generate", ""))).Name
 	f.Until(second, func(s *run.State) bool { return len(s.Open) == 1 })
 	f.send(second, "k", &agentv1.CancelRunRequest{})
@@ -135,14 +136,14 @@ func TestHoldAndResume(t *testing.T) {
 	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
-			<-let
+			waittest.Hold(t, let)
 			return ownertest.Say("go", call("c1", "add", `{}`)), nil
 		}
 		return ownertest.Say("end"), nil
 	}
 	f.Tools.Tools["add"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("1"), nil }}
 	name := f.Create(spec(step("generate", "", "add"))).Name
-	<-begun
+	waittest.For(t, begun, "the model call of the run")
 	f.send(name, "h", &agentv1.HoldRunRequest{})
 	f.Until(name, func(s *run.State) bool { return s.Held })
 	close(let)
@@ -162,13 +163,13 @@ func TestPostedMessagesComeBeforeTheNextTurn(t *testing.T) {
 	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
-			<-let
+			waittest.Hold(t, let)
 			return ownertest.Say("Thinking."), nil
 		}
 		return ownertest.Say("Done", call("c1", "submit", `{"answer": "42"}`)), nil
 	}
 	name := f.Create(spec(step("react", `{"prompt": null}`))).Name
-	<-begun
+	waittest.For(t, begun, "the model call of the run")
 	f.send(name, "m1", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("One.")}})
 	f.send(name, "m2", &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{user("Two.")}})
 	f.Until(name, func(s *run.State) bool { return len(s.Posted) == 2 })
@@ -203,14 +204,14 @@ func TestRetuneLimits(t *testing.T) {
 	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		if r.GetAttribution().GetTurn() == 1 {
 			begun <- struct{}{}
-			<-let
+			waittest.Hold(t, let)
 		}
 		return ownertest.Say("Thinking."), nil
 	}
 	s := spec(step("react", ""))
 	s.Limits = &agentv1.RunLimits{Turns: new(int32(100)), Messages: new(int32(200))}
 	name := f.Create(s).Name
-	<-begun
+	waittest.For(t, begun, "the model call of the run")
 	f.send(name, "l", &agentv1.RetuneLimitsRequest{Limits: &agentv1.RunLimits{Turns: new(int32(2))}})
 	f.Until(name, func(s *run.State) bool { return s.Limits.Bounds().GetTurns() == 2 })
 	close(let)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -163,8 +165,11 @@ func dieOnce(t *testing.T, at int, after bool, want ending) bool {
 	head := f.Create(s)
 	over := f.Store.Subscribe(head.Name)
 	defer over.Close()
+	late := time.After(waittest.Bound)
 	for alive := true; alive; {
 		select {
+		case <-late:
+			require.FailNow(t, "neither has the store died nor has the run ended")
 		case <-fuse.blown:
 			alive = false
 		case <-over.C:

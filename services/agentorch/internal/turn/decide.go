@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -13,17 +14,26 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// maxDecisions bounds the decisions of one step; more are a fault of an agent.
+// maxDecisions bounds the decisions of an agent in one step; more are a fault of it. What the calls of a message need is bounded by the message.
 const maxDecisions = 10_000
 
 // decide handles mail and then decides until the run has to wait for something.
 func (d *driver) decide(all []mail) error {
 	d.again = time.Time{}
-	if d.adopted != "" {
-		if err := d.emit(event(&agentv1.OwnerChanged{Owner: d.engine.cfg.Replica, Reason: d.adopted})); err != nil {
+	// It is the first event of an epoch, so it is there once any is. Of a restart only a run is told whose time is bounded.
+	if timed := d.away > 0 && d.s.Limits.Timed(); (d.adopted != "" || timed) && d.s.Epoch < d.head.Epoch {
+		changed := &agentv1.OwnerChanged{Owner: d.engine.cfg.Replica, Reason: cmp.Or(d.adopted, restart)}
+		if timed {
+			changed.Away = durationpb.New(d.away)
+		}
+		if err := d.emit(event(changed)); err != nil {
 			return err
 		}
-		d.adopted = ""
+	}
+	if missed := d.missed(d.now); missed > 0 && d.s.Limits.Timed() && !d.s.Started.IsZero() && !d.s.Finished {
+		if err := d.emit(event(&agentv1.OwnerChanged{Owner: d.engine.cfg.Replica, Reason: outage, Away: durationpb.New(missed)})); err != nil {
+			return err
+		}
 	}
 	if d.faults >= maxFaults && !d.s.Stopping() {
 		if err := d.raise(&agentv1.RunError{Reason: reasonInternal, Message: "the run could not be driven; the server's log has the cause"}); err != nil {
@@ -46,7 +56,7 @@ func (d *driver) decide(all []mail) error {
 	if err := d.clocks(); err != nil {
 		return err
 	}
-	for range maxDecisions {
+	for d.acts < maxDecisions {
 		if more, err := d.next(); err != nil || !more {
 			return err
 		}
@@ -71,9 +81,19 @@ func (d *driver) next() (more bool, err error) {
 	case s.Stopping() || s.StepsDone:
 		return d.conclude()
 	case s.Phase == agentv1.RunState_RUN_STATE_PENDING:
+		if wait := d.engine.noRoom(); wait != nil {
+			return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, wait)
+		}
 		return true, d.phase(agentv1.RunState_RUN_STATE_RUNNING, nil)
 	case s.Phase == agentv1.RunState_RUN_STATE_WAITING:
 		return d.waited()
+	case d.unread:
+		if len(s.Open) > 0 {
+			return false, nil
+		}
+		return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, &agentv1.RunWait{
+			Reason: WaitVersion, Message: "its inbox holds a command of a later version of the server, which has to go on with it",
+		})
 	case s.Held:
 		if len(s.Open) > 0 {
 			return false, nil
@@ -88,6 +108,7 @@ func (d *driver) next() (more bool, err error) {
 	case s.Scoring != nil:
 		return d.judge()
 	case s.Machine != nil:
+		d.acts++
 		return d.act()
 	}
 	return true, d.emit(event(&agentv1.StepBegan{Index: int32(s.Step + 1), Name: agent.DisplayName(s.Spec().GetSteps()[s.Step+1])}))
@@ -102,6 +123,12 @@ const (
 	waitWorker   = "worker"
 	waitInput    = "input"
 	waitHold     = "hold"
+	waitDecision = "decision"
+	waitStore    = "store"
+	// WaitVersion is that of a run which a later version of the server has to go on with.
+	WaitVersion = "version"
+	// WaitFault is that of a run which a fault of the server keeps from every step.
+	WaitFault = "fault"
 )
 
 // waited ends a wait that is over.
@@ -111,18 +138,28 @@ func (d *driver) waited() (bool, error) {
 	switch wait.GetReason() {
 	case waitHold:
 		over = !d.s.Held
+	case waitDecision: // The command that decides ends it.
+	case waitDisk:
+		over = d.engine.noRoom() == nil
 	case waitInput:
 		over = len(d.s.Posted) > 0
+	case WaitVersion:
+		over = !d.unread
 	default:
 		over = !d.now.Before(wait.GetRetryAt().AsTime()) || wait.GetSubject() != "" && slices.Contains(d.arrived, wait.GetSubject())
 	}
 	if !over {
 		return false, nil
 	}
+	return true, d.emit(d.wentOn())
+}
+
+// wentOn is the end of a wait.
+func (d *driver) wentOn() *agentv1.Event {
 	if d.s.Judging() {
-		return true, d.phase(agentv1.RunState_RUN_STATE_SCORING, nil)
+		return event(&agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_SCORING})
 	}
-	return true, d.phase(agentv1.RunState_RUN_STATE_RUNNING, nil)
+	return event(&agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_RUNNING})
 }
 
 func (d *driver) phase(state agentv1.RunState, wait *agentv1.RunWait) error {
@@ -204,7 +241,7 @@ func (d *driver) clocks() error {
 			}
 			return nil
 		}
-		reached, _ := s.Limits.TimedOut(d.now.Sub(s.Started))
+		reached, _ := s.Limits.TimedOut(s.Elapsed(d.now))
 		return d.hit(reached)
 	}
 	if at := d.overworked(); !at.IsZero() && !d.now.Before(at) {
@@ -218,7 +255,7 @@ func (d *driver) clocks() error {
 func (a *actor) overworked() time.Time {
 	s := a.state
 	since := a.workingSince()
-	if since.IsZero() || s.Stopping() || s.StepsDone {
+	if since.IsZero() || s.Stopping() || s.StepsDone || s.Uncounted() {
 		return time.Time{}
 	}
 	reached, left := s.Limits.Overworked(s.Working)
@@ -239,7 +276,7 @@ func (a *actor) workingSince() (since time.Time) {
 			return time.Time{}
 		case *agentv1.Event_ToolIntent, *agentv1.Event_ExecIntent, *agentv1.Event_WorkerIntent:
 			if since.IsZero() {
-				since = i.Since()
+				since = i.Since().Add(i.Away)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func passing(err error) bool {
 		return false
 	}
 	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are outcomes
-	case errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE:
+	case errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE:
 		return true
 	}
 	return false
@@ -67,7 +67,7 @@ const (
 
 // waitFor returns the wait that an answer asks for: our own services say that they are full with RESOURCE_EXHAUSTED and a reason, and that the engine of a sandbox is away with
 // UNAVAILABLE. It is nil for all else. What could not
-// begin is asked for with the same key afterwards; a call that a provider turned away is over ([run.Passing]), and another is made.
+// begin is asked for with the same key afterwards; a call that a provider turned away is over ([run.Repeatable]), and another is made.
 func waitFor(err error, now time.Time) *agentv1.RunWait {
 	away := rpcerr.Code(err) == codes.Unavailable && rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE)
 	if rpcerr.Code(err) != codes.ResourceExhausted && !away {
@@ -97,6 +97,26 @@ func waitFor(err error, now time.Time) *agentv1.RunWait {
 	}
 	wait.RetryAt = timestamppb.New(now.Add(after))
 	return wait
+}
+
+// undecided returns the wait of a run whose effect was lost with its processes more often than its owner allows: an operator decides whether it is done anew. It is nil
+// for other errors, and for effects whose policy says what becomes of them.
+func undecided(e effect, err error) *agentv1.RunWait {
+	if !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE) {
+		return nil
+	}
+	what := ""
+	switch e.(type) {
+	case *modelCall:
+		what = "a model call"
+	case *creation:
+		what = "the making of a sandbox"
+	default:
+		return nil
+	}
+	return &agentv1.RunWait{
+		Reason: waitDecision, Message: what + " was lost again and again with the process that did it; resume the run to have it done anew, or cancel the run",
+	}
 }
 
 // withTimeout bounds a call within a step, which also ends with the engine.

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -37,11 +39,13 @@ type flight struct {
 	wanted time.Time
 	of     *effectv1.Attribution
 	owners []string
+	head   journal.Head // of the run, as its owner knew it when the flight began
+	lapses int          // of the fence, while the run was known to be this replica's
+	ticket *ticket      // its place among the open model calls; nil for what needs none
 
 	mu       sync.Mutex
 	noted    map[int64]struct{} // intents with a note
 	deaf     bool               // nothing is to be noted any more
-	ticket   *ticket
 	started  bool
 	stopping bool
 }
@@ -109,7 +113,7 @@ func (a *actor) effectOf(i *run.Intent) effect {
 
 // launch begins a flight. A model call waits for its place without a goroutine.
 func (a *actor) launch(key string, e effect, stopping bool) {
-	f := &flight{actor: a, key: key, effect: e, wanted: time.Now(), of: a.attribution("", "", 0), owners: e.owners(), stopping: stopping}
+	f := &flight{actor: a, key: key, effect: e, wanted: time.Now(), of: a.attribution("", "", 0), owners: e.owners(), head: a.head, lapses: a.lapses, stopping: stopping}
 	f.ctx, f.cancel = context.WithCancel(a.engine.flights)
 	a.flights[key] = f
 	call, isModel := e.(*modelCall)
@@ -117,14 +121,23 @@ func (a *actor) launch(key string, e effect, stopping bool) {
 		f.start()
 		return
 	}
-	t := a.engine.gate.enter(call.account(), f.start)
-	f.mu.Lock()
-	f.ticket = t
-	stopping = f.stopping
-	f.mu.Unlock()
-	if stopping {
-		f.stop()
+	f.ticket = a.engine.gate.ticket(call.account(), f.start)
+	if !f.ticket.enter() {
+		f.queued()
 	}
+}
+
+// queued notes that the run waits for its place among the open model calls of an account.
+func (f *flight) queued() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.started || f.ctx.Err() != nil {
+		return
+	}
+	f.actor.setQueued(&agentv1.RunWait{
+		Reason: waitCapacity, Since: timestamppb.New(f.wanted),
+		Message: fmt.Sprintf("the account of its model has %d calls open, as many as may be; it goes on when one of them ends", f.actor.engine.gate.limit),
+	})
 }
 
 // start begins the asking, once.
@@ -135,6 +148,7 @@ func (f *flight) start() {
 		return
 	}
 	f.started = true
+	f.actor.setQueued(nil)
 	f.actor.engine.working.Go(f.run)
 }
 
@@ -162,11 +176,8 @@ func (f *flight) abandon() {
 }
 
 func (f *flight) leave() {
-	f.mu.Lock()
-	t := f.ticket
-	f.mu.Unlock()
-	if t != nil {
-		t.leave()
+	if f.ticket != nil {
+		f.ticket.leave()
 	}
 }
 
@@ -205,10 +216,10 @@ func (f *flight) run() {
 	defer f.unnote()
 	f.actor.engine.absences.begin(f)
 	defer f.actor.engine.absences.end(f)
-	if f.isStopping() {
+	if f.isStopping() && f.mayAsk() {
 		f.tell()
 	}
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+	for pause := firstPause; f.mayAsk(); pause = min(2*pause, maxPause) {
 		outcomes, err := f.effect.do(f.ctx, f)
 		switch {
 		case f.ctx.Err() != nil:
@@ -225,8 +236,11 @@ func (f *flight) run() {
 		m := mail{flight: f, over: true}
 		if !f.isStopping() {
 			m.wait = waitFor(err, time.Now())
+			if m.wait == nil {
+				m.wait = undecided(f.effect, err)
+			}
 		}
-		if m.wait == nil || run.Passing(runError(err)) {
+		if m.wait == nil || run.Repeatable(runError(err)) {
 			f.actor.logFault(err)
 			m.outcomes = f.effect.failed(err)
 		}
@@ -294,6 +308,9 @@ func (d *driver) receive(m mail) error {
 		if err := d.after(e); err != nil {
 			return err
 		}
+	}
+	if x, isExec := f.effect.(*execution); isExec && m.over && x.request != nil {
+		d.release = append(d.release, release{key: x.request.GetRequestId(), sandbox: x.request.GetSandbox()})
 	}
 	if m.wait != nil && !d.s.Cutting() {
 		if m.wait.GetSubject() != "" && d.engine.arrivals.since(d.s.Parent(), m.wait.GetSubject(), f.wanted) {

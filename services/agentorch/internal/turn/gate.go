@@ -24,10 +24,19 @@ type ticket struct {
 	entered bool
 }
 
-// enter starts something, now or when there is room. Start must not block.
-func (g *gate) enter(account string, start func()) *ticket {
-	t := &ticket{gate: g, account: account, start: start}
+// ticket makes a ticket for something that start starts once. Start must not block.
+func (g *gate) ticket(account string, start func()) *ticket {
+	return &ticket{gate: g, account: account, start: start}
+}
+
+// enter starts it, now or when there is room, and reports whether it was now. Who holds the ticket must have it before, since what starts may leave at once. After leave it does nothing.
+func (t *ticket) enter() bool {
+	g, account := t.gate, t.account
 	g.mu.Lock()
+	if t.left {
+		g.mu.Unlock()
+		return false
+	}
 	if g.queues == nil {
 		g.queues = map[string]*queue{}
 	}
@@ -39,13 +48,13 @@ func (g *gate) enter(account string, start func()) *ticket {
 	if q.open >= g.limit {
 		q.waiting = append(q.waiting, t)
 		g.mu.Unlock()
-		return t
+		return false
 	}
 	q.open++
 	t.entered = true
 	g.mu.Unlock()
-	start()
-	return t
+	t.start()
+	return true
 }
 
 // leave gives the place to the next in the queue. It may be called more than once, and before the ticket was let in: it then never is.

@@ -103,6 +103,10 @@ func (c *modelCall) failed(err error) []*agentv1.Event {
 	if e, ok := rpcerr.As(err); ok {
 		for _, detail := range e.Details {
 			switch detail := detail.(type) {
+			case *effectv1.Timing:
+				outcome.Timing = detail
+			case *modelv1.ModelUsage:
+				outcome.Usage = detail
 			case *modelv1.FailedAttempt:
 				outcome.FailedAttempts = append(outcome.FailedAttempts, detail)
 			case *modelv1.ModelCall:

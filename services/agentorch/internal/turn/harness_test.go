@@ -32,7 +32,14 @@ type fleet struct{ *fleettest.Fleet }
 
 func newFleet(t testing.TB, extra ...agent.Definition) *fleet {
 	t.Helper()
+	return newFleetOn(t, "", "", extra...)
+}
+
+// newFleetOn makes a fleet whose database lies in a folder of a disk; empty are those of other tests.
+func newFleetOn(t testing.TB, vfs, dir string, extra ...agent.Definition) *fleet {
+	t.Helper()
 	return &fleet{fleettest.New(t, fleettest.Parts{
+		VFS: vfs, Dir: dir,
 		Open: func(ctx context.Context, db *sqlite.DB) (journal.Store, error) {
 			return journalsqlite.Open(ctx, db, run.FoldRow)
 		},

@@ -15,6 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 )
@@ -24,7 +25,7 @@ func (f *fleet) noted(name string, wanted int) *agentv1.RunNote {
 	f.T.Helper()
 	watch := f.Notes.Watch(note.OfRun(name))
 	defer watch.Close()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(waittest.Bound)
 	defer late.Stop()
 	for {
 		if notes := note.Latest(f.Notes, note.OfRun(name), 100); len(notes) == wanted {
@@ -37,7 +38,7 @@ func (f *fleet) noted(name string, wanted int) *agentv1.RunNote {
 		case <-watch.C:
 			watch.Next()
 		case <-late.C:
-			require.Fail(f.T, "the notes are late")
+			require.FailNow(f.T, "the notes are late")
 		}
 	}
 }
@@ -45,18 +46,18 @@ func (f *fleet) noted(name string, wanted int) *agentv1.RunNote {
 func TestARetryOfAModelCallIsNotedWhileTheCallIsOpen(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.Models.Retries = make(chan *modelv1.WatchRetriesResponse)
-	asked, let := make(chan *modelv1.GenerateRequest), make(chan struct{})
+	f.Models.Retries = make(chan *modelv1.WatchRetriesResponse, 8)
+	asked, let := make(chan *modelv1.GenerateRequest, 1), make(chan struct{})
 	f.Models.Answer = func(_ context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		asked <- r
-		<-let
+		waittest.Hold(t, let)
 		return ownertest.Say("ok"), nil
 	}
 	f.start()
 	s := spec(step("generate", ""))
 	s.Attribution = &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "a", Epoch: 2}
 	name := f.Create(s).Name
-	r := <-asked
+	r := waittest.For(t, asked, "the model call of the run")
 	news := &modelv1.WatchRetriesResponse{Parent: r.GetParent(), RequestId: r.GetRequestId(), Note: &effectv1.Note{Message: "slow down", FailedAttempts: 1}}
 	f.Models.Retries <- &modelv1.WatchRetriesResponse{Parent: r.GetParent(), RequestId: "another", Note: news.GetNote()}
 	f.Models.Retries <- news
@@ -85,10 +86,10 @@ func TestWhatAWorkerSaysOfACallIsNoted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("one", "dig", `{}`), call("two", "dig", `{}`)), ownertest.Says("end"))
-	let := make(chan struct{})
+	let := make(chan struct{}, 2)
 	f.Tools.Tools["dig"] = ownertest.Tool{Parallel: true, Run: func(_ context.Context, c ownertest.Call) (*toolv1.ToolResult, error) {
 		c.Progress("half way")
-		<-let
+		waittest.Hold(t, let)
 		return ownertest.Text("a hole"), nil
 	}}
 	name := f.Create(spec(step("generate", "", "dig"))).Name

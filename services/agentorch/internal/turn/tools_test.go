@@ -15,6 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -40,7 +41,7 @@ func TestParallelResultsAreJournaledAsTheyCome(t *testing.T) {
 	let := make(chan struct{})
 	var head string
 	f.Tools.Tools["wait"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
-		<-let
+		waittest.Hold(t, let)
 		return ownertest.Text("slow"), nil
 	}}
 	f.Tools.Tools["quick"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
@@ -68,7 +69,7 @@ func TestCallsWithOneIDAreToldApart(t *testing.T) {
 	)
 	over := make(chan struct{})
 	f.Tools.Tools["first"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
-		<-over
+		waittest.Hold(t, over)
 		return ownertest.Text("of the first"), nil
 	}}
 	f.Tools.Tools["second"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
@@ -85,11 +86,14 @@ func TestFatalToolFailureEndsTheRun(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c1", "broken", `{}`), call("c2", "hang", `{}`), call("c3", "later", `{}`)))
-	stopped := make(chan struct{})
+	// The failure waits for the other call to start: a call that has not started when its message fails never does.
+	started, stopped := make(chan struct{}), make(chan struct{})
 	f.Tools.Tools["broken"] = ownertest.Tool{Parallel: true, Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
+		waittest.Hold(t, started)
 		return &toolv1.ToolResult{Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "bug"}}, nil
 	}}
 	f.Tools.Tools["hang"] = ownertest.Tool{Parallel: true, Run: func(ctx context.Context, _ ownertest.Call) (*toolv1.ToolResult, error) {
+		close(started)
 		<-ctx.Done()
 		close(stopped)
 		return nil, ctx.Err()
@@ -99,7 +103,7 @@ func TestFatalToolFailureEndsTheRun(t *testing.T) {
 		return ownertest.Text(""), nil
 	}}
 	got := f.Finish(f.Create(spec(step("generate", "", "broken", "hang", "later"))).Name)
-	<-stopped
+	waittest.For(t, stopped, "the cancel of the call that hangs")
 	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
 	assert.Equal(t, "bug", got.Error.GetMessage())
 	assert.Equal(t, []string{"U:Start.", "A:go"}, texts(got.Messages()))

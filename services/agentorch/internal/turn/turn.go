@@ -32,11 +32,15 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/standstill"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -93,11 +97,15 @@ type Deps struct {
 	Workers Workers
 	// Away tells that nobody answers at a service now: modelgw, toolexec or sandboxd. Nil says that all are there.
 	Away func(service string) bool
+	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for nothing.
+	Lack func() string
 	// Notes is where the engine tells what is known of open effects; nil where nobody watches.
 	Notes  *note.Board
 	Logger *slog.Logger
 	// AdoptEval is told of every eval that this replica takes over; reason is `restart` or `takeover`. Nil ignores them.
 	AdoptEval func(l journal.Listed, reason string)
+	// EvalRefs are the evals that are driven here, or are about to be. An eval of this replica that is not among them for two beats is adopted again. Nil where AdoptEval is.
+	EvalRefs func() []journal.Ref
 }
 
 // Engine drives the runs that this replica owns. Its methods may be called concurrently.
@@ -109,9 +117,28 @@ type Engine struct {
 	absences absences
 	released *releaser
 	hearing  hearing
+	leases   leases
+	fence    fence
+	down     time.Duration // how long no process of this replica was there before this one; set before runs are taken up
+	before   time.Time     // the last beat of those; only Run touches it
+	patience time.Time     // until then no replica counts as dead; only Run touches it
 	arrivals arrivals
-	loads    chan struct{}
-	ready    chan struct{}
+	// uncounted is what bounds of time leave out while this engine drives.
+	uncounted uncounted
+	clock     standstill.Detector
+	loads     chan struct{}
+	ready     chan struct{}
+	// resumed says that all runs of before have an actor.
+	resumed atomic.Bool
+	// hold is why no new work should begin; nil for nothing.
+	hold atomic.Pointer[agentv1.RunWait]
+
+	// silent is what all runs at work wait for since the store did not answer the last beat; nil when it did.
+	silent atomic.Pointer[agentv1.RunWait]
+
+	// Only Run touches this.
+
+	undriven map[journal.Ref]struct{} // what the last beat found to be this replica's and undriven
 
 	// flights ends with the engine; calls that are then open go on with their owners.
 	flights context.Context //nolint:containedctx // the life of what the engine starts, not of a call
@@ -134,7 +161,7 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg: cfg, deps: deps, flights: ctx, end: cancel,
 		loads: make(chan struct{}, cfg.MaxLoads), ready: make(chan struct{}), actors: map[string]*actor{}, arrivals: newArrivals(),
 	}
-	e.gate.limit = cfg.MaxGenerates
+	e.gate.limit, e.uncounted.ttl = cfg.MaxGenerates, cfg.TTL
 	e.released = newReleaser(deps)
 	return e
 }
@@ -146,30 +173,62 @@ func (e *Engine) Replica() string { return e.cfg.Replica }
 // they are, for this replica or another to go on with.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.shutDown() //nolint:contextcheck // It ends what outlives ctx.
-	if err := e.beat(ctx); err != nil {
-		return ignoreEnd(ctx, err)
+	for _, begin := range []func(context.Context) error{e.lookBack, e.beat, e.resume} {
+		if err := e.patiently(ctx, begin); err != nil {
+			return ignoreEnd(ctx, err)
+		}
 	}
-	if err := e.adopt(ctx, true); err != nil {
-		return ignoreEnd(ctx, err)
-	}
+	e.beaten(nil)
+	e.uncounted.beaten(time.Now(), false)
 	close(e.ready)
 	e.listen()
-	beats, leases := time.NewTicker(e.cfg.Beat), time.NewTicker(e.cfg.RenewLeases)
+	beats := time.NewTicker(e.cfg.Beat)
 	defer beats.Stop()
-	defer leases.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-leases.C:
-			e.working.Go(func() { e.renewLeases(e.flights) })
 		case <-beats.C:
+			began := time.Now()
+			if gap := e.clock.Look(began, e.cfg.TTL); gap > 0 {
+				e.stoodStill(gap)
+			}
+			if e.leases.take(time.Now()) {
+				e.working.Go(func() { e.keepLeases(e.flights) })
+			}
 			e.absences.look(e.deps.Away, time.Now())
-			err := errors.Join(e.beat(ctx), e.adopt(ctx, false))
-			if err != nil && ctx.Err() == nil {
+			err := e.beat(ctx)
+			e.uncounted.beaten(began, journal.Away(err))
+			known := e.silent.Load() != nil && journal.Away(err) // One line tells of an outage.
+			if e.beaten(err); err == nil {
+				if time.Now().After(e.patience) {
+					err = e.adopt(ctx)
+				}
+				err = errors.Join(err, e.reown(ctx))
+			}
+			if err != nil && ctx.Err() == nil && !known {
 				e.deps.Logger.Error("cannot beat or adopt", "error", err)
 			}
-			e.working.Go(func() { e.released.flush(e.flights) })
+			e.roomAgain()
+			e.released.flush(e.flights, e.working.Go) //nolint:contextcheck // Flights end with the engine, not with the loop.
+			e.worked(began)
+		}
+	}
+}
+
+// patiently does what the engine begins with, again and again while the store is away. What would begin meanwhile waits for the store.
+func (e *Engine) patiently(ctx context.Context, begin func(context.Context) error) error {
+	for {
+		err := begin(ctx)
+		if !journal.Away(err) {
+			return err
+		}
+		if e.silent.Load() == nil {
+			e.deps.Logger.Error("cannot take up runs; it is tried again", "error", err)
+		}
+		e.beaten(err)
+		if retry.Sleep(ctx, e.cfg.Beat) != nil {
+			return err
 		}
 	}
 }
@@ -187,11 +246,18 @@ func (e *Engine) shutDown() {
 	e.working.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.TTL)
 	defer cancel()
-	e.released.flush(ctx)
 	if err := e.deps.Store.Beat(ctx, e.cfg.Replica, time.Time{}); err != nil {
 		e.deps.Logger.Warn("cannot hand the runs over; another replica takes them when this one counts as dead", "error", err)
 	}
+	// Last, and as far as the owners answer: they may have ended before.
+	last, stop := context.WithTimeout(context.Background(), lastRelease)
+	defer stop()
+	e.released.flush(last, e.working.Go)
+	e.working.Wait()
 }
+
+// lastRelease bounds what a stop waits for owners to hear which results they may forget.
+const lastRelease = time.Second
 
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -200,11 +266,14 @@ func ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// Ready is closed once the engine has taken over what this replica owned before. No run should be created before that.
+// Ready is closed once earlier processes of this replica are fenced off. No run should be created before that.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
-// Drive begins to drive a run that this replica has just created.
-func (e *Engine) Drive(head journal.Head) { e.own(head, "", true) }
+// Drive begins to drive a run that this replica has just created. Eval is the evaluation that it belongs to; empty for none.
+func (e *Engine) Drive(head journal.Head, eval string) {
+	e.own(&actor{head: head, eval: eval})
+	e.Wake(head.Name)
+}
 
 // Wake looks at a run's inbox, if this replica owns it.
 func (e *Engine) Wake(name string) {
@@ -223,20 +292,17 @@ func (e *Engine) Drives(name string) bool {
 	return e.actors[name] != nil
 }
 
-// own adds an actor for a run. Adopted says why it changed hands; empty when it did not.
-func (e *Engine) own(head journal.Head, adopted string, start bool) *actor {
-	a := &actor{engine: e, head: head, adopted: adopted, flights: map[string]*flight{}}
+// own adds an actor for a run. It returns false where the engine has ended, or has one of the same epoch or a later one.
+func (e *Engine) own(a *actor) bool {
+	a.engine, a.flights, a.seen = e, map[string]*flight{}, e.uncounted.until(time.Now())
+	a.lapses, _ = e.fence.look(time.Now(), e.cfg.TTL)
 	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil
+	defer e.mu.Unlock()
+	if before := e.actors[a.head.Name]; e.closed || before != nil && before.head.Epoch >= a.head.Epoch {
+		return false
 	}
-	e.actors[head.Name] = a
-	e.mu.Unlock()
-	if start {
-		a.post(mail{inbox: true})
-	}
-	return a
+	e.actors[a.head.Name] = a
+	return true
 }
 
 // disown drops an actor.

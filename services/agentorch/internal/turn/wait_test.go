@@ -11,12 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -110,7 +114,7 @@ func TestGateBoundsOpenCalls(t *testing.T) {
 	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
 		most.Store(max(most.Load(), open.Add(1)))
 		begun <- struct{}{}
-		<-let
+		waittest.Hold(t, let)
 		open.Add(-1)
 		return ownertest.Say("ok"), nil
 	}
@@ -118,8 +122,8 @@ func TestGateBoundsOpenCalls(t *testing.T) {
 	for range 6 {
 		names = append(names, f.Create(spec(step("generate", ""))).Name)
 	}
-	<-begun
-	<-begun
+	waittest.For(t, begun, "the model calls that there is room for")
+	waittest.For(t, begun, "the model calls that there is room for")
 	for _, name := range names {
 		f.Until(name, func(s *run.State) bool { return len(s.Open) == 1 })
 	}
@@ -269,4 +273,108 @@ func TestAWorkerThatComesJustBeforeTheWaitIsNotMissed(t *testing.T) {
 	f.start()
 	name := f.Create(spec(step("generate", "", "weather"))).Name
 	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
+}
+
+// lost is the answer of the owner of an effect that was lost with six processes.
+func lost() error {
+	return rpcerr.EffectIndeterminate("k", "lost").WithDetail(&effectv1.Timing{Attempts: 6, Reissued: true, Reissues: 5})
+}
+
+func awaitsDecision(s *run.State) bool {
+	return s.Phase == agentv1.RunState_RUN_STATE_WAITING && s.Wait.GetReason() == "decision"
+}
+
+// decisions are what an operator may decide, and what becomes of the run.
+var decisions = map[string]struct {
+	command proto.Message
+	ends    agentv1.RunState
+	phases  []string
+	calls   int
+}{
+	"retry": {&agentv1.ResumeRunRequest{}, agentv1.RunState_RUN_STATE_SUCCEEDED, []string{"RUNNING", "WAITINGdecision", "RUNNING", "end"}, 2},
+	"fail":  {&agentv1.CancelRunRequest{Mode: "error"}, agentv1.RunState_RUN_STATE_FAILED, []string{"RUNNING", "WAITINGdecision", "end"}, 1},
+}
+
+func TestALostModelCallWaitsForADecision(t *testing.T) {
+	t.Parallel()
+	for name, decision := range decisions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t).start()
+			var asked atomic.Int32
+			f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+				if asked.Add(1) == 1 {
+					return nil, lost()
+				}
+				return ownertest.Say("ok"), nil
+			}
+			name := f.Create(spec(step("generate", ""))).Name
+			before := f.Until(name, awaitsDecision).Seq
+			f.End()
+			f.start()
+			f.send(name, "other", &agentv1.RetuneLimitsRequest{})
+			got := f.Until(name, func(s *run.State) bool { return s.Seq > before })
+			assert.True(t, awaitsDecision(got), "another command decides nothing")
+			assert.Contains(t, got.Wait.GetMessage(), "resume the run")
+			assert.EqualValues(t, 1, asked.Load(), "nothing is asked again before the decision")
+			f.End()
+			f.start()
+			f.send(name, "decide", decision.command)
+			got = f.Finish(name)
+			assert.Equal(t, decision.ends, got.Phase)
+			assert.Equal(t, decision.phases, f.phases(name))
+			assert.EqualValues(t, decision.calls, asked.Load())
+			outcome := f.modelOutcomes(name)[0]
+			assert.Equal(t, "EFFECT_INDETERMINATE", outcome.GetError().GetReason())
+			assert.EqualValues(t, 6, outcome.GetTiming().GetAttempts())
+			assert.True(t, outcome.GetTiming().GetReissued())
+			assert.EqualValues(t, 5, outcome.GetTiming().GetReissues())
+		})
+	}
+}
+
+func (f *fleet) modelOutcomes(name string) (all []*agentv1.ModelOutcome) {
+	for e, err := range f.Events(name) {
+		require.NoError(f.T, err)
+		if e.GetModelOutcome() != nil {
+			all = append(all, e.GetModelOutcome())
+		}
+	}
+	return all
+}
+
+func TestASandboxWhoseMakingWasLostWaitsForADecision(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	var asked atomic.Int32
+	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) error {
+		if asked.Add(1) == 1 {
+			return lost()
+		}
+		return nil
+	}
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+	s := spec(step("generate", ""))
+	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+	name := f.Create(s).Name
+	f.Until(name, awaitsDecision)
+	f.send(name, "decide", &agentv1.ResumeRunRequest{})
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
+	assert.EqualValues(t, 2, asked.Load())
+}
+
+// What a call cost that failed is in the journal as well.
+func TestTheCostOfAFailedCallIsJournaled(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		return nil, rpcerr.ProviderRejected("openai", 0, "refused").WithDetail(&modelv1.ModelUsage{InputTokens: 10, TotalTokens: 10}).
+			WithDetail(&effectv1.Timing{Attempts: 2, Working: durationpb.New(time.Second)})
+	}
+	name := f.Create(spec(step("generate", ""))).Name
+	got := f.Finish(name)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, got.Phase)
+	assert.EqualValues(t, 10, got.Total.GetTotalTokens())
+	assert.Equal(t, time.Second, got.Working)
+	assert.EqualValues(t, 2, f.modelOutcomes(name)[0].GetTiming().GetAttempts())
 }

@@ -24,6 +24,7 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
@@ -69,22 +70,10 @@ func (w *Workers) Register(registrar grpc.ServiceRegistrar) { w.host.Register(re
 // Served tells what workers serve, as they come and go.
 func (w *Workers) Served() *board.Board[worker.Offered, struct{}] { return w.host.Served() }
 
-// Run forgets, hour by hour, what nobody released in time, until ctx ends. It then lets the workers go.
+// Run forgets old answers until ctx ends. It then lets the workers go.
 func (w *Workers) Run(ctx context.Context) {
 	defer w.host.Close()
-	hour := time.NewTicker(time.Hour)
-	defer hour.Stop()
-	for {
-		now := time.Now()
-		if _, err := w.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
-			w.log.ErrorContext(ctx, "old answers of workers are not forgotten", "error", err)
-		}
-		select {
-		case <-hour.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	effect.Sweep(ctx, w.ledger, w.log)
 }
 
 // Close ends what Run left. Calls in the hands of workers stay open for the next process.
@@ -148,7 +137,7 @@ func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, e
 		return nil, err
 	}
 	request := effect.Request{
-		Key: key, Hash: sha256.Sum256(append([]byte(r.Worker.GetKind()+"\x00"+r.Worker.GetName()+"\x00"), content...)), Reissue: true,
+		Key: key, Hash: sha256.Sum256(append([]byte(r.Worker.GetKind()+"\x00"+r.Worker.GetName()+"\x00"), content...)), Unique: true, Reissue: true,
 		Kept: func() { w.host.Accept(key) },
 	}
 	kept, err := w.runner.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) { return w.call(ctx, r, attempt) })
@@ -218,6 +207,15 @@ func (w *Workers) Release(ctx context.Context, project string, keys []string) er
 		released[i] = effect.Key{Project: project, ID: id}
 	}
 	return w.ledger.Release(ctx, released...)
+}
+
+// ReleaseRuns drops all results of runs of a project, all by their names.
+func (w *Workers) ReleaseRuns(ctx context.Context, parent string, runs []string) error {
+	project, ids, err := resource.Children(parent, "runs", runs)
+	if err != nil {
+		return err
+	}
+	return w.ledger.ReleaseRuns(ctx, project, ids...)
 }
 
 // explain turns the errors of effects into those of the platform.

@@ -18,10 +18,11 @@ func main() { os.Exit(run()) }
 func run() int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer close(signals)
 	defer signal.Stop(signals)
 	return cli.Main(context.Background(), cli.Process{
 		Name: os.Args[0], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: config.Env, Signals: signals, StdoutWidth: width(os.Stdout), StderrWidth: width(os.Stderr),
+		Env: config.Env, Signals: cli.HandOver(signals, func(os.Signal) { os.Exit(cli.ExitInterrupted) }), StdoutWidth: width(os.Stdout), StderrWidth: width(os.Stderr),
 	}, os.Args[1:])
 }
 

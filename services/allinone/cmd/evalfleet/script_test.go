@@ -56,7 +56,7 @@ func buildGuest(t *testing.T) string {
 }
 
 // deadline bounds every wait for another process.
-const deadline = 30 * time.Second
+const deadline = time.Minute
 
 // await DIR waits until a server holds the data directory DIR and sets ADDR to its address.
 func await(ts *testscript.TestScript, neg bool, args []string) {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"google.golang.org/grpc/codes"
 
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/regular"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
 )
@@ -22,14 +22,14 @@ const (
 	chunkBytes = 1 << 20
 )
 
-// upload puts the bodies of a task where the server finds them, except those that it has.
+// upload puts the bodies of a task where the server finds them, except those that it has. One that is damaged there is put again.
 func (s *session) upload(ctx context.Context, bodies []taskfile.Body) error {
 	for _, b := range bodies {
 		_, err := s.blobs.GetBlob(ctx, &blobv1.GetBlobRequest{Parent: s.app.parent(), Hash: b.Ref.GetHash(), Limit: 1})
 		if err == nil {
 			continue
 		}
-		if rpcerr.Code(err) != codes.NotFound {
+		if code := rpcerr.Code(err); code != codes.NotFound && code != codes.DataLoss {
 			return fmt.Errorf("look for %s at the server: %w", b.Path, err)
 		}
 		ref, err := s.put(ctx, b)
@@ -44,7 +44,7 @@ func (s *session) upload(ctx context.Context, bodies []taskfile.Body) error {
 }
 
 func (s *session) put(ctx context.Context, b taskfile.Body) (*contentv1.BlobRef, error) {
-	f, err := os.Open(b.Path)
+	f, _, err := regular.Open(b.Path)
 	if err != nil {
 		return nil, err
 	}

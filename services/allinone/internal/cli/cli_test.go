@@ -17,6 +17,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // task writes a task file over a dataset of so many bytes and returns its path.
@@ -190,10 +191,10 @@ func TestAnInterruptCancelsAndTellsHowToGoOn(t *testing.T) {
 	watching := make(chan bool, 1)
 	s.watch = waits(s, watching)
 	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1))...)
-	<-watching
+	waittest.For(t, watching, "the watch of the evaluation")
 	c.signals <- os.Interrupt
 	assert.Equal(t, 130, c.end(t))
-	assert.Equal(t, "interrupted", <-s.cancelled)
+	assert.Equal(t, "interrupted", waittest.For(t, s.cancelled, "the cancel of the evaluation"))
 	assert.Contains(t, c.stderr.String(), "cancelling e1; interrupt again to leave at once")
 	assert.Contains(t, c.stdout.String(), "go on     evalfleet eval resume e1")
 }
@@ -236,9 +237,9 @@ func TestTheSecondInterruptLeavesAtOnce(t *testing.T) {
 		return stream.Context().Err()
 	}
 	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1))...)
-	<-watching
+	waittest.For(t, watching, "the watch of the evaluation")
 	c.signals <- os.Interrupt
-	<-watching
+	waittest.For(t, watching, "the watch after the cancel")
 	c.signals <- os.Interrupt
 	assert.Equal(t, 130, c.end(t))
 }
@@ -369,7 +370,8 @@ func TestErrorsAreJSONWhenAskedFor(t *testing.T) {
 func TestEveryCommandTeaches(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
-		"", "serve", "eval", "eval run", "eval list", "eval show", "eval cancel", "eval resume", "run", "run list", "run show", "run cancel", "run watch",
+		"", "serve", "eval", "eval run", "eval list", "eval show", "eval cancel", "eval resume", "eval delete",
+		"run", "run list", "run show", "run cancel", "run resume", "run watch", "run delete",
 		"logs", "logs export", "models", "tools", "sandbox", "sandbox ls", "sandbox exec", "sandbox cp", "sandbox rm", "version",
 	} {
 		c := begin(t, append(strings.Fields(command), "--help")...)

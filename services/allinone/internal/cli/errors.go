@@ -10,6 +10,7 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 
 // Exit codes; the help of the root command documents them.
@@ -18,7 +19,8 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitUnreachable = 3
-	exitInterrupted = 130
+	// ExitInterrupted is that of a command that an interrupt ended.
+	ExitInterrupted = 130
 )
 
 // errInterrupted ends a command by the user's wish; what there is to say has been said.
@@ -51,7 +53,7 @@ func exitCode(err error) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errInterrupted):
-		return exitInterrupted
+		return ExitInterrupted
 	}
 	return serverCode(err)
 }
@@ -100,7 +102,7 @@ func (a *app) report(err error) {
 		return
 	}
 	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintln(a.Stderr, "evalfleet: "+strings.TrimRight(line, "\n"))
+		fmt.Fprintln(a.Stderr, "evalfleet: "+printable.Line(strings.TrimRight(line, "\n")))
 	}
 	if next := a.nextStep(err); next != "" {
 		fmt.Fprintln(a.Stderr, "  "+next)

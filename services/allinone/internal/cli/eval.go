@@ -20,8 +20,9 @@ func (a *app) evalCommand() *cobra.Command {
   evalfleet eval list
   evalfleet eval show EVAL
   evalfleet eval cancel EVAL
-  evalfleet eval resume EVAL`,
-	}, a.evalRunCommand(), a.evalListCommand(), a.evalShowCommand(), a.evalCancelCommand(), a.evalResumeCommand())
+  evalfleet eval resume EVAL
+  evalfleet eval delete EVAL`,
+	}, a.evalRunCommand(), a.evalListCommand(), a.evalShowCommand(), a.evalCancelCommand(), a.evalResumeCommand(), a.evalDeleteCommand())
 }
 
 func (a *app) evalListCommand() *cobra.Command {

@@ -58,7 +58,12 @@ evaluation failed.`,
 					return usage("--%s %d: %s; leave the flag out for what the task file says", flag.name, flag.value, flag.why)
 				}
 			}
-			task, err := a.loadTask(args[0], f)
+			loading, stop := a.untilInterrupt(c.Context())
+			task, err := a.loadTask(loading, args[0], f)
+			stop()
+			if interrupted(loading) {
+				return errInterrupted
+			}
 			if err != nil {
 				return err
 			}
@@ -83,7 +88,7 @@ evaluation failed.`,
 }
 
 // loadTask reads a task file with the flags laid over it.
-func (a *app) loadTask(path string, f evalFlags) (*taskfile.Task, error) {
+func (a *app) loadTask(ctx context.Context, path string, f evalFlags) (*taskfile.Task, error) {
 	var changes []taskfile.Change
 	for _, text := range f.sets {
 		change, err := taskfile.ParseChange(text)
@@ -92,15 +97,15 @@ func (a *app) loadTask(path string, f evalFlags) (*taskfile.Task, error) {
 		}
 		changes = append(changes, change)
 	}
-	task, err := taskfile.Load(path, changes...)
+	task, err := taskfile.Load(ctx, path, changes...)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return task, a.override(task, f)
+	return task, a.override(ctx, task, f)
 }
 
 // override lays the flags over what the file says.
-func (a *app) override(task *taskfile.Task, f evalFlags) error {
+func (a *app) override(ctx context.Context, task *taskfile.Task, f evalFlags) error {
 	s := task.Spec
 	if f.limit != "" && len(f.sampleIDs) > 0 {
 		return usage("--limit and --sample-id exclude each other")
@@ -119,7 +124,7 @@ func (a *app) override(task *taskfile.Task, f evalFlags) error {
 		if err != nil {
 			return err
 		}
-		text, bodies, err := taskfile.ModelArgs(".", pairs)
+		text, bodies, err := taskfile.ModelArgs(ctx, ".", pairs)
 		if err != nil {
 			return usageError{err}
 		}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/cli"
 )
 
@@ -62,12 +64,18 @@ type command struct {
 // begin runs a command line with an environment of its own.
 func begin(t *testing.T, args ...string) *command {
 	t.Helper()
+	return beginWith(t, strings.NewReader(""), args...)
+}
+
+// beginWith is begin with something on standard input.
+func beginWith(t *testing.T, stdin io.Reader, args ...string) *command {
+	t.Helper()
 	c := &command{signals: make(chan os.Signal, 4), code: make(chan int, 1)}
 	home := t.TempDir()
 	none := func() int { return 0 }
 	go func() {
 		c.code <- cli.Main(context.WithoutCancel(t.Context()), cli.Process{
-			Name: "evalfleet", Stdin: strings.NewReader(""), Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none,
+			Name: "evalfleet", Stdin: stdin, Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none,
 			Env: func(name string) (string, bool) {
 				value, ok := map[string]string{"HOME": home}[name]
 				return value, ok
@@ -80,13 +88,7 @@ func begin(t *testing.T, args ...string) *command {
 // end waits for a command line and tells its exit code.
 func (c *command) end(t *testing.T) int {
 	t.Helper()
-	select {
-	case code := <-c.code:
-		return code
-	case <-t.Context().Done():
-		t.Fatal("the command did not end")
-		return -1
-	}
+	return waittest.For(t, c.code, "the end of the command")
 }
 
 // server is a server whose evaluations do what a test says.
@@ -103,6 +105,10 @@ type server struct {
 	eval    *agentv1.Eval
 	// refusal answers every CreateEval, where there is one.
 	refusal error
+	// runs are the ended runs that are listed beside those of every server; undeletable is what deleting one fails with.
+	runs        []string
+	undeletable map[string]error
+	deleted     []string
 	// watch answers watches, by how many there were before.
 	watch     func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error
 	watches   int
@@ -137,6 +143,29 @@ func (s *server) ListTools(ctx context.Context, _ *toolv1.ListToolsRequest) (*to
 	return &toolv1.ListToolsResponse{Tools: []*toolv1.ToolDefinition{{Info: bash}}}, nil
 }
 
+// UploadFile keeps the content of a file under its path.
+func (s *server) UploadFile(stream sandboxv1.SandboxService_UploadFileServer) error {
+	var path string
+	var content []byte
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if target := r.GetTarget(); target != nil {
+			path = target.GetPath()
+		}
+		content = append(content, r.GetChunk()...)
+	}
+	s.mu.Lock()
+	s.bodies[path] = content
+	s.mu.Unlock()
+	return stream.SendAndClose(&sandboxv1.UploadFileResponse{})
+}
+
 func (s *server) ListDrivers(context.Context, *sandboxv1.ListDriversRequest) (*sandboxv1.ListDriversResponse, error) {
 	return &sandboxv1.ListDriversResponse{Drivers: []*sandboxv1.Driver{{Name: "docker"}, {Name: "local"}}}, nil
 }
@@ -154,8 +183,23 @@ func (s *server) ListRuns(_ context.Context, req *agentv1.ListRunsRequest) (*age
 			runs = append(runs, &agentv1.Run{Name: "projects/default/runs/" + id, State: state, Spec: &agentv1.RunSpec{Model: &agentv1.ModelRef{Model: "mockllm/model"}}})
 		}
 	}
+	for _, id := range s.runs {
+		runs = append(runs, &agentv1.Run{Name: "projects/default/runs/" + id, State: agentv1.RunState_RUN_STATE_SUCCEEDED})
+	}
 	slices.SortFunc(runs, func(a, b *agentv1.Run) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return &agentv1.ListRunsResponse{Runs: runs}, nil
+}
+
+// DeleteRun notes the run.
+func (s *server) DeleteRun(_ context.Context, req *agentv1.DeleteRunRequest) (*agentv1.DeleteRunResponse, error) {
+	id := path.Base(req.GetName())
+	if err := s.undeletable[id]; err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deleted = append(s.deleted, id)
+	return &agentv1.DeleteRunResponse{}, nil
 }
 
 // ListFiles has a file and a folder in /work, which is the working directory.
@@ -258,7 +302,7 @@ func serve(t *testing.T, s *server) []string {
 	go func() { served <- g.Serve(l) }()
 	t.Cleanup(func() {
 		g.Stop()
-		assert.NoError(t, <-served)
+		assert.NoError(t, waittest.For(t, served, "the server to end"))
 	})
 	return []string{"--server", l.Addr().String(), "--token-file", tokenFile(t, "right")}
 }

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 
 // emit writes a message as a line of JSON, in the form of the REST API.
@@ -47,19 +49,47 @@ func (a *app) table(head []string, rows [][]string) {
 func cells(texts []string) table.Row {
 	row := make(table.Row, len(texts))
 	for i, t := range texts {
-		row[i] = text.Snip(strings.ReplaceAll(t, "\n", " "), 200, "…")
+		row[i] = text.Snip(printable.Line(t), 200, "…")
 	}
 	return row
 }
 
-// note tells the person at the terminal something that is no result.
+// note tells the person at the terminal something that is no result. Its arguments are as those of print.
 func (a *app) note(format string, args ...any) {
 	if !a.json {
-		fmt.Fprintf(a.Stderr, format+"\n", args...)
+		say(a.Stderr, format, args)
 	}
 }
 
-func (a *app) print(format string, args ...any) { fmt.Fprintf(a.Stdout, format+"\n", args...) }
+// print writes a line for people. Texts among args are others' and are written on one line, without what a terminal would act on;
+// but lines keep their breaks, and bytes, which are JSON, are written as they are.
+func (a *app) print(format string, args ...any) { say(a.Stdout, format, args) }
+
+// answer writes what a model answered: as it is into a pipe or file, and without what a terminal would act on into one.
+func (a *app) answer(text string) {
+	if a.StdoutWidth() > 0 {
+		a.print("%s", lines(text))
+	} else {
+		a.print("%s", []byte(text))
+	}
+}
+
+// lines is an argument of print that may have several lines.
+type lines string
+
+func say(to io.Writer, format string, args []any) {
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			args[i] = printable.Line(v)
+		case lines:
+			args[i] = printable.Text(string(v))
+		case error:
+			args[i] = printable.Line(v.Error())
+		}
+	}
+	fmt.Fprintf(to, format+"\n", args...)
+}
 
 // when writes a time as people in its place would; nothing for none.
 func when(t *timestamppb.Timestamp) string {

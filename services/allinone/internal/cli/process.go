@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 )
 
 // Process is the process that a command runs in, as far as commands look at it.
@@ -16,7 +17,7 @@ type Process struct {
 	Stdout, Stderr io.Writer
 	// Env tells the environment.
 	Env func(name string) (value string, ok bool)
-	// Signals brings interrupts, each once. It has room for a few.
+	// Signals brings interrupts, each once: those of [HandOver].
 	Signals <-chan os.Signal
 	// StdoutWidth and StderrWidth tell the columns of the terminal behind a stream; 0 where it is none.
 	StdoutWidth, StderrWidth func() int
@@ -38,6 +39,37 @@ func (p Process) untilInterrupt(parent context.Context) (ctx context.Context, st
 		cancel(context.Canceled)
 		<-done
 	}
+}
+
+// patience is how long a command may take to look at an interrupt.
+const patience = 2 * time.Second
+
+// HandOver returns a channel that brings each signal to the part of a command that waits for one. A signal that no part takes
+// within two seconds (the command reads something that does not come, say) is given to end, which ends the process.
+func HandOver(signals <-chan os.Signal, end func(os.Signal)) <-chan os.Signal {
+	taken := make(chan os.Signal)
+	go func() {
+		for s := range signals {
+			select {
+			case taken <- s:
+			case <-time.After(patience):
+				end(s)
+			}
+		}
+	}()
+	return taken
+}
+
+// input returns standard input. Reads end with ctx, although the read of the process's own input may not. Reading begins with this
+// call: call it once in a process, and only where the command reads standard input.
+func (p Process) input(ctx context.Context) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, p.Stdin)
+		w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { r.CloseWithError(context.Cause(ctx)) })
+	return r
 }
 
 // interrupted reports whether an interrupt ended ctx.

@@ -14,7 +14,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
-	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
 func evalState(e *agentv1.Eval) string { return word(e.GetState(), "EVAL_STATE_") }
@@ -145,7 +144,7 @@ func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
 	s.app.print("")
 	const few = 3
 	for _, f := range all[:min(few, len(all))] {
-		s.app.print("%d %s, such as %s: %s", f.count, f.what, f.example, transcript.Printable(f.text))
+		s.app.print("%d %s, such as %s: %s", f.count, f.what, f.example, f.text)
 	}
 	if more := len(all) - few; more > 0 {
 		s.app.print("and for %d other reasons", more)

@@ -62,7 +62,12 @@ model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels t
 			}
 			prompt := args[0]
 			if prompt == "-" {
-				b, err := io.ReadAll(io.LimitReader(a.Stdin, chunkBytes))
+				ctx, stop := a.untilInterrupt(c.Context())
+				b, err := io.ReadAll(io.LimitReader(a.input(ctx), chunkBytes))
+				stop()
+				if interrupted(ctx) {
+					return errInterrupted
+				}
 				if err != nil {
 					return err
 				}
@@ -86,7 +91,7 @@ model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels t
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let a sandbox be made although a part of its isolation is missing on this machine")
 	a.completeFlag(c, "tool", offerTools)
 	a.completeFlag(c, "sandbox", offerDrivers)
-	c.AddCommand(a.runListCommand(), a.runShowCommand(), a.runCancelCommand(), a.runWatchCommand())
+	c.AddCommand(a.runListCommand(), a.runShowCommand(), a.runCancelCommand(), a.runResumeCommand(), a.runWatchCommand(), a.runDeleteCommand())
 	return c
 }
 
@@ -102,7 +107,7 @@ func (s *session) spec(ctx context.Context, prompt string, f runFlags) (*agentv1
 	}
 	var bodies []taskfile.Body
 	if len(args) > 0 {
-		if spec.Model.ModelArgsJson, bodies, err = taskfile.ModelArgs(".", args); err != nil {
+		if spec.Model.ModelArgsJson, bodies, err = taskfile.ModelArgs(ctx, ".", args); err != nil {
 			return nil, nil, usageError{err}
 		}
 	}
@@ -203,7 +208,7 @@ func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error
 		return err
 	}
 	if f.quiet && !s.app.json {
-		s.app.print("%s", chat.Completion(run.GetOutput()))
+		s.app.answer(chat.Completion(run.GetOutput()))
 	}
 	if run.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED {
 		if f.quiet {

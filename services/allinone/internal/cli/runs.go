@@ -136,41 +136,67 @@ func (a *app) showRun(r *agentv1.Run) {
 		a.print("score %s %s", s.GetName(), transcript.ScoreText(s.GetScore().GetValue()))
 	}
 	if text := strings.TrimSpace(chat.Completion(r.GetOutput())); text != "" {
-		a.print("\n%s", transcript.Printable(text))
+		a.print("\n%s", lines(text))
 	}
 	a.print("\nlog  %s", a.next("logs %s", short(r.GetName())))
 }
 
 func (a *app) runCancelCommand() *cobra.Command {
-	var reason string
+	var reason, mode string
 	c := &cobra.Command{
 		Use:               "cancel RUN...",
 		ValidArgsFunction: a.complete(offerRuns(activeRuns...)),
 		Short:             "End runs; nothing starts after that",
-		Example:           `  evalfleet run cancel RUN --reason "stuck"`,
-		Args:              some("a run; evalfleet run list --active shows those that go on"),
+		Example: `  evalfleet run cancel RUN --reason "stuck"
+  evalfleet run cancel RUN --mode error`,
+		Args: some("a run; evalfleet run list --active shows those that go on"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.look(c.Context(), func(ctx context.Context, s *session) error {
-				for _, id := range args {
-					r, err := s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: a.name("runs", id), Reason: reason, RequestId: uuid.NewString()})
-					if err != nil {
-						return err
-					}
-					if a.json {
-						err = a.emit(r)
-					} else {
-						a.print("%s %s", short(r.GetName()), runState(r))
-					}
-					if err != nil {
-						return err
-					}
-				}
-				return nil
+			return a.eachRun(c.Context(), args, func(ctx context.Context, s *session, name string) (*agentv1.Run, error) {
+				return s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: reason, Mode: mode, RequestId: uuid.NewString()})
 			})
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&mode, "mode", "cancel", "cancel: without scores; score: stop and score; error: record it as an error")
 	return c
+}
+
+func (a *app) runResumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "resume RUN...",
+		ValidArgsFunction: a.complete(offerRuns(agentv1.RunState_RUN_STATE_WAITING)),
+		Short:             "Let runs go on that are held or wait for a decision",
+		Long: `A run waits for a decision when a model call, or the making of a sandbox, was lost again and again with the process
+that did it. Resume has it done anew; cancel ends the run.`,
+		Example: `  evalfleet run resume RUN`,
+		Args:    some("a run; evalfleet run list --active shows those that wait"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.eachRun(c.Context(), args, func(ctx context.Context, s *session, name string) (*agentv1.Run, error) {
+				return s.runs.ResumeRun(ctx, &agentv1.ResumeRunRequest{Name: name, RequestId: uuid.NewString()})
+			})
+		},
+	}
+}
+
+// eachRun does something with each run that the arguments name, and prints what became of it.
+func (a *app) eachRun(ctx context.Context, ids []string, do func(ctx context.Context, s *session, name string) (*agentv1.Run, error)) error {
+	return a.look(ctx, func(ctx context.Context, s *session) error {
+		for _, id := range ids {
+			r, err := do(ctx, s, a.name("runs", id))
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.emit(r)
+			} else {
+				a.print("%s %s", short(r.GetName()), runState(r))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (a *app) runWatchCommand() *cobra.Command {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -107,7 +108,7 @@ func (a *app) sandboxExecCommand() *cobra.Command {
 			}
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				if input {
-					b, err := io.ReadAll(io.LimitReader(a.Stdin, smallBlob+1))
+					b, err := io.ReadAll(io.LimitReader(a.input(ctx), smallBlob+1))
 					if err != nil {
 						return err
 					}
@@ -134,6 +135,7 @@ func (s *session) exec(ctx context.Context, sandbox string, spec *sandboxv1.Exec
 	if err != nil {
 		return err
 	}
+	var lost int64
 	for {
 		r, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -149,6 +151,7 @@ func (s *session) exec(ctx context.Context, sandbox string, spec *sandboxv1.Exec
 		}
 		switch e := r.GetEvent().(type) {
 		case *sandboxv1.StreamExecResponse_Output:
+			lost += e.Output.GetSkippedBytes()
 			if s.app.json {
 				continue
 			}
@@ -156,20 +159,21 @@ func (s *session) exec(ctx context.Context, sandbox string, spec *sandboxv1.Exec
 			if e.Output.GetStream() == sandboxv1.ExecStream_EXEC_STREAM_STDERR {
 				out = s.app.Stderr
 			}
-			if n := e.Output.GetSkippedBytes(); n > 0 {
-				s.app.note("… %d bytes were not kept …", n)
-			}
 			if _, err := out.Write(e.Output.GetData()); err != nil {
 				return err
 			}
 		case *sandboxv1.StreamExecResponse_Ended:
-			return execEnd(e.Ended)
+			return execEnd(e.Ended, lost)
 		}
 	}
 }
 
-func execEnd(r *sandboxv1.ExecResult) error {
+// execEnd tells how a program ended. Output that was lost is a failure, since what reads the rest cannot know.
+func execEnd(r *sandboxv1.ExecResult, lost int64) error {
 	switch {
+	case lost > 0:
+		return statusError{max(1, int(r.GetExitCode())), fmt.Sprintf(
+			"%d bytes of the output are missing: the program printed faster than they were read here; have it write to a file, and copy that with evalfleet sandbox cp", lost)}
 	case r.GetTimedOut():
 		return statusError{max(1, int(r.GetExitCode())), "the program ran out of time and was killed"}
 	case r.GetOom():

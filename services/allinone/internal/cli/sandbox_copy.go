@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/regular"
 )
 
 // download copies a file out of a sandbox. It is complete at its place, or not there.
@@ -54,20 +55,19 @@ func receive(stream sandboxv1.SandboxService_DownloadFileClient, to io.Writer) e
 
 // uploadFile copies a file into a sandbox.
 func (s *session) uploadFile(ctx context.Context, from, sandbox, to string) error {
-	in, mode := s.app.Stdin, os.FileMode(0o644)
-	if from != "-" {
-		f, err := os.Open(from)
+	var in io.Reader
+	mode := os.FileMode(0o644)
+	if from == "-" {
+		in = s.app.input(ctx)
+	} else {
+		if info, err := os.Stat(from); err == nil && info.IsDir() {
+			return usage("%s is a folder; pack it first: tar c %s | evalfleet sandbox exec -i SANDBOX -- tar x", from, from)
+		}
+		f, info, err := regular.Open(from)
 		if err != nil {
 			return usageError{err}
 		}
 		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		if info.IsDir() {
-			return usage("%s is a folder; pack it first: tar c %s | evalfleet sandbox exec -i SANDBOX -- tar x", from, from)
-		}
 		in, mode = f, info.Mode().Perm()
 		if to == "" {
 			to = filepath.Base(from)

@@ -15,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/allinone"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
+	"github.com/evalfleet/evalfleet/services/gateway"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -81,6 +82,13 @@ func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *dirlock.Lock
 }
 
 func (a *app) serve(ctx context.Context, cfg allinone.Config) (err error) {
+	address := gateway.DefaultListen
+	if program, alone := cfg.Program(cfg.Target); alone {
+		address = program.Listen
+	}
+	if err := daemon.Free(ctx, cmp.Or(cfg.Listen, address), cfg.DataDir, "--listen"); err != nil {
+		return err
+	}
 	dir, err := datadir.Open(cfg.DataDir)
 	if err != nil {
 		return err

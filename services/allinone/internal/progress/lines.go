@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 
 // Lines writes a line now and then: whenever another tenth is done, and when something has changed for a while. While nothing changes it says so, less
@@ -48,7 +50,7 @@ func (l *Lines) Show(s *State) {
 	for _, open := range s.open(1) {
 		note += " · " + open
 	}
-	fmt.Fprintln(l.out, counts+" · "+s.costs()+note)
+	fmt.Fprintln(l.out, printable.Line(counts+" · "+s.costs()+note))
 	l.tenth, l.text, l.last = tenth, counts, time.Now()
 }
 

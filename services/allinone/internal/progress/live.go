@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 
 // frame is the least time between two drawings: many samples may end at once.
@@ -48,11 +50,11 @@ func (l *Live) draw() {
 	width := max(20, l.width())
 	lines := []string{
 		bar(l.due, min(40, width-10)),
-		"\x1b[2m" + text.Snip(l.due.counts(), width-1, "…") + "\x1b[0m",
-		"\x1b[2m" + text.Snip(l.due.costs(), width-1, "…") + "\x1b[0m",
+		"\x1b[2m" + text.Snip(printable.Line(l.due.counts()), width-1, "…") + "\x1b[0m",
+		"\x1b[2m" + text.Snip(printable.Line(l.due.costs()), width-1, "…") + "\x1b[0m",
 	}
 	for _, open := range l.due.open(openLines) {
-		lines = append(lines, "\x1b[2m"+text.Snip(open, width-1, "…")+"\x1b[0m")
+		lines = append(lines, "\x1b[2m"+text.Snip(printable.Line(open), width-1, "…")+"\x1b[0m")
 	}
 	var b strings.Builder
 	if l.drawn > 0 {

@@ -92,7 +92,11 @@ func Done(p *agentv1.EvalProgress) int32 { return p.GetSucceeded() + p.GetFailed
 func Waits(p *agentv1.EvalProgress) []string {
 	var all []string
 	for _, w := range p.GetWaits() {
-		all = append(all, fmt.Sprintf("%d waiting since %s: %s", w.GetSamples(), w.GetSince().AsTime().Local().Format(time.TimeOnly), transcript.Printable(w.GetMessage())))
+		line := fmt.Sprintf("%d waiting since %s: %s", w.GetSamples(), w.GetSince().AsTime().Local().Format(time.TimeOnly), w.GetMessage())
+		if w.GetReason() == "decision" {
+			line += " (evalfleet run resume RUN; evalfleet run list --active shows them)"
+		}
+		all = append(all, line)
 	}
 	return all
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 // Change sets one value of a task file before it is read.
@@ -29,15 +31,15 @@ func ParseChange(text string) (Change, error) {
 
 // parseValue reads YAML that does not stand in the file, so that its nodes have no lines.
 func parseValue(text string) (*yaml.Node, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+	n, err := yamlnode.Parse([]byte(text))
+	if err != nil {
 		return nil, err
 	}
-	if len(doc.Content) == 0 {
+	if n == nil {
 		return textNode(""), nil
 	}
-	unplace(doc.Content[0])
-	return doc.Content[0], nil
+	unplace(n)
+	return n, nil
 }
 
 func unplace(n *yaml.Node) {

@@ -23,7 +23,7 @@ func TestTheDocumentationNamesEveryKey(t *testing.T) {
 		sections[title] = text
 	}
 	for section, place := range map[string]string{"Keys": "?: 0", "Dataset": "dataset: {?: 0}", "Limits": "dataset: []\nlimits: {?: 0}", "Sandbox": "dataset: []\nsandbox: {?: 0}", "Model": "dataset: []\nmodel: {?: 0}"} {
-		_, err := taskfile.Parse("t.yaml", []byte(strings.ReplaceAll(place, "?", "zzzzzz")))
+		_, err := taskfile.Parse(t.Context(), "t.yaml", []byte(strings.ReplaceAll(place, "?", "zzzzzz")))
 		require.Error(t, err, section)
 		_, list, ok := strings.Cut(err.Error(), "known keys: ")
 		require.True(t, ok, err.Error())

@@ -8,12 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// A value that aliases multiply is refused at these bounds.
-const (
-	maxDepth     = 64
-	maxJSONBytes = 16 << 20
+	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
 // jsonText reads a value as JSON text into v.
@@ -34,8 +30,8 @@ func (r *reader) asJSON(n *yaml.Node) (string, error) {
 }
 
 func (r *reader) writeJSON(b *strings.Builder, n *yaml.Node, depth int) error {
-	if depth > maxDepth || b.Len() > maxJSONBytes {
-		return r.fault(n, "%s nests deeper than %d or is larger than %d bytes", r.key, maxDepth, maxJSONBytes)
+	if depth > bound.TaskJSONDepth || b.Len() > bound.TaskJSONBytes {
+		return r.fault(n, "%s nests deeper than %d or is larger than %d bytes", r.key, bound.TaskJSONDepth, bound.TaskJSONBytes)
 	}
 	switch n = resolved(n); n.Kind {
 	case yaml.MappingNode:

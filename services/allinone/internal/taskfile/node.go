@@ -15,23 +15,27 @@ type key func(*yaml.Node) error
 type entry struct{ key, value *yaml.Node }
 
 // entries returns what a map holds, in order. Maps that it merges (`<<: *other`) come last, without what it has itself.
+// yamlnode has made sure that no map merges itself.
 func entries(n *yaml.Node) []entry {
 	var own, merged []entry
+	has := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		e := entry{n.Content[i], resolved(n.Content[i+1])}
 		if e.key.Tag != "!!merge" {
 			own = append(own, e)
+			has[e.key.Value] = true
 			continue
 		}
 		for _, source := range listed(e.value) {
-			if source = resolved(source); source.Kind == yaml.MappingNode && source != n {
+			if source = resolved(source); source.Kind == yaml.MappingNode {
 				merged = append(merged, entries(source)...)
 			}
 		}
 	}
 	for _, e := range merged {
-		if !slices.ContainsFunc(own, func(o entry) bool { return o.key.Value == e.key.Value }) {
+		if !has[e.key.Value] {
 			own = append(own, e)
+			has[e.key.Value] = true
 		}
 	}
 	return own

@@ -1,12 +1,14 @@
 package taskfile
 
 import (
-	"os"
+	"encoding/base64"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/regular"
 )
 
 // sandboxes reads a driver's name, or a specification; under `environments` several by name.
@@ -91,22 +93,62 @@ func (r *reader) files(n *yaml.Node, spec *sandboxv1.SandboxSpec) error {
 			file.Content = []byte(e.value.Value)
 			continue
 		}
-		var from, mode string
-		err := r.mapping(e.value, "a file", map[string]key{"from": decode(r, &from), "mode": decode(r, &mode)})
-		if err != nil {
+		var err error
+		if file.Content, file.Mode, err = r.placed(e.value, bound.PlacedFileBytes); err != nil {
 			return err
 		}
-		if file.Content, err = os.ReadFile(r.file(from)); err != nil {
-			return r.at(e.value, err)
-		}
-		if mode == "" {
-			continue
-		}
-		bits, err := strconv.ParseUint(mode, 8, 12)
-		if err != nil {
-			return r.fault(e.value, "mode must be octal, such as 755, not “%s”", mode)
-		}
-		file.Mode = uint32(bits)
 	}
 	return nil
+}
+
+// placed reads {from: path on this machine, mode: 755}. Without a mode it is 0.
+func (r *reader) placed(n *yaml.Node, most int64) (content []byte, mode uint32, err error) {
+	var from, octal string
+	if err := r.mapping(n, "a file", map[string]key{"from": decode(r, &from), "mode": decode(r, &octal)}); err != nil {
+		return nil, 0, err
+	}
+	if content, err = regular.Read(r.file(from), most); err != nil {
+		return nil, 0, r.at(n, err)
+	}
+	if octal == "" {
+		return content, 0, nil
+	}
+	bits, err := strconv.ParseUint(octal, 8, 12)
+	if err != nil {
+		return nil, 0, r.fault(n, "mode must be octal, such as 755, not “%s”", octal)
+	}
+	return content, uint32(bits), nil
+}
+
+// checkScorer is the scorer whose files are placed in the sandbox.
+const checkScorer = "exec"
+
+// checkFiles reads files of this machine among the files of a check, and gives the parameters with their content in their place.
+func (r *reader) checkFiles(params *yaml.Node) (*yaml.Node, error) {
+	out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: params.Line, Column: params.Column}
+	for _, e := range entries(params) {
+		value := e.value
+		if e.key.Value == "files" && value.Kind == yaml.MappingNode {
+			files := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: value.Line, Column: value.Column}
+			for _, f := range entries(value) {
+				if f.value.Kind == yaml.ScalarNode {
+					files.Content = append(files.Content, f.key, textNode(f.value.Value))
+					continue
+				}
+				content, mode, err := r.placed(f.value, bound.CheckFiles)
+				if err != nil {
+					return nil, err
+				}
+				file := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: f.value.Line, Column: f.value.Column}
+				file.Content = append(file.Content, textNode("base64"), textNode(base64.StdEncoding.EncodeToString(content)))
+				if mode != 0 {
+					file.Content = append(file.Content, textNode("mode"), textNode(strconv.FormatUint(uint64(mode), 8)))
+				}
+				files.Content = append(files.Content, f.key, file)
+			}
+			value = files
+		}
+		out.Content = append(out.Content, e.key, value)
+	}
+	return out, nil
 }

@@ -126,6 +126,11 @@ func (r *reader) scorer(n *yaml.Node) error {
 				return err
 			}
 		}
+		if name == checkScorer {
+			if params, err = r.checkFiles(params); err != nil {
+				return err
+			}
+		}
 		if ref.ParamsJson, err = r.asJSON(params); err != nil {
 			return err
 		}

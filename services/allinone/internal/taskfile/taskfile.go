@@ -7,6 +7,7 @@
 package taskfile
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,12 +19,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
-
-// maxFileBytes bounds a task file; samples beyond it belong into a dataset.
-const maxFileBytes = 16 << 20
 
 // Task is a task file that has been read.
 type Task struct {
@@ -42,7 +43,8 @@ type Body struct {
 }
 
 // Load reads the task file at path, with changes laid over it in order. Every fault names the file, the line and what would do; all faults are joined.
-func Load(path string, changes ...Change) (*Task, error) {
+// Only regular files are read, the task file and those that it names; ctx ends the reading of long ones.
+func Load(ctx context.Context, path string, changes ...Change) (*Task, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -51,32 +53,34 @@ func Load(path string, changes ...Change) (*Task, error) {
 		return nil, err
 	case info.IsDir():
 		return nil, fmt.Errorf("%s is a folder; name the task file in it, such as %s", path, filepath.Join(path, "task.yaml"))
-	case info.Size() > maxFileBytes:
-		return nil, fmt.Errorf("%s has %d bytes, more than %d for a task file; put samples into a dataset file", path, info.Size(), maxFileBytes)
+	case info.Size() > bound.TaskFileBytes:
+		return nil, fmt.Errorf("%s has %d bytes, more than %d for a task file; put samples into a dataset file", path, info.Size(), bound.TaskFileBytes)
 	}
-	b, err := os.ReadFile(path)
+	b, err := regular.Read(path, bound.TaskFileBytes)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, b, changes...)
+	return Parse(ctx, path, b, changes...)
 }
 
 // Parse reads a task file's text; path is for faults and for the folder that relative paths start in.
-func Parse(path string, text []byte, changes ...Change) (*Task, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+func Parse(ctx context.Context, path string, text []byte, changes ...Change) (*Task, error) {
+	root, err := yamlnode.Parse(text)
+	if errors.Is(err, yamlnode.ErrTooLarge) {
+		return nil, fmt.Errorf("%s: %w; put samples into a dataset file", path, err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(doc.Content) == 0 {
+	if root == nil {
 		return nil, fmt.Errorf("%s: the file is empty; begin with task, dataset, solver and scorer", path)
 	}
-	root := resolved(doc.Content[0])
 	for _, c := range changes {
 		if err := c.apply(root); err != nil {
 			return nil, err
 		}
 	}
-	r := &reader{path: path, dir: filepath.Dir(path), start: "at the task file", task: &Task{Spec: &agentv1.EvalSpec{TaskFile: path}}}
+	r := &reader{ctx: ctx, path: path, dir: filepath.Dir(path), start: "at the task file", task: &Task{Spec: &agentv1.EvalSpec{TaskFile: path}}}
 	if err := r.read(root); err != nil {
 		return nil, err
 	}
@@ -84,7 +88,7 @@ func Parse(path string, text []byte, changes ...Change) (*Task, error) {
 }
 
 // ModelArgs turns arguments of a model into JSON text. Relative paths in them start in the folder dir. Bodies are the files that they name.
-func ModelArgs(dir string, args map[string]string) (text string, bodies []Body, err error) {
+func ModelArgs(ctx context.Context, dir string, args map[string]string) (text string, bodies []Body, err error) {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for _, name := range sortedKeys(args) {
 		value, err := parseValue(args[name])
@@ -93,13 +97,14 @@ func ModelArgs(dir string, args map[string]string) (text string, bodies []Body, 
 		}
 		n.Content = append(n.Content, textNode(name), value)
 	}
-	r := &reader{path: "model arguments", dir: dir, start: "in the working directory", task: &Task{}}
+	r := &reader{ctx: ctx, path: "model arguments", dir: dir, start: "in the working directory", task: &Task{}}
 	err = r.args(n, &text)
 	return text, r.task.Bodies, err
 }
 
 // reader reads one file.
 type reader struct {
+	ctx       context.Context //nolint:containedctx // It is that of the one call that reads.
 	path, dir string
 	// start says for faults where dir is.
 	start string
@@ -138,7 +143,7 @@ func (r *reader) file(name string) string {
 // body adds a file that the spec names by its content.
 func (r *reader) body(n *yaml.Node, name string) (*contentv1.BlobRef, error) {
 	path := r.file(name)
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, r.fault(n, "there is no file %s; relative paths start %s", path, r.start)
 	}
@@ -147,7 +152,7 @@ func (r *reader) body(n *yaml.Node, name string) (*contentv1.BlobRef, error) {
 	}
 	defer f.Close()
 	hash := sha256.New()
-	size, err := io.Copy(hash, f)
+	size, err := io.Copy(hash, regular.Reader(r.ctx, f))
 	if err != nil {
 		return nil, r.at(n, err)
 	}

@@ -1,10 +1,14 @@
 package taskfile_test
 
 import (
+	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,6 +100,7 @@ sandbox:
     check.sh: {from: check.sh, mode: 755}
 scorer:
   - match: {location: end, metrics: [accuracy, {stderr: {cluster: topic}}]}
+  - exec: {command: ./check.sh, files: {n: 12, "t/want.txt": "{target}", check.sh: {from: check.sh, mode: 755}}}
   - includes
 metrics: [mean]
 epochs: {count: 3, reducer: [mean, max]}
@@ -118,7 +123,7 @@ tags: [a, b]
 metadata: {z: 1, a: {c: "x"}}
 `})
 	path := filepath.Join(dir, "task.yaml")
-	task, err := taskfile.Load(path)
+	task, err := taskfile.Load(t.Context(), path)
 	require.NoError(t, err)
 	args := `{"script":"blob:` + hash(answers) + `#answers.yaml","strict":true}`
 	equal(t, &agentv1.EvalSpec{
@@ -146,6 +151,7 @@ metadata: {z: 1, a: {c: "x"}}
 		}},
 		Scorers: []*agentv1.ScorerRef{
 			{Name: "match", ParamsJson: `{"location":"end"}`, Metrics: []*agentv1.MetricRef{{Name: "accuracy"}, {Name: "stderr", ParamsJson: `{"cluster":"topic"}`}}},
+			{Name: "exec", ParamsJson: `{"command":"./check.sh","files":{"n":"12","t/want.txt":"{target}","check.sh":{"base64":"` + base64.StdEncoding.EncodeToString([]byte(script)) + `","mode":"755"}}}`},
 			{Name: "includes"},
 		},
 		Metrics: []*agentv1.MetricRef{{Name: "mean"}},
@@ -172,7 +178,7 @@ metadata: {z: 1, a: {c: "x"}}
 
 func TestTheShortestFile(t *testing.T) {
 	t.Parallel()
-	task, err := taskfile.Parse("dir/short.yaml", []byte(`
+	task, err := taskfile.Parse(t.Context(), "dir/short.yaml", []byte(`
 dataset:
   - {input: 1 + 1, target: 2, id: 7, choices: [x, y], files: {a: b}, setup: "true", sandbox: true, metadata: {k: v}}
   - input: [{role: system, content: s}, {role: user, content: u}]
@@ -240,12 +246,15 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 		"a model of no name":     {"model: {account: a}\ndataset: []", "t.yaml:1: a model needs a name, such as `name: openai/gpt-4o`"},
 		"errors":                 {"fail_on_error: often\ndataset: []", "t.yaml:1: fail_on_error must be true, false, a part of the samples such as 0.1, or a number of samples, not “often”"},
 		"no number for JSON":     {"metadata: {a: .inf}\ndataset: []", "t.yaml:1: metadata: .inf is no number that JSON can hold"},
-		"a value within itself":  {"metadata: &a {b: *a}\ndataset: []", "t.yaml:1: metadata nests deeper than 64 or is larger than"},
+		"a deep value":           {"metadata: {a: " + strings.Repeat("[", 65) + strings.Repeat("]", 65) + "}\ndataset: []", "t.yaml:1: metadata nests deeper than 64 or is larger than"},
+		"a value within itself":  {"metadata: &a {b: *a}\ndataset: []", "t.yaml: line 1: *a: the value contains itself"},
+		"a merge within itself":  {"metadata: &a {<<: {<<: *a}}\ndataset: []", "t.yaml: line 1: *a: the value contains itself"},
+		"many values":            {"dataset: [" + strings.Repeat("a, ", 100_000) + "]", "t.yaml: line 1: the YAML is too large: it unfolds to more than 100000 values; put samples into a dataset file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(dir, "t.yaml")
-			_, err := taskfile.Parse(path, []byte(tt.text))
+			_, err := taskfile.Parse(t.Context(), path, []byte(tt.text))
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), filepath.Join(dir, tt.want))
 		})
@@ -254,7 +263,7 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 
 func TestAllFaultsAreTold(t *testing.T) {
 	t.Parallel()
-	_, err := taskfile.Parse("t.yaml", []byte("tsk: a\nepochs: x\ndataset: [{inputs: a}, {input: b, idd: 1}]"))
+	_, err := taskfile.Parse(t.Context(), "t.yaml", []byte("tsk: a\nepochs: x\ndataset: [{inputs: a}, {input: b, idd: 1}]"))
 	for _, want := range []string{"t.yaml:1: a task file has no key \"tsk\"", "t.yaml:2: epochs must be a whole number", `no key "inputs"`, `no key "idd"`} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -263,15 +272,15 @@ func TestAllFaultsAreTold(t *testing.T) {
 func TestLoadTellsWhatIsNoTaskFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, err := taskfile.Load(dir)
+	_, err := taskfile.Load(t.Context(), dir)
 	assert.EqualError(t, err, dir+" is a folder; name the task file in it, such as "+dir+"/task.yaml")
-	_, err = taskfile.Load(dir + "/none.yaml")
+	_, err = taskfile.Load(t.Context(), dir+"/none.yaml")
 	assert.EqualError(t, err, dir+"/none.yaml: there is no such task file")
 }
 
 func TestMergedMaps(t *testing.T) {
 	t.Parallel()
-	task, err := taskfile.Parse("t.yaml", []byte("dataset: []\nmodel:\n  - &one {name: a/b, account: x, config: {seed: 1}}\n  - {<<: *one, account: y}\n"))
+	task, err := taskfile.Parse(t.Context(), "t.yaml", []byte("dataset: []\nmodel:\n  - &one {name: a/b, account: x, config: {seed: 1}}\n  - {<<: *one, account: y}\n"))
 	require.NoError(t, err)
 	require.Len(t, task.Spec.GetModels(), 2)
 	second := task.Spec.GetModels()[1]
@@ -293,7 +302,7 @@ func TestChanges(t *testing.T) {
 			}
 			changes = append(changes, c)
 		}
-		task, err := taskfile.Parse(path, []byte("dataset: {file: a.jsonl, auto_id: true}\nlimits: {turns: 3}\n"), changes...)
+		task, err := taskfile.Parse(t.Context(), path, []byte("dataset: {file: a.jsonl, auto_id: true}\nlimits: {turns: 3}\n"), changes...)
 		if err != nil {
 			return nil, err
 		}
@@ -325,11 +334,11 @@ func TestChanges(t *testing.T) {
 func TestModelArgs(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"s.yaml": "x"})
-	text, got, err := taskfile.ModelArgs(dir, map[string]string{"script": "s.yaml", "n": "3", "list": "[a, b]", "none": ""})
+	text, got, err := taskfile.ModelArgs(t.Context(), dir, map[string]string{"script": "s.yaml", "n": "3", "list": "[a, b]", "none": ""})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"script": "blob:`+hash("x")+`#s.yaml", "n": 3, "list": ["a", "b"], "none": ""}`, text)
 	bodies(t, []taskfile.Body{{Path: filepath.Join(dir, "s.yaml"), Ref: blob("x")}}, got)
-	_, _, err = taskfile.ModelArgs(dir, map[string]string{"script": "none.yaml"})
+	_, _, err = taskfile.ModelArgs(t.Context(), dir, map[string]string{"script": "none.yaml"})
 	assert.ErrorContains(t, err, "model arguments: there is no file "+filepath.Join(dir, "none.yaml")+"; relative paths start in the working directory")
 }
 
@@ -338,8 +347,43 @@ func FuzzParse(f *testing.F) {
 	f.Add("a: &a [*a]\ndataset: *a\nmetadata: {<<: *a, ? [x] : y}")
 	f.Add("limits: {tokens: 1k, time: 3}\nsandbox: {environments: {a: local}}\nepochs: {count: 2}")
 	f.Fuzz(func(t *testing.T, text string) {
-		if task, err := taskfile.Parse(filepath.Join(t.TempDir(), "t.yaml"), []byte(text)); err == nil {
+		if task, err := taskfile.Parse(t.Context(), filepath.Join(t.TempDir(), "t.yaml"), []byte(text)); err == nil {
 			assert.NotEmpty(t, task.Spec.GetSteps())
 		}
 	})
+}
+
+// A path that would never end, or never answer, is refused at once.
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe.jsonl")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err := taskfile.Load(t.Context(), pipe)
+	assert.ErrorContains(t, err, "pipe.jsonl is a pipe; save what it gives to a file and name that")
+	_, err = taskfile.Load(t.Context(), "/dev/zero")
+	assert.ErrorContains(t, err, "/dev/zero is a device")
+	for text, want := range map[string]string{
+		"dataset: pipe.jsonl":                       "pipe.jsonl is a pipe",
+		"dataset: {file: /dev/zero, format: jsonl}": "/dev/zero is a device",
+		"dataset: {file: ., format: jsonl}":         "is a folder",
+
+		"dataset: [{input: a}]\nmodel: {name: mockllm/m, args: {script: pipe.jsonl}}": "pipe.jsonl is a pipe",
+
+		"dataset: [{input: a}]\nsandbox: {files: {a: {from: pipe.jsonl}}}": "pipe.jsonl is a pipe",
+	} {
+		_, err := taskfile.Parse(t.Context(), filepath.Join(dir, "t.yaml"), []byte(text))
+		assert.ErrorContains(t, err, want, text)
+		assert.ErrorContains(t, err, "t.yaml:", text)
+	}
+}
+
+func TestReadingALongDatasetEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rows.jsonl"), []byte("{}\n"), 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := taskfile.Parse(ctx, filepath.Join(dir, "t.yaml"), []byte("dataset: rows.jsonl"))
+	assert.ErrorIs(t, err, context.Canceled)
 }

@@ -12,6 +12,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 
 // A long text keeps so many lines of its head and tail.
@@ -28,7 +29,7 @@ func (w *Writer) heading(what string, notes ...string) {
 			line += " · " + n
 		}
 	}
-	line = strings.ReplaceAll(Printable(line), "\n", " ")
+	line = printable.Line(line)
 	if w.options.Color {
 		what, rest, _ := strings.Cut(line, " · ")
 		line = "\x1b[1;36m" + what + "\x1b[0m"
@@ -41,7 +42,7 @@ func (w *Writer) heading(what string, notes ...string) {
 
 // body writes text below a heading, indented; an empty one writes nothing.
 func (w *Writer) body(text string) {
-	text = strings.TrimRight(Printable(text), "\n ")
+	text = strings.TrimRight(printable.Text(text), "\n ")
 	if text == "" {
 		return
 	}
@@ -113,21 +114,6 @@ func contentText(c *contentv1.MessageContent) string {
 		}
 	}
 	return strings.Join(parts, "\n")
-}
-
-// Printable takes out what a terminal would act on: outputs of models and programs are not to be trusted with one.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case r == '\r':
-			return -1
-		case r < 0x20 || r >= 0x7f && r < 0xa0:
-			return '·'
-		}
-		return r
-	}, strings.ToValidUTF8(text, "·"))
 }
 
 // ScoreText tells the value of a score.

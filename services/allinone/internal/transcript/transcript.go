@@ -12,6 +12,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 )
 
 // Options set how a transcript looks.
@@ -41,7 +42,7 @@ func New(out io.Writer, options Options) *Writer {
 
 // NoteText tells in one line what is known of an open effect.
 func NoteText(n *effectv1.Note) string {
-	line := strings.ReplaceAll(Printable(n.GetMessage()), "\n", " ")
+	line := printable.Line(n.GetMessage())
 	if n.GetRetryAt() == nil {
 		return line
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/proxy"
 )
 
@@ -106,7 +107,7 @@ func front(t *testing.T) grpc.ClientConnInterface {
 	t.Cleanup(func() {
 		assert.NoError(t, conn.Close())
 		server.Stop()
-		assert.NoError(t, <-served)
+		assert.NoError(t, waittest.For(t, served, "the server to end"))
 	})
 	return conn
 }
@@ -130,7 +131,7 @@ func TestCallsOfEachKindPass(t *testing.T) {
 	})
 	t.Run("many back", func(t *testing.T) {
 		t.Parallel()
-		s, err := tools.ExecuteTools(t.Context(), &toolv1.ExecuteToolsRequest{Parent: "projects/p", Calls: []*toolv1.ToolCall{{}}})
+		s, err := tools.ExecuteTools(waittest.Context(t), &toolv1.ExecuteToolsRequest{Parent: "projects/p", Calls: []*toolv1.ToolCall{{}}})
 		require.NoError(t, err)
 		for i := range int32(3) {
 			event, err := s.Recv()
@@ -142,7 +143,7 @@ func TestCallsOfEachKindPass(t *testing.T) {
 	})
 	t.Run("many there", func(t *testing.T) {
 		t.Parallel()
-		s, err := blobv1.NewBlobServiceClient(conn).UploadBlob(t.Context())
+		s, err := blobv1.NewBlobServiceClient(conn).UploadBlob(waittest.Context(t))
 		require.NoError(t, err)
 		for range 3 {
 			require.NoError(t, s.Send(&blobv1.UploadBlobRequest{Chunk: make([]byte, 1<<20)}))
@@ -153,7 +154,7 @@ func TestCallsOfEachKindPass(t *testing.T) {
 	})
 	t.Run("many both ways", func(t *testing.T) {
 		t.Parallel()
-		s, err := workerv1.NewWorkerServiceClient(conn).Connect(t.Context())
+		s, err := workerv1.NewWorkerServiceClient(conn).Connect(waittest.Context(t))
 		require.NoError(t, err)
 		for _, name := range []string{"a", "b", "c"} {
 			require.NoError(t, s.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: name}}}))

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -50,8 +51,20 @@ func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler
 	if s := status.Convert(err); s.Code() == codes.InvalidArgument && len(s.Details()) == 0 {
 		err = rpcerr.InvalidRequest("%s", s.Message())
 	}
-	runtime.DefaultHTTPErrorHandler(ctx, mux, m, w, r, err)
+	runtime.DefaultHTTPErrorHandler(ctx, mux, m, challenging{w}, r, err)
 }
+
+// challenging writes what a credential should be into answers that lack one, where the mapping would write the error's message, which need be no header.
+type challenging struct{ http.ResponseWriter }
+
+func (c challenging) WriteHeader(code int) {
+	if code == http.StatusUnauthorized {
+		c.Header().Set("WWW-Authenticate", auth.Challenge)
+	}
+	c.ResponseWriter.WriteHeader(code)
+}
+
+func (c challenging) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // unread says why a body could not be read to its end.
 func unread(err error) error {
@@ -76,13 +89,10 @@ func misfit(text []byte, m proto.Message, cause error) error {
 	if _, ok := value.(map[string]any); !ok {
 		return rpcerr.InvalidRequest("the body is no JSON object; write an object of %s", d.FullName())
 	}
-	wrong := violations("", value, d)
-	if len(wrong) == 0 {
+	var wrong rpcerr.Fields
+	violations(&wrong, "", value, d)
+	if wrong.Len() == 0 {
 		return rpcerr.InvalidRequest("the body is no %s: %v", d.FullName(), cause)
 	}
-	e := rpcerr.InvalidField(wrong[0].Path, "%s", wrong[0].Description)
-	for _, f := range wrong[1:] {
-		e = e.WithField(f.Path, "%s", f.Description)
-	}
-	return e
+	return wrong.Err()
 }

@@ -11,64 +11,65 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// violations are the unknown fields, unknown enum values and wrong shapes of a JSON value, which stands at path of a request and should be a d.
-func violations(path string, value any, d protoreflect.MessageDescriptor) []rpcerr.Field {
+// violations notes the unknown fields, unknown enum values and wrong shapes of a JSON value, which stands at path of a request and should be a d.
+func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.MessageDescriptor) {
 	if value == nil || d.ParentFile().Package() == "google.protobuf" { // Those have a JSON of their own.
-		return nil
+		return
 	}
 	object, ok := value.(map[string]any)
 	if !ok {
-		return []rpcerr.Field{{Path: path, Description: "should be an object of " + string(d.FullName())}}
+		wrong.Add(path, "should be an object of "+string(d.FullName()))
+		return
 	}
-	var all []rpcerr.Field
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		at := strings.TrimPrefix(path+"."+key, ".")
-		f := field(d, key)
-		if f == nil {
-			all = append(all, rpcerr.Field{Path: at, Description: "unknown field; known: " + strings.Join(fieldNames(d), ", ")})
-			continue
+		switch f := field(d, key); {
+		case f != nil:
+			ofField(wrong, at, object[key], f)
+		case wrong.Full():
+			wrong.Add(at, "")
+		default:
+			wrong.Add(at, "unknown field; known: "+strings.Join(fieldNames(d), ", "))
 		}
-		all = append(all, ofField(at, object[key], f)...)
 	}
-	return all
 }
 
-// ofField are the violations of a field's value: of each of its elements, where it has several.
-func ofField(path string, value any, f protoreflect.FieldDescriptor) []rpcerr.Field {
-	var all []rpcerr.Field
+// ofField notes the violations of a field's value: of each of its elements, where it has several.
+func ofField(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldDescriptor) {
 	switch {
 	case f.IsMap():
 		entries, _ := value.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			all = append(all, ofOne(path+"."+key, entries[key], f.MapValue())...)
+			ofOne(wrong, path+"."+key, entries[key], f.MapValue())
 		}
 	case f.IsList():
 		elements, ok := value.([]any)
 		if !ok && value != nil {
-			return []rpcerr.Field{{Path: path, Description: "should be a list"}}
+			wrong.Add(path, "should be a list")
+			return
 		}
 		for i, element := range elements {
-			all = append(all, ofOne(fmt.Sprintf("%s[%d]", path, i), element, f)...)
+			ofOne(wrong, fmt.Sprintf("%s[%d]", path, i), element, f)
 		}
 	default:
-		all = ofOne(path, value, f)
+		ofOne(wrong, path, value, f)
 	}
-	return all
 }
 
-func ofOne(path string, value any, f protoreflect.FieldDescriptor) []rpcerr.Field {
+func ofOne(wrong *rpcerr.Fields, path string, value any, f protoreflect.FieldDescriptor) {
 	if f.Message() != nil {
-		return violations(path, value, f.Message())
+		violations(wrong, path, value, f.Message())
+		return
 	}
 	name, isText := value.(string)
 	if f.Enum() == nil || !isText || f.Enum().Values().ByName(protoreflect.Name(name)) != nil {
-		return nil
+		return
 	}
 	var known []string
 	for i := range f.Enum().Values().Len() {
 		known = append(known, string(f.Enum().Values().Get(i).Name()))
 	}
-	return []rpcerr.Field{{Path: path, Description: fmt.Sprintf("unknown value %q; known: %s", name, strings.Join(known, ", "))}}
+	wrong.Add(path, fmt.Sprintf("unknown value %q; known: %s", name, strings.Join(known, ", ")))
 }
 
 // field finds a field by its name in JSON or in proto; nil where there is none.

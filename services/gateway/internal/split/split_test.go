@@ -19,6 +19,7 @@ import (
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/pkg/worker/workertest"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/split"
@@ -91,12 +92,12 @@ func TestOneConnectionServesAllKindsWithinItsBound(t *testing.T) {
 	assert.Equal(t, "t", w.Call().GetKey())
 	scored := ask(t, f.rest, "scorer", "polite", "s")
 	w.Send(workertest.Result("t", `{"text":"x"}`))
-	got := <-tool
+	got := waittest.For(t, tool, "the answer of the tool")
 	require.NoError(t, got.err)
 	assert.JSONEq(t, `{"text":"x"}`, got.PayloadJSON)
 	assert.Equal(t, "s", w.Call().GetKey(), "one call at a time, though two services ask")
 	w.Send(workertest.Result("s", `{}`))
-	require.NoError(t, (<-scored).err)
+	require.NoError(t, waittest.For(t, scored, "the answer of the scorer").err)
 	f.rest.Accept(effect.Key{Project: "default", ID: "s"})
 	assert.Equal(t, "s", w.Next().GetAccepted().GetKey())
 	w.Send(workertest.Result("nobody's", `{}`))
@@ -118,8 +119,8 @@ func TestAWorkerThatComesBackIsHeardByWhoeverAskedIt(t *testing.T) {
 	assert.Equal(t, []string{"old"}, w.Register(both("t", "old", "s", "old", "old")).GetForget())
 	w.Send(workertest.Result("s", `{"score":{}}`))
 	w.Send(workertest.Result("t", `{"text":"t"}`))
-	require.NoError(t, (<-ask(t, f.rest, "scorer", "polite", "s")).err)
-	require.NoError(t, (<-ask(t, f.tools, "tool", "lookup", "t")).err)
+	require.NoError(t, waittest.For(t, ask(t, f.rest, "scorer", "polite", "s"), "the kept result of the scorer").err)
+	require.NoError(t, waittest.For(t, ask(t, f.tools, "tool", "lookup", "t"), "the kept result of the tool").err)
 }
 
 func TestKeptResultsMayFollowTheRegistrationAtOnce(t *testing.T) {
@@ -178,7 +179,7 @@ func TestWhatEndsAConnection(t *testing.T) {
 		f := newFleet(t)
 		host := serve(t, f.tools.Register)
 		for _, client := range []workerv1.WorkerServiceClient{f.client, host} {
-			stream, err := client.Connect(t.Context())
+			stream, err := client.Connect(waittest.Context(t))
 			require.NoError(t, err)
 			require.NoError(t, stream.CloseSend())
 			_, err = stream.Recv()
@@ -214,6 +215,6 @@ func TestWhatEndsAConnection(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- w.Ended() }()
 		w.Flood(func(int) *workerv1.ConnectRequest { return workertest.Result("stray", `{}`) })
-		assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(<-ended))
+		assert.Equal(t, codes.ResourceExhausted, rpcerr.Code(waittest.For(t, ended, "the end of the worker that floods")))
 	})
 }

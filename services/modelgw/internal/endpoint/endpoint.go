@@ -208,8 +208,9 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 			err = rpcerr.Hidden(x.id)
 		}
 	}()
-	principal, err := e.deps.Auth.Authenticate(ctx, token(x.request.Header))
+	ctx, err = auth.Admit(ctx, e.deps.Auth, auth.Token(x.request.Header))
 	if err != nil {
+		auth.Refuse(x.out, x.request)
 		return err
 	}
 	if route.method != "" && x.request.Method != route.method {
@@ -222,15 +223,7 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 	if _, err := resource.Project(projectHeader, "projects/"+x.project); err != nil {
 		return err
 	}
-	return route.serve(auth.WithPrincipal(ctx, principal), x)
-}
-
-// token is the platform's token, in the header where the vendor's clients send a key.
-func token(h http.Header) string {
-	if key := h.Get("X-Api-Key"); key != "" {
-		return key
-	}
-	return auth.Bearer(h.Get("Authorization"))
+	return route.serve(ctx, x)
 }
 
 func requestID() string {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // A failure that many exchanges meet is one value: answering with it must not change it.
@@ -25,6 +26,6 @@ func TestOneRefusalAnswersManyExchanges(t *testing.T) {
 			assert.Contains(t, answer.Body.String(), fmt.Sprintf("%q", x.id))
 		})
 	}
-	answers.Wait()
+	waittest.Return(t, answers.Wait, "every exchange to be answered")
 	assert.Equal(t, before, *errRestarted)
 }

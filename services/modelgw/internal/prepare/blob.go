@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -31,6 +32,9 @@ func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) (
 			media := chat.Media(part)
 			blob := media.GetBlob()
 			body, err := read(ctx, blob.GetHash())
+			if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BODY_DAMAGED) {
+				return nil, rpcerr.Wrap(err, "media of message %d", i)
+			}
 			if err != nil {
 				return nil, rpcerr.InvalidField("messages", "media of message %d cannot be read from the blob store: %v", i, err)
 			}

@@ -19,7 +19,7 @@ type Account struct {
 	APIKey config.Secret `yaml:"api_key"`
 	// BaseURL is where the API is; empty is the vendor's own address.
 	BaseURL string `yaml:"base_url"`
-	// AllowedBaseURLs are further addresses that a request may ask for: exactly these, or what lies below them.
+	// AllowedBaseURLs are further addresses that a request may ask for: exactly these, or a plain path below them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
@@ -39,11 +39,26 @@ func (a Account) Endpoint(asked, vendor string) (string, error) {
 	}
 	for _, allowed := range a.AllowedBaseURLs {
 		allowed = strings.TrimRight(allowed, "/")
-		if asked == allowed || strings.HasPrefix(asked, allowed+"/") && !strings.Contains(asked, "/..") {
+		if below, ok := strings.CutPrefix(asked, allowed+"/"); asked == allowed || ok && plainPath(below) {
 			return asked, nil
 		}
 	}
 	return "", rpcerr.InvalidField("base_url", "%q is not allowed for the account; add it to the account's allowed_base_urls", asked)
+}
+
+// plainPath reports whether every server reads a path as it stands: names of letters, digits and `-._~:@`, none of them `.` or `..`. What is encoded, a backslash, parameters or a
+// query might be read as another path.
+func plainPath(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if name == "" || name == "." || name == ".." || strings.ContainsFunc(name, unplain) {
+			return false
+		}
+	}
+	return true
+}
+
+func unplain(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._~:@", r)
 }
 
 // Usable says by name whether requests can be made with accounts. Vendor is the vendor's own address, empty where there is none; hint says how to set an account's key.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -93,6 +95,7 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		if asked.Hash, err = contentHash(w.request); err != nil {
 			return nil, err
 		}
+		asked.Unique = w.key.OfRun(w.request.GetAttribution().GetRun())
 	}
 	var own *modelv1.GenerateResponse // the answer of a call without a key, which is kept nowhere and so need not be encoded
 	result, err := s.Runner.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
@@ -107,9 +110,9 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		call.Origin.Reissued = attempt.Reissued > 0
 		answer, err := s.answer(ctx, &call)
 		if err != nil {
-			return nil, err
+			return nil, timed(err, reissued(call.Notes.Timing(), attempt.Reissued))
 		}
-		answer.Timing.Reissued = call.Origin.Reissued
+		reissued(answer.Timing, attempt.Reissued)
 		failpoint.Hit("modelgw/after-answer")
 		if w.key.IsZero() {
 			own = answer
@@ -117,6 +120,9 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		}
 		return proto.Marshal(answer)
 	})
+	if errors.Is(err, effect.ErrIndeterminate) {
+		return nil, timed(effectError(err, w.key), reissued(&effectv1.Timing{Attempts: int32(1 + result.Reissued)}, result.Reissued))
+	}
 	if err != nil {
 		return nil, effectError(err, w.key)
 	}
@@ -125,6 +131,23 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		return own, nil
 	}
 	return decode(result)
+}
+
+// reissued notes in timing how often a call was issued before, and returns it.
+func reissued(timing *effectv1.Timing, times int) *effectv1.Timing {
+	timing.Reissued, timing.Reissues = times > 0, int32(times)
+	return timing
+}
+
+// timed adds to an error that becomes a call's outcome where its time went.
+func timed(err error, timing *effectv1.Timing) error {
+	fault, ok := rpcerr.As(err)
+	if !ok || Passing(err) {
+		return err
+	}
+	told := *fault
+	told.Details = append(slices.Clone(fault.Details), timing)
+	return &told
 }
 
 func decode(result effect.Result) (*modelv1.GenerateResponse, error) {
@@ -153,7 +176,7 @@ func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.Gene
 		output.InputContextTokens = &tokens
 	}
 	if call.Config.GetFailOnRefusal() && chat.StopReason(output) == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
-		return nil, refused(call, output)
+		return nil, refused(call, output).WithDetail(output.GetUsage())
 	}
 	answer := &modelv1.GenerateResponse{
 		Output:         output,
@@ -194,7 +217,7 @@ func ended(ctx context.Context, err error) error {
 	}
 }
 
-func refused(call *generate.Call, output *modelv1.ModelOutput) error {
+func refused(call *generate.Call, output *modelv1.ModelOutput) *rpcerr.Error {
 	why := output.GetChoices()[0].GetStopDetails().GetExplanation()
 	if why == "" {
 		why = "no reason given"

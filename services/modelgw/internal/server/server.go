@@ -87,7 +87,7 @@ func effectError(err error, key effect.Key) error {
 	case errors.Is(err, effect.ErrCancelled):
 		return rpcerr.EffectCancelled(key.ID, "the call with request_id %q was cancelled", key.ID)
 	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrLost):
-		return rpcerr.EffectIndeterminate(key.ID, "the process that made the call with request_id %q has died", key.ID)
+		return rpcerr.EffectIndeterminate(key.ID, "every process that made the call with request_id %q died before it had an answer", key.ID)
 	case errors.Is(err, effect.ErrDraining):
 		return rpcerr.ServiceUnavailable("modelgw", time.Second, "the model gateway is stopping")
 	case errors.As(err, &elsewhere):

@@ -173,6 +173,18 @@ func (s *Server) ReleaseGenerate(ctx context.Context, r *modelv1.ReleaseGenerate
 	return &modelv1.ReleaseGenerateResponse{}, nil
 }
 
+// ReleaseRunGenerates implements ModelService.
+func (s *Server) ReleaseRunGenerates(ctx context.Context, r *modelv1.ReleaseRunGeneratesRequest) (*modelv1.ReleaseRunGeneratesResponse, error) {
+	project, runs, err := resource.Children(r.GetParent(), "runs", r.GetRuns())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Ledger.ReleaseRuns(ctx, project, runs...); err != nil {
+		return nil, err
+	}
+	return &modelv1.ReleaseRunGeneratesResponse{}, nil
+}
+
 func keyOf(parent, requestID string) (effect.Key, error) {
 	project, err := resource.Project("parent", parent)
 	return effect.Key{Project: project, ID: requestID}, err

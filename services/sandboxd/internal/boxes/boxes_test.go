@@ -16,6 +16,7 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
@@ -115,7 +116,7 @@ func TestABoxThatWasMadeAndIsGoneIsLost(t *testing.T) {
 	_, err = s.make(t.Context(), driver.Spec{ID: "a"}, "gone", nil)
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST), "%v", err)
 	for _, id := range []string{"a", "never-was", "../x"} {
-		_, err = s.Connect(t.Context(), id)
+		_, err = s.Connect(waittest.Context(t), id)
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST), "%v", err)
 	}
 }
@@ -177,18 +178,18 @@ func TestTheGuestIsLetIn(t *testing.T) {
 	theirs, err := net.Dial("unix", filepath.Join(s.Control("a"), guest.SocketName))
 	require.NoError(t, err)
 	defer theirs.Close()
-	<-open.Came()
-	ours, err := s.Connect(t.Context(), "a")
+	waittest.For(t, open.Came(), "the guest's connection")
+	ours, err := s.Connect(waittest.Context(t), "a")
 	require.NoError(t, err)
 	require.NoError(t, ours.Close())
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Connect(t.Context(), "a")
+		_, err := s.Connect(waittest.Context(t), "a")
 		done <- err
 	}()
 	require.NoError(t, s.Destroy(t.Context(), "a"))
-	err = <-done
+	err = waittest.For(t, done, "the end of the wait for a box that is destroyed")
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST), "%v", err)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 )
 
@@ -80,13 +81,20 @@ func (d *Door) Close() {
 
 // accept takes connections of the guest alone, and keeps the newest.
 func (d *Door) accept(box string) {
+	guests := accept.Patient(d.listener, d.log)
+	strangers := 0
 	for first := true; ; {
-		c, err := d.listener.AcceptUnix()
+		conn, err := guests.Accept()
 		if err != nil {
 			return
 		}
+		c := conn.(*net.UnixConn) //nolint:forcetypeassert // The listener is of that kind.
 		if pid := peer(c); !d.admit(pid) {
-			d.log.Warn("a stranger dialled the socket of a box", "box", box, "pid", pid)
+			say := d.log.Debug
+			if strangers++; strangers&(strangers-1) == 0 { // the first, and fewer and fewer of those who follow
+				say = d.log.Warn
+			}
+			say("a stranger dialled the socket of a box", "box", box, "pid", pid, "times", strangers)
 			c.Close()
 			continue
 		}

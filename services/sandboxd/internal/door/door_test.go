@@ -1,10 +1,12 @@
 package door_test
 
 import (
+	"bytes"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/door"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 )
@@ -46,22 +49,43 @@ func TestAStrangerIsTurnedAway(t *testing.T) {
 	assert.Empty(t, d.Conns())
 }
 
+func TestManyStrangersAreFewLines(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "door-") //nolint:usetesting // for the length of its name
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	var said bytes.Buffer
+	d, err := door.Open(dir, func(int) bool { return false }, slog.New(slog.NewTextHandler(&said, nil)))
+	require.NoError(t, err)
+	for range 100 {
+		c, err := net.Dial("unix", filepath.Join(dir, guest.SocketName))
+		require.NoError(t, err)
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		_, err = c.Read(make([]byte, 1)) // it is closed after it was logged
+		require.Error(t, err)
+		c.Close()
+	}
+	d.Close()
+	assert.Equal(t, 7, strings.Count(said.String(), "stranger"), "the 1st, 2nd, 4th, … 64th")
+	assert.Contains(t, said.String(), "times=64")
+}
+
 func TestTheNewestConnectionReplacesOneThatNobodyTook(t *testing.T) {
 	t.Parallel()
 	d, dial := open(t, func(pid int) bool { return pid == os.Getpid() })
 	old := dial()
-	<-d.Came()
+	waittest.For(t, d.Came(), "the first connection")
 	second := dial()
 	require.NoError(t, old.SetReadDeadline(time.Now().Add(time.Minute)))
 	_, err := old.Read(make([]byte, 1))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the old one was closed")
-	taken := <-d.Conns()
+	taken := waittest.For(t, d.Conns(), "the connection to be taken")
 	defer taken.Close()
 	_, err = second.Write([]byte("x"))
 	require.NoError(t, err)
 	_, err = taken.Read(make([]byte, 1))
 	require.NoError(t, err)
 	d.Close()
-	<-d.Closed()
+	waittest.For(t, d.Closed(), "the door to be closed")
 }

@@ -108,7 +108,9 @@ type Observed struct {
 	ID      string
 	Labels  map[string]string
 	Created time.Time
-	// Alive tells that its guest runs.
-	Alive  bool
+	// Alive tells that its guest runs and may go on.
+	Alive bool
+	// Ended says why it is not alive, where the driver knows: what it may use is used up.
+	Ended  string
 	Report Report
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/descriptor"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
@@ -19,6 +20,7 @@ import (
 const (
 	ContainerProgram = "/.evalfleet/guestd"
 	ContainerFolder  = "/.evalfleet/ctl"
+	containerChecks  = "/.evalfleet-checks"
 	// ContainerSpecName is the file in ContainerFolder that holds the ContainerSpec, as JSON.
 	ContainerSpecName = "spec.json"
 )
@@ -44,6 +46,9 @@ var oomFiles = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/m
 
 // runContainer serves as the first process of a container, until that ends. Nothing but the two mounts need be in the image.
 func runContainer() error {
+	if err := descriptor.Keep(); err != nil {
+		return err
+	}
 	folder, err := unix.Open(ContainerFolder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", ContainerFolder, err)
@@ -57,15 +62,15 @@ func runContainer() error {
 		return fmt.Errorf("read the container's specification: %w", err)
 	}
 	spareSomeThreads(spareThreads)
-	spec := box.Spec{Contained: true, Guest: c.Guest, Command: c.Command, Limits: possible(c.Limits)}
-	spec.Guest.ControlFD = folder
+	spec := box.Spec{Contained: true, Guest: c.Guest, Command: c.Command, Limits: c.Limits}
+	spec.Guest.Control.FD, spec.Guest.ChecksDir = folder, containerChecks
 	for _, file := range oomFiles {
 		if fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			spec.Guest.OOMFD = fd
 			break
 		}
 	}
-	g, _, err := begin(spec)
+	g, _, err := begin(&spec)
 	if err != nil {
 		return err
 	}
@@ -76,18 +81,6 @@ func runContainer() error {
 		return err
 	}
 	return g.serve(folder)
-}
-
-// possible lowers limits to what this process is allowed.
-func possible(limits []box.Limit) []box.Limit {
-	var out []box.Limit
-	for _, l := range limits {
-		var now unix.Rlimit
-		if err := unix.Getrlimit(l.Resource, &now); err == nil {
-			out = append(out, box.Limit{Resource: l.Resource, Value: min(l.Value, now.Max)})
-		}
-	}
-	return out
 }
 
 // spareSomeThreads makes the runtime start n threads, which it keeps from then on.

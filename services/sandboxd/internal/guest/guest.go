@@ -20,8 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	"github.com/evalfleet/evalfleet/pkg/version"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/descriptor"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/command"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/editor"
@@ -42,9 +44,9 @@ const ProcFD = 3
 // SocketName is the host's socket in the control folder.
 const SocketName = "h.sock"
 
-// memoryLimit makes the collector work harder before the guest's own memory counts in the sandbox. Below it, it works as ever: a heap
+// The collector works harder before the guest's own memory reaches its bound (bound.GuestMemory). Below that, it works as ever: a heap
 // that fits into the processor's caches is worth more than a collection saved.
-const memoryLimit = 256 << 20
+const memoryMargin = 16 << 20
 
 // Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of a sandbox,
 // `proc` a helper of the launcher that mounts a /proc for it, `container` the first process of a container, `text-editor` a helper
@@ -85,8 +87,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // runInit builds the box, tells the launcher, and serves until the sandbox ends.
 func runInit() error {
-	for fd := SpecFD; fd < FirstFD; fd++ {
-		unix.CloseOnExec(fd)
+	if err := descriptor.Keep(); err != nil {
+		return err
 	}
 	specFile, outcomeFile := os.NewFile(SpecFD, "specification"), os.NewFile(OutcomeFD, "outcome")
 	spec, err := box.ReadSpec(specFile)
@@ -94,7 +96,7 @@ func runInit() error {
 		return err
 	}
 	specFile.Close()
-	g, outcome, err := begin(spec)
+	g, outcome, err := begin(&spec)
 	if writeErr := json.NewEncoder(outcomeFile).Encode(outcome); writeErr != nil {
 		return errors.Join(err, fmt.Errorf("the launcher is gone: %w", writeErr))
 	}
@@ -102,22 +104,17 @@ func runInit() error {
 	if err != nil {
 		return err
 	}
-	return g.serve(spec.Guest.ControlFD)
+	return g.serve(spec.Guest.Control.FD)
 }
 
 // begin enters the box and makes the guest ready to serve.
-func begin(spec box.Spec) (*guest, box.Outcome, error) {
+func begin(spec *box.Spec) (*guest, box.Outcome, error) {
 	_ = os.WriteFile("/proc/self/comm", []byte("guestd"), 0) // it was started by a descriptor, whose number would be its name
 	// The guest waits far more than it computes; on one processor no thread has to be woken for another goroutine to go on.
 	runtime.GOMAXPROCS(1)
-	debug.SetMemoryLimit(memoryLimit)
+	debug.SetMemoryLimit(bound.GuestMemory(spec.Guest.KeptBytes) - memoryMargin)
 	unix.Umask(0o022)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	for _, fd := range []int{spec.Guest.ControlFD, spec.Guest.OOMFD, spec.Command.TasksFD, spec.Command.CgroupFD} {
-		if fd > 0 {
-			unix.CloseOnExec(fd)
-		}
-	}
 	weaker, err := box.Enter(spec)
 	if err != nil {
 		return nil, failed(err), err
@@ -126,20 +123,28 @@ func begin(spec box.Spec) (*guest, box.Outcome, error) {
 		return nil, failed(err), err
 	}
 	table, err := process.NewTable(process.Config{
-		Prepare: func() error {
-			more, err := box.HardenThread(spec.Command)
-			weaker = append(weaker, more...)
+		Prepare: func(keep []uintptr) error {
+			more, err := box.HardenThread(spec.Command, keep...)
+			if len(keep) == 0 { // the first thread, whose findings hold for the others
+				weaker = append(weaker, more...)
+			}
 			return err
 		},
-		CgroupFD: spec.Command.CgroupFD, OOMScoreAdj: spec.Command.OOMScoreAdj, ProcessLimits: processLimits(spec.Command.Limits), Logger: log,
+		CgroupFD: spec.Command.Cgroup.FD, OOMScoreAdj: spec.Command.OOMScoreAdj, ProcessLimits: processLimits(spec.Command.Limits), Logger: log,
 	})
 	if err != nil {
 		return nil, failed(err), err
 	}
 	if err := box.Confine(); err != nil {
-		return nil, failed(&box.PartError{Part: "capabilities", Err: err}), err
+		return nil, failed(err), err
 	}
-	runner, err := command.NewRunner(command.Config{Table: table, OOMCount: oomCounter(spec.Guest.OOMFD)})
+	rooms, err := checksFolder(spec.Guest.ChecksDir)
+	if err != nil {
+		return nil, failed(&box.PartError{Part: "folder for checks", Err: err}), err
+	}
+	runner, err := command.NewRunner(command.Config{
+		Table: table, OOMCount: oomCounter(spec.Guest.OOMFD), KeptBytes: spec.Guest.KeptBytes, Rooms: rooms, CheckCapabilities: box.CheckCaps,
+	})
 	if err != nil {
 		return nil, failed(err), err
 	}
@@ -150,6 +155,15 @@ func begin(spec box.Spec) (*guest, box.Outcome, error) {
 	g.setDeadline(time.Unix(spec.Guest.DeadlineUnix, 0), spec.Guest.DeadlineUnix > 0)
 	g.orphanTimeout.Store(int64(time.Duration(spec.Guest.OrphanSeconds) * time.Second))
 	return g, box.Outcome{Weaker: weaker}, nil
+}
+
+// checksFolder makes the folder below which checks work, before any command could put another in its place. Others may only walk
+// through it.
+func checksFolder(path string) (*os.Root, error) {
+	if err := os.MkdirAll(path, 0o711); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(path)
 }
 
 func failed(err error) box.Outcome {

@@ -67,6 +67,7 @@ func (g *guest) Run(ctx context.Context, req *guestv1.RunRequest) (*guestv1.RunR
 	if err != nil {
 		return nil, err
 	}
+	defer g.runner.Forget(c)
 	select {
 	case <-c.Done():
 	case <-ctx.Done():
@@ -87,6 +88,7 @@ func (g *guest) Stream(req *guestv1.StreamRequest, stream grpc.ServerStreamingSe
 	if err != nil {
 		return err
 	}
+	defer g.runner.Forget(c)
 	pid, began := c.Started()
 	started := &sandboxv1.ExecStarted{Pid: int64(pid), StartTime: timestamppb.New(began)}
 	if err := stream.Send(&sandboxv1.StreamExecResponse{Event: &sandboxv1.StreamExecResponse_Started{Started: started}}); err != nil {

@@ -18,7 +18,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
@@ -33,8 +35,8 @@ const (
 func DefaultMaxCreating() int { return 2 * runtime.NumCPU() }
 
 // Create makes a sandbox and gives it when it is usable. With a request id, the sandbox is made once: the making goes on when ctx
-// ends, also in a later process, and a repeated call gives the same one.
-func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.SandboxSpec, requestID string) (*Sandbox, error) {
+// ends, also in a later process, and a repeated call gives the same one. Run is the name of the run that asks; empty for none.
+func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.SandboxSpec, requestID, run string) (*Sandbox, error) {
 	asked := spec
 	spec, err := s.complete(spec)
 	if err != nil {
@@ -50,7 +52,7 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 		if err != nil {
 			return nil, rpcerr.Internal("read a request: %w", err)
 		}
-		req.Hash = sha256.Sum256(content)
+		req.Hash, req.Unique = sha256.Sum256(content), req.Key.OfRun(run)
 	}
 	result, err := s.effects.Do(ctx, req, func(ctx context.Context, _ effect.Attempt) ([]byte, error) {
 		return []byte(id), s.make(ctx, project, id, spec)
@@ -59,6 +61,11 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 		return nil, kindOf(err, requestID)
 	}
 	return s.Get(ctx, project, string(result.Body))
+}
+
+// ReleaseRuns forgets which sandboxes were made for runs of a project, and cancels the making of others. Runs are ids. Sandboxes stay.
+func (s *Sandboxes) ReleaseRuns(ctx context.Context, project string, runs []string) error {
+	return s.ledger.ReleaseRuns(ctx, project, runs...)
 }
 
 // newID is an id that says nothing, the same one for the same seed.
@@ -98,7 +105,7 @@ func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv
 		s.log.Error("cannot remove a sandbox that could not be made", "sandbox", e.id, "error", destroyErr)
 		return err // the reconciler goes on
 	}
-	if moved, moveErr := s.move(ctx, e, Fail, func(b *Sandbox) { b.Reason = err.Error() }); moveErr != nil {
+	if moved, moveErr := s.moveSurely(ctx, e, Fail, func(b *Sandbox) { b.Reason = err.Error() }); moveErr != nil {
 		s.log.Error("cannot write that a sandbox could not be made", "sandbox", e.id, "error", moveErr)
 	} else if moved {
 		s.forget(e)
@@ -113,9 +120,17 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 		Project: project, ID: id, Spec: remembered(spec), State: Creating, Created: now, Changed: now, Revision: 1,
 		Lease: spec.GetLease().AsDuration(), LeaseEnd: now.Add(spec.GetLease().AsDuration()), Deadline: now.Add(spec.GetMaxLifetime().AsDuration()),
 	}
+	lack := ""
+	if s.lack != nil {
+		lack = s.lack()
+	}
 	s.mu.Lock()
 	e := s.live[id]
 	if e == nil {
+		if lack != "" {
+			s.mu.Unlock()
+			return nil, false, driver.NoRoom(lack)
+		}
 		if s.cfg.MaxSandboxes > 0 && len(s.live) >= s.cfg.MaxSandboxes {
 			s.mu.Unlock()
 			return nil, false, rpcerr.SandboxQuota("sandboxes", s.cfg.MaxSandboxes, 2*time.Second,
@@ -124,7 +139,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 		e = &entry{id: id, box: b, making: true}
 		s.live[id] = e
 		s.mu.Unlock()
-		if err := s.store.Put(ctx, b); err != nil {
+		if err := patiently(ctx, func() error { return s.store.Put(ctx, b) }); err != nil {
 			s.forget(e)
 			return nil, false, fmt.Errorf("write the record of %s: %w", b.Name(), err)
 		}
@@ -132,7 +147,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 	}
 	s.mu.Unlock()
 	// An earlier process began it. What that left is removed, since a set-up may have run in part.
-	moved, err := s.move(ctx, e, Remake, func(old *Sandbox) { *old = *b })
+	moved, err := s.moveSurely(ctx, e, Remake, func(old *Sandbox) { *old = *b })
 	if err != nil || !moved {
 		return e, false, err
 	}
@@ -166,7 +181,7 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 		return err
 	}
 	e.client.Store(c)
-	moved, err := s.move(ctx, e, Made, func(made *Sandbox) {
+	moved, err := s.moveSurely(ctx, e, Made, func(made *Sandbox) {
 		made.Report, made.BootID = report, hello.GetBootId()
 		made.LeaseEnd = time.Now().Add(made.Lease)
 		for _, note := range hello.GetNotes() {
@@ -182,11 +197,40 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	return err
 }
 
+// moveSurely is move that is tried again while the store is away: what is made at a cost is recorded when the store is back.
+func (s *Sandboxes) moveSurely(ctx context.Context, e *entry, a Action, change func(*Sandbox)) (moved bool, err error) {
+	err = patiently(ctx, func() error {
+		moved, err = s.move(ctx, e, a, change)
+		return err
+	})
+	return moved, err
+}
+
+// storePause is how long a write of a record waits before it is tried again.
+const storePause = 500 * time.Millisecond
+
+// patiently repeats a write while the store is away, until ctx ends.
+func patiently(ctx context.Context, write func() error) error {
+	var away error
+	for {
+		err := write()
+		switch {
+		case err == nil, !sqlite.Away(err) && (away == nil || ctx.Err() == nil):
+			return err
+		case sqlite.Away(err):
+			away = err
+		}
+		if retry.Sleep(ctx, storePause) != nil {
+			return away // and not the end of ctx, which would be a failure of the sandbox
+		}
+	}
+}
+
 // boxSpec is what a driver is told of a specification, but for the id and the deadline.
 func (s *Sandboxes) boxSpec(spec *sandboxv1.SandboxSpec) driver.Spec {
 	return driver.Spec{
 		Owner: s.installation, Labels: spec.GetLabels(), Image: spec.GetImage(), OrphanTimeout: s.cfg.OrphanTimeout,
-		Limits: limits(spec.GetLimits()), Workdir: spec.GetWorkdir(), User: spec.GetUser(), AllowUnisolated: s.cfg.AllowUnisolated,
+		Limits: limits(spec.GetLimits()), Workdir: spec.GetWorkdir(), User: spec.GetUser(), AllowUnisolated: spec.GetAllowUnisolated(), // complete has refused it where the operator does not allow it
 	}
 }
 

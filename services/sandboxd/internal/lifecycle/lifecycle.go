@@ -20,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/standstill"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
@@ -36,6 +37,8 @@ type Config struct {
 	AllowUnisolated bool
 	// CPUMillis bounds the processors of sandboxes that ask for no bound, in thousandths of a core. Zero leaves them unbounded.
 	CPUMillis int64
+	// MaxOpenFiles bounds the open files of all processes of a sandbox together. Zero is the machine's share, see machineOpenFiles.
+	MaxOpenFiles int64
 	// OrphanTimeout is how long a sandbox lives without any process of ours.
 	OrphanTimeout time.Duration
 }
@@ -48,8 +51,10 @@ type Deps struct {
 	// Ledger keeps claims and results of CreateSandbox.
 	Ledger effect.Ledger
 	// Owner names this process in the ledger; Alive tells whether another one still runs (nil: none does).
-	Owner  string
-	Alive  func(owner string) bool
+	Owner string
+	Alive func(owner string) bool
+	// Lack tells what keeps a new sandbox from being made, such as a disk that is nearly full; nil or an empty answer for nothing.
+	Lack   func() string
 	Logger *slog.Logger
 }
 
@@ -62,13 +67,16 @@ type Sandboxes struct {
 	ledger       effect.Ledger
 	effects      *effect.Runner
 	log          *slog.Logger
+	lack         func() string
 	installation string
 	creating     chan struct{} // a token for each that may be made at once
-	began        time.Time
+	clock        standstill.Detector
 	background   sync.WaitGroup
 
 	mu   sync.Mutex
 	live map[string]*entry // by id: those whose state is not over
+	// settling is since when holders may come back who could not renew their leases before.
+	settling time.Time
 }
 
 // entry is a sandbox that lives.
@@ -92,7 +100,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	}
 	s := &Sandboxes{
 		cfg: cfg, drivers: deps.Drivers, store: deps.Store, ledger: deps.Ledger, log: deps.Logger, creating: make(chan struct{}, max(cfg.MaxCreating, 1)),
-		began: time.Now(), live: map[string]*entry{}, gauges: map[string]*gauge{},
+		lack: deps.Lack, settling: time.Now(), live: map[string]*entry{}, gauges: map[string]*gauge{},
 	}
 	for name, d := range deps.Drivers {
 		s.gauges[name] = newGauge(d)

@@ -39,6 +39,7 @@ type paperDriver struct {
 	refuse    error // of Destroy
 	probe     func(context.Context) (driver.Capabilities, error)
 	absent    func() error      // of Check and Create
+	listing   func()            // at the begin of List
 	hold      func(driver.Spec) // called in Create
 	run       func(string) *sandboxv1.ExecResult
 }
@@ -120,6 +121,12 @@ func (d *paperDriver) kill(id string) {
 
 func (d *paperDriver) List(_ context.Context, owner string) ([]driver.Observed, error) {
 	d.mu.Lock()
+	if f := d.listing; f != nil {
+		d.listing = nil
+		d.mu.Unlock()
+		f()
+		d.mu.Lock()
+	}
 	defer d.mu.Unlock()
 	var out []driver.Observed
 	for id, b := range d.boxes {
@@ -190,6 +197,7 @@ type house struct {
 	store  lifecycle.Store
 	ledger effect.Ledger
 	max    int
+	lack   string
 	owners int
 	boxes  *lifecycle.Sandboxes
 	stop   func()
@@ -223,7 +231,7 @@ func (h *house) start() {
 	var err error
 	h.boxes, err = lifecycle.New(h.Context(), lifecycle.Config{DefaultDriver: "paper", MaxSandboxes: h.max, MaxCreating: 4, OrphanTimeout: time.Hour}, lifecycle.Deps{
 		Drivers: map[string]driver.Driver{"paper": h.driver}, Store: h.store, Ledger: h.ledger,
-		Owner: string(rune('a' + h.owners)), Logger: slog.New(slog.DiscardHandler),
+		Owner: string(rune('a' + h.owners)), Lack: func() string { return h.lack }, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(h, err)
 	ctx, cancel := context.WithCancel(h.Context())
@@ -240,7 +248,7 @@ func (h *house) start() {
 
 func (h *house) create(spec *sandboxv1.SandboxSpec, key string) *lifecycle.Sandbox {
 	h.Helper()
-	b, err := h.boxes.Create(h.Context(), "p", spec, key)
+	b, err := h.boxes.Create(h.Context(), "p", spec, key, "")
 	require.NoError(h, err)
 	return b
 }
@@ -309,14 +317,36 @@ func TestALifetimeEndsWhateverIsRenewed(t *testing.T) {
 	})
 }
 
-func TestLeasesThatRanOutWhileNobodyServedHaveAMinute(t *testing.T) {
+// The machine sleeps for longer than a lease, and the first thing after waking is a look at the leases.
+func TestLeasesThatRanOutInASleepOfTheMachineMayBeRenewedFirst(t *testing.T) {
+	bubble(t, func(h *house) {
+		left, renewed := h.create(lease(10*time.Minute), ""), h.create(lease(10*time.Minute), "")
+		time.Sleep(5 * time.Minute)
+		for range 2 {
+			h.driver.mu.Lock()
+			h.driver.listing = func() { time.Sleep(time.Hour) }
+			h.driver.mu.Unlock()
+			time.Sleep(time.Hour + 2*time.Minute)
+			assert.Equal(t, lifecycle.Ready, h.state(renewed.ID))
+			_, _, err := h.boxes.Renew(h.Context(), "p", []string{renewed.ID}, 0)
+			require.NoError(t, err)
+		}
+		assert.Equal(t, lifecycle.Ready, h.state(left.ID))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, lifecycle.Deleted, h.state(left.ID), "its holder did not come back")
+		assert.Equal(t, lifecycle.Ready, h.state(renewed.ID))
+		require.NoError(t, h.use(renewed.ID), "the guest is the same one")
+	})
+}
+
+func TestLeasesThatRanOutWhileNoProcessServedMayBeRenewedFirst(t *testing.T) {
 	bubble(t, func(h *house) {
 		left, renewed := h.create(lease(time.Minute), ""), h.create(lease(time.Minute), "")
 		h.stop()
 		time.Sleep(10 * time.Minute)
 		h.start()
-		time.Sleep(30 * time.Second)
-		assert.Equal(t, lifecycle.Ready, h.state(left.ID))
+		time.Sleep(2*time.Minute + 30*time.Second)
+		assert.Equal(t, lifecycle.Ready, h.state(left.ID), "longer than any holder takes to renew")
 		_, _, err := h.boxes.Renew(h.Context(), "p", []string{renewed.ID}, 10*time.Minute)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -387,7 +417,7 @@ func TestACreationThatDiedWithItsProcessIsDoneAgain(t *testing.T) {
 		}
 		spec := &sandboxv1.SandboxSpec{Setup: "true"}
 		gone := make(chan error, 1)
-		go func() { _, err := h.boxes.Create(h.Context(), "p", spec, "key"); gone <- err }()
+		go func() { _, err := h.boxes.Create(h.Context(), "p", spec, "key", ""); gone <- err }()
 		id := <-reached
 		before, err := h.store.Load(h.Context(), id)
 		require.NoError(t, err)
@@ -444,7 +474,7 @@ func TestAKeyedCreationOutlivesItsCaller(t *testing.T) {
 	bubble(t, func(h *house) {
 		ctx, leave := context.WithCancel(h.Context())
 		h.driver.hold = func(driver.Spec) { leave(); time.Sleep(time.Second) }
-		_, err := h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "key")
+		_, err := h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "key", "")
 		require.ErrorIs(t, err, context.Canceled)
 		b := h.create(&sandboxv1.SandboxSpec{}, "key")
 		assert.Equal(t, lifecycle.Ready, b.State)
@@ -452,7 +482,7 @@ func TestAKeyedCreationOutlivesItsCaller(t *testing.T) {
 
 		ctx, leave = context.WithCancel(h.Context())
 		defer leave()
-		_, err = h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "")
+		_, err = h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "", "")
 		require.Error(t, err, "one without a key ends with its caller")
 		synctest.Wait()
 		assert.Len(t, h.driver.boxes, 1)
@@ -464,7 +494,7 @@ func TestDeletingWhileItIsMade(t *testing.T) {
 		id := make(chan string, 1)
 		h.driver.hold = func(s driver.Spec) { id <- s.ID; time.Sleep(time.Second) }
 		made := make(chan error, 1)
-		go func() { _, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "key"); made <- err }()
+		go func() { _, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "key", ""); made <- err }()
 		name := <-id
 		got, err := h.boxes.Delete(h.Context(), "p", name)
 		require.NoError(t, err)
@@ -484,5 +514,22 @@ func TestOldRecordsAreForgotten(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		_, err = h.boxes.Get(h.Context(), "p", b.ID)
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
+	})
+}
+
+// Where there is no room a new sandbox is refused for now, what lives goes on, and the same key makes it later.
+func TestNoSandboxIsMadeWithoutRoom(t *testing.T) {
+	bubble(t, func(h *house) {
+		lives := h.create(&sandboxv1.SandboxSpec{}, "first")
+		h.lack = "the disk is nearly full"
+		_, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "second", "")
+		require.True(h, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
+		require.ErrorContains(h, err, "the disk is nearly full")
+		assert.Positive(h, rpcerr.RetryAfter(err))
+		again, err := h.boxes.Get(h.Context(), "p", lives.ID)
+		require.NoError(h, err)
+		assert.Equal(h, lifecycle.Ready, again.State)
+		h.lack = ""
+		h.create(&sandboxv1.SandboxSpec{}, "second")
 	})
 }

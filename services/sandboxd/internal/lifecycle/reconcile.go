@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -13,9 +14,11 @@ import (
 // How often and how patiently the reconciler works.
 const (
 	reconcileEvery = 10 * time.Second
-	// settle is how long a new process waits before it ends leases that ran out while there was none, so that their holders can
-	// come back too.
-	settle = time.Minute
+	// settle is how long a new process, and one that stood still, waits before it ends leases that ran out meanwhile, so that
+	// their holders can come back too. Holders renew every two minutes (turn.Config.RenewLeases).
+	settle = 3 * time.Minute
+	// stoodStill is how long may lie between two looks at the clock while the process runs.
+	stoodStill = time.Minute
 	// abandoned is how long a sandbox may be in the making with nobody making it; its caller may come back and go on.
 	abandoned = 10 * time.Minute
 	// keepRecords is how long records of what is over are kept.
@@ -24,6 +27,7 @@ const (
 
 // Run compares records and boxes until ctx ends: it ends leases, removes boxes without a record, and finds boxes that died.
 func (s *Sandboxes) Run(ctx context.Context) error {
+	s.background.Go(func() { effect.Sweep(ctx, s.ledger, s.log) })
 	s.Reconcile(ctx)
 	s.sweep(ctx)
 	ticker, probes := time.NewTicker(reconcileEvery), time.NewTicker(driver.ProbeAge)
@@ -52,8 +56,10 @@ func (s *Sandboxes) sweep(ctx context.Context) {
 
 // Reconcile compares once. What fails is logged and tried again the next time.
 func (s *Sandboxes) Reconcile(ctx context.Context) {
+	s.lookAtClock()
 	for name, d := range s.drivers {
 		boxes, err := d.List(ctx, s.installation)
+		s.lookAtClock()
 		if err != nil {
 			s.log.Error("cannot list the boxes of a driver", "driver", name, "error", err)
 			continue
@@ -61,15 +67,33 @@ func (s *Sandboxes) Reconcile(ctx context.Context) {
 		s.compare(ctx, name, d, boxes)
 	}
 	for _, e := range s.entries() {
+		s.lookAtClock()
 		s.look(ctx, e)
 	}
 	now := time.Now()
 	if err := s.store.Forget(ctx, now.Add(-keepRecords)); err != nil && ctx.Err() == nil {
 		s.log.Error("cannot forget old records", "error", err)
 	}
-	if _, err := s.ledger.Expire(ctx, now.Add(-effect.KeepResults), now.Add(-effect.KeepReleased)); err != nil && ctx.Err() == nil {
-		s.log.Error("cannot forget old results", "error", err)
+}
+
+// lookAtClock notices that the process stood still, with its machine or without: leases then begin to settle anew.
+func (s *Sandboxes) lookAtClock() {
+	now := time.Now()
+	gap := s.clock.Look(now, stoodStill)
+	if gap == 0 {
+		return
 	}
+	s.log.Warn("this process stood still; leases that ran out meanwhile may be renewed first", "for", gap, "settle", settle)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settling = now
+}
+
+// settled reports whether all who hold leases had time to renew them since the process began, or stood still.
+func (s *Sandboxes) settled(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Sub(s.settling) > settle
 }
 
 func (s *Sandboxes) entries() []*entry {
@@ -81,9 +105,9 @@ func (s *Sandboxes) entries() []*entry {
 // compare removes a driver's boxes that have no record and finds records whose box is gone. A record is written before its box is
 // made, so a box that was listed and has none is an orphan.
 func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, boxes []driver.Observed) {
-	alive := map[string]bool{}
+	alive, ended := map[string]bool{}, map[string]string{}
 	for _, box := range boxes {
-		alive[box.ID] = box.Alive
+		alive[box.ID], ended[box.ID] = box.Alive, box.Ended
 		s.mu.Lock()
 		_, known := s.live[box.ID]
 		s.mu.Unlock()
@@ -101,7 +125,7 @@ func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, b
 		e.mu.Unlock()
 		// One that became ready after the boxes were listed is not judged by that list.
 		if _, listed := alive[b.ID]; b.Spec.GetDriver() == name && b.State == Ready && !alive[b.ID] && (listed || time.Since(b.Changed) > reconcileEvery) {
-			s.lose(ctx, e, "its box is gone")
+			s.lose(ctx, e, cmp.Or(ended[b.ID], "its box is gone"))
 		}
 	}
 }
@@ -116,14 +140,14 @@ func (s *Sandboxes) look(ctx context.Context, e *entry) {
 	case Deleting:
 		s.remove(ctx, e, b.Reason)
 	case Creating:
-		if !making && now.Sub(b.Changed) > abandoned && now.Sub(s.began) > settle {
+		if !making && now.Sub(b.Changed) > abandoned && s.settled(now) {
 			s.remove(ctx, e, "its making was abandoned")
 		}
 	case Ready, Paused:
 		switch {
 		case now.After(b.Deadline):
 			s.remove(ctx, e, "its lifetime is over")
-		case now.After(e.leaseEnd(b)) && now.Sub(s.began) > settle:
+		case now.After(e.leaseEnd(b)) && s.settled(now):
 			s.remove(ctx, e, "its lease expired")
 		}
 	case Deleted, Lost, Failed:

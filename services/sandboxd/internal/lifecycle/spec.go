@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -18,8 +21,8 @@ import (
 // Defaults and caps, as the protocol documents them.
 const (
 	defaultMemory       = 2 << 30
-	defaultPIDs         = 512
-	defaultOpenFiles    = 4096
+	defaultPIDs         = 256
+	mostOpenFiles       = 4096 // by default, however many there may be
 	defaultFileSize     = 4 << 30
 	defaultLease        = 10 * time.Minute
 	maxLease            = 24 * time.Hour
@@ -45,6 +48,9 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 		spec.Limits = &sandboxv1.Limits{}
 	}
 	l := spec.Limits
+	if err := s.shareOpenFiles(l); err != nil {
+		return nil, err
+	}
 	for _, d := range []struct {
 		name  string
 		field **int64
@@ -52,7 +58,7 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 	}{
 		{"memory_bytes", &l.MemoryBytes, defaultMemory},
 		{"pids", &l.Pids, defaultPIDs},
-		{"open_files", &l.OpenFiles, defaultOpenFiles},
+		{"open_files", &l.OpenFiles, 0},
 		{"file_size_bytes", &l.FileSizeBytes, defaultFileSize},
 		{"cpu_millis", &l.CpuMillis, s.cfg.CPUMillis},
 		{"disk_bytes", &l.DiskBytes, 0},
@@ -84,6 +90,40 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 		spec.Network = &sandboxv1.Network{Mode: sandboxv1.NetworkMode_NETWORK_MODE_NONE}
 	}
 	return spec, nil
+}
+
+// shareOpenFiles keeps what all processes of a sandbox can open together within Config.MaxOpenFiles. It refuses two limits whose
+// product exceeds that, and fills in a limit that is not asked for with what the other leaves.
+func (s *Sandboxes) shareOpenFiles(l *sandboxv1.Limits) error {
+	most := cmp.Or(s.cfg.MaxOpenFiles, machineOpenFiles())
+	if l.Pids != nil && l.OpenFiles != nil {
+		if pids, files := l.GetPids(), l.GetOpenFiles(); pids > 0 && files > most/pids {
+			return rpcerr.InvalidField("spec.limits.open_files", "%d processes with %d open files each are more than the %d open files that a sandbox may have; "+
+				"lower pids or open_files, or raise sandboxd.max_open_files", pids, files, most)
+		}
+		return nil
+	}
+	if l.Pids == nil {
+		l.Pids = new(int64(defaultPIDs))
+		if files := l.GetOpenFiles(); files > 0 {
+			l.Pids = new(max(1, min(defaultPIDs, most/files)))
+		}
+	}
+	if pids := l.GetPids(); l.OpenFiles == nil && pids > 0 {
+		l.OpenFiles = new(max(1, min(mostOpenFiles, most/pids)))
+	}
+	return nil
+}
+
+// machineOpenFiles is how many files a sandbox may have open where nothing else is configured: a share of what the machine allows,
+// since the kernel bounds files of a process and of the machine, but not those of a group.
+func machineOpenFiles() int64 {
+	text, err := os.ReadFile("/proc/sys/fs/file-max")
+	if err != nil {
+		return bound.BoxOpenFiles
+	}
+	all, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return max(bound.BoxOpenFiles, all/bound.BoxOpenFilesShare)
 }
 
 // unknown is the error of a driver that is not there.

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -177,6 +178,16 @@ func checkExec(spec *sandboxv1.ExecSpec) error {
 		return rpcerr.InvalidField("spec.argv", "name a program")
 	case len(spec.GetStdin()) > maxInput:
 		return tooLarge("spec.stdin", maxInput)
+	}
+	size := 0
+	for _, file := range spec.GetCheck().GetFiles() {
+		size += len(file.GetContent())
+		if file.GetBlobHash() != "" {
+			return rpcerr.NotBuiltYet("placing files from blobs")
+		}
+	}
+	if size > bound.CheckFiles {
+		return tooLarge("spec.check.files", bound.CheckFiles)
 	}
 	return lifecycle.CheckEnv(spec.GetEnv())
 }

@@ -23,11 +23,23 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 		}
 		return &sandboxv1.Sandbox{Spec: spec}, nil
 	}
-	b, err := s.boxes.Create(ctx, project, req.GetSpec(), req.GetRequestId())
+	b, err := s.boxes.Create(ctx, project, req.GetSpec(), req.GetRequestId(), req.GetAttribution().GetRun())
 	if err != nil {
 		return nil, err
 	}
 	return toProto(b), nil
+}
+
+// ReleaseRunSandboxes drops what is kept of the making of runs' sandboxes.
+func (s *Server) ReleaseRunSandboxes(ctx context.Context, req *sandboxv1.ReleaseRunSandboxesRequest) (*sandboxv1.ReleaseRunSandboxesResponse, error) {
+	project, runs, err := resource.Children(req.GetParent(), "runs", req.GetRuns())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.boxes.ReleaseRuns(ctx, project, runs); err != nil {
+		return nil, err
+	}
+	return &sandboxv1.ReleaseRunSandboxesResponse{}, nil
 }
 
 // GetSandbox gives one sandbox.

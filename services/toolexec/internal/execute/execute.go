@@ -96,6 +96,8 @@ type Batch struct {
 	FailFast []string
 	// Timeout bounds each call; 0 is the executor's bound.
 	Timeout time.Duration
+
+	keys []effect.Key // of the calls; nil without a request id
 }
 
 // Run runs a batch. It calls emit, one call at a time, when a call begins and when its result is there; results of calls that run side by side come as they
@@ -104,6 +106,7 @@ type Batch struct {
 // With a request id the batch goes on when ctx ends or emit fails. It fails when the effects cannot be kept, when the request id was used for other
 // calls, and when a call is one that the caller should run.
 func (e *Executor) Run(ctx context.Context, b *Batch, emit func(*toolv1.ExecuteToolsResponse) error) error {
+	b.setKeys()
 	for i, call := range b.Calls {
 		if offer := b.Offers.Find(call.GetFunction()); offer != nil && offer.Public.GetCallerRuns() {
 			return rpcerr.InvalidField(fmt.Sprintf("calls[%d]", i), "%s is run by the caller, not here", call.GetFunction())

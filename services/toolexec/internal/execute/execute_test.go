@@ -347,6 +347,46 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// TestCallsOfOneIDAreCancelledAndReleased: providers do send two calls with one id, and ids that look like those that we make of them.
+func TestCallsOfOneIDAreCancelledAndReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := counting("slow", waiting(time.Minute))
+		slow.public.Parallel = true
+		ledger := &memory.Ledger{}
+		p := start(t, ledger, "a", slow)
+		defer p.kill()
+		ids := []string{"c1", "c1", "c1~1", "c1"}
+		var calls []*toolv1.ToolCall
+		for _, id := range ids {
+			calls = append(calls, call(id, "slow"))
+		}
+		go func() {
+			time.Sleep(10 * time.Second)
+			done, err := p.Cancel(t.Context(), "default", "run/1", ids)
+			assert.NoError(t, err)
+			assert.Empty(t, done)
+		}()
+		begun := time.Now()
+		results, err := p.run(t.Context(), p.batch(t, "run/1", calls...))
+		require.NoError(t, err)
+		assert.Equal(t, 10*time.Second, time.Since(begun), "none goes on")
+		require.Len(t, results, len(ids))
+		for _, result := range results {
+			assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, result.GetError().GetType())
+		}
+		assert.EqualValues(t, len(ids), slow.calls.Load())
+		quick, err := p.run(t.Context(), p.batch(t, "run/2", call("c1", "slow"), call("c1", "slow")))
+		require.NoError(t, err)
+		require.Len(t, quick, 2)
+		require.NoError(t, p.Release(t.Context(), "default", "run/2", []string{"c1", "c1"}))
+		for _, id := range []string{"c1", "c1~1"} {
+			_, err = p.Attach(t.Context(), "default", "run/2", id)
+			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err), id)
+		}
+	})
+}
+
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	p := start(t, &memory.Ledger{}, "a", counting("t", answering("x")))

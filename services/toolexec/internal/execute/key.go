@@ -18,22 +18,44 @@ func callKey(project, requestID, callID string) effect.Key {
 	return effect.Key{Project: project, ID: below(requestID, callID)}
 }
 
-// key is the key of call i of a batch, zero where the batch has none. Of calls with one id, which providers should not send but do, later ones get a
-// number.
-func (b *Batch) key(i int) effect.Key {
+// callKeys are the keys of the calls of a request, by their ids in its order. Of calls with one id, which providers should not send but do, later ones get a number that makes theirs
+// unlike those before.
+func callKeys(project, requestID string, callIDs []string) []effect.Key {
+	keys, taken := make([]effect.Key, len(callIDs)), make(map[string]int, len(callIDs))
+	for i, id := range callIDs {
+		own := id
+		for n := taken[id]; n > 0; n++ { // Beginning where the last one of that id ended keeps many of them cheap.
+			if own = id + "~" + strconv.Itoa(n); taken[own] == 0 {
+				taken[id] = n + 1
+				break
+			}
+		}
+		if taken[own] == 0 {
+			taken[own] = 1
+		}
+		keys[i] = callKey(project, requestID, own)
+	}
+	return keys
+}
+
+// setKeys gives each call of a batch its key. A batch without a request id has none.
+func (b *Batch) setKeys() {
 	if b.RequestID == "" {
+		return
+	}
+	ids := make([]string, len(b.Calls))
+	for i, call := range b.Calls {
+		ids[i] = call.GetId()
+	}
+	b.keys = callKeys(b.Project, b.RequestID, ids)
+}
+
+// key is the key of call i of a batch, zero where the batch has none.
+func (b *Batch) key(i int) effect.Key {
+	if b.keys == nil {
 		return effect.Key{}
 	}
-	id, same := b.Calls[i].GetId(), 0
-	for _, call := range b.Calls[:i] {
-		if call.GetId() == id {
-			same++
-		}
-	}
-	if same > 0 {
-		id += "~" + strconv.Itoa(same)
-	}
-	return callKey(b.Project, b.RequestID, id)
+	return b.keys[i]
 }
 
 // execKey is the key of the n-th command of a call.

@@ -33,7 +33,9 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 		return nil, err
 	}
 	access := sandbox.NewAccess(e.sandboxes, b.Sandboxes, func(n int) string { return execKey(key.ID, n) }, b.Attribution)
-	request := effect.Request{Key: key, Hash: hash, Reissue: repeatable(b, i), Kept: func() { e.kept(key) }}
+	request := effect.Request{
+		Key: key, Hash: hash, Unique: effect.Key{Project: b.Project, ID: b.RequestID}.OfRun(b.Attribution.GetRun()), Reissue: repeatable(b, i), Kept: func() { e.kept(key) },
+	}
 	kept, err := e.runner.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("toolexec/after-claim")
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -92,28 +94,28 @@ func (e *Executor) Attach(ctx context.Context, project, requestID, callID string
 	return decode(kept.Body)
 }
 
-// Cancel stops calls, and those never seen before they begin. It returns the ids of calls that had ended before.
+// Cancel stops calls, and those never seen before they begin. It returns the ids of calls that had ended before. An id that comes again names the next call of that id.
 func (e *Executor) Cancel(ctx context.Context, project, requestID string, callIDs []string) (done []string, err error) {
-	for _, id := range callIDs {
-		key := callKey(project, requestID, id)
+	for i, key := range callKeys(project, requestID, callIDs) {
 		before, err := e.runner.Cancel(ctx, key)
 		if err != nil {
 			return nil, explain(err, key)
 		}
 		if before.State.Finished() || before.State == effect.Released {
-			done = append(done, id)
+			done = append(done, callIDs[i])
 		}
 	}
 	return done, nil
 }
 
-// Release drops the results of calls, which their caller has safe.
+// Release drops the results of calls, which their caller has safe. An id that comes again names the next call of that id.
 func (e *Executor) Release(ctx context.Context, project, requestID string, callIDs []string) error {
-	keys := make([]effect.Key, len(callIDs))
-	for i, id := range callIDs {
-		keys[i] = callKey(project, requestID, id)
-	}
-	return e.ledger.Release(ctx, keys...)
+	return e.ledger.Release(ctx, callKeys(project, requestID, callIDs)...)
+}
+
+// ReleaseRuns drops the results of all calls of runs of a project. Runs are ids.
+func (e *Executor) ReleaseRuns(ctx context.Context, project string, runs []string) error {
+	return e.ledger.ReleaseRuns(ctx, project, runs...)
 }
 
 func decode(body []byte) (*toolv1.ToolResult, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Access is what one call may do in the sandboxes of its run. It numbers the call's commands and records what was done. It may be used concurrently, but commands
-// that run side by side are numbered by chance and may then run twice when the call does.
+// Access is what one call may do in the sandboxes of its run. It numbers the call's commands and records what was done. It may be used concurrently, but for
+// commands with keys: side by side they would be numbered by chance, and a call that is repeated would mix them up, so the second one is refused.
 type Access struct {
 	client       sandboxv1.SandboxServiceClient
 	environments map[string]string // resource names by environment
@@ -21,6 +21,7 @@ type Access struct {
 
 	mu      sync.Mutex
 	execs   int
+	running bool                // a command with a key
 	keys    map[string][]string // by sandbox
 	actions []*toolv1.SandboxAction
 }
@@ -55,17 +56,25 @@ func (a *Access) Release(ctx context.Context) error {
 	return first
 }
 
-// nextKey returns the key of the next command, "" when commands have none.
-func (a *Access) nextKey(sandbox string) string {
+// begin returns the key of the next command, "" when commands have none, and what to call when the command has ended.
+func (a *Access) begin(sandbox string) (key string, end func(), err error) {
 	if a.key == nil {
-		return ""
+		return "", func() {}, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.running {
+		return "", nil, rpcerr.Internal("a tool runs two commands at once; their keys would depend on which comes first")
+	}
+	a.running = true
 	a.execs++
-	key := a.key(a.execs)
+	key = a.key(a.execs)
 	a.keys[sandbox] = append(a.keys[sandbox], key)
-	return key
+	return key, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.running = false
+	}, nil
 }
 
 func (a *Access) add(action *toolv1.SandboxAction, err error) {

@@ -47,7 +47,12 @@ func (s *sandbox) Exec(ctx context.Context, spec *sandboxv1.ExecSpec) (*sandboxv
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
-	request := &sandboxv1.ExecRequest{Sandbox: s.name, RequestId: s.access.nextKey(s.name), Spec: spec, Attribution: s.access.attribution}
+	key, end, err := s.access.begin(s.name)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	request := &sandboxv1.ExecRequest{Sandbox: s.name, RequestId: key, Spec: spec, Attribution: s.access.attribution}
 	response, err := s.exec(ctx, request)
 	if err != nil && ctx.Err() != nil && request.GetRequestId() != "" && !errors.Is(context.Cause(ctx), effect.ErrDraining) {
 		s.kill(ctx, request.GetRequestId())

@@ -20,6 +20,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/sandbox"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
@@ -105,6 +106,26 @@ func TestCommandsAreNumbered(t *testing.T) {
 	assert.Equal(t, []string{"call/exec-1", "call/exec-2"}, service.released)
 	require.NoError(t, access.Release(t.Context()))
 	assert.Len(t, service.released, 2, "once")
+}
+
+// TestCommandsWithKeysRunOneAfterAnother: side by side, chance would number them.
+func TestCommandsWithKeysRunOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	var box tool.Sandbox
+	service := &scriptedService{}
+	service.answer = func(ctx context.Context, n int) (*sandboxv1.ExecResponse, error) {
+		if n == 1 {
+			_, err := box.Exec(ctx, echo)
+			assert.ErrorContains(t, err, "two commands at once")
+		}
+		return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{}}, nil
+	}
+	box, _ = open(t, service, numbered)
+	for range 2 {
+		_, err := box.Exec(t.Context(), echo)
+		require.NoError(t, err)
+	}
+	assert.Len(t, service.execs, 2)
 }
 
 func TestWithoutAKeyCommandsHaveNone(t *testing.T) {
@@ -217,9 +238,9 @@ func TestErrorsOfTheService(t *testing.T) {
 			t.Parallel()
 			service := &scriptedService{fault: c.fault}
 			box, access := open(t, service, numbered)
-			_, err := box.ReadFile(t.Context(), "/f")
+			_, err := box.ReadFile(waittest.Context(t), "/f")
 			assertTold(t, err, c.want, c.says)
-			assertTold(t, box.WriteFile(t.Context(), "/f", nil), c.want, c.says)
+			assertTold(t, box.WriteFile(waittest.Context(t), "/f", nil), c.want, c.says)
 			require.Len(t, access.Actions(), 2)
 			assert.NotEmpty(t, access.Actions()[0].GetError())
 		})
@@ -242,9 +263,9 @@ func TestNullBytesNeverLeave(t *testing.T) {
 		_, err := box.Exec(t.Context(), spec)
 		require.ErrorIs(t, err, tool.ErrNullByte)
 	}
-	_, err := box.ReadFile(t.Context(), "\x00")
+	_, err := box.ReadFile(waittest.Context(t), "\x00")
 	require.ErrorIs(t, err, tool.ErrNullByte)
-	require.ErrorIs(t, box.WriteFile(t.Context(), "\x00", nil), tool.ErrNullByte)
+	require.ErrorIs(t, box.WriteFile(waittest.Context(t), "\x00", nil), tool.ErrNullByte)
 	assert.Empty(t, service.execs)
 	assert.Empty(t, service.written)
 }
@@ -252,10 +273,10 @@ func TestNullBytesNeverLeave(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	box, access := open(t, &scriptedService{}, numbered)
-	content, err := box.ReadFile(t.Context(), "a.txt")
+	content, err := box.ReadFile(waittest.Context(t), "a.txt")
 	require.NoError(t, err)
 	assert.Equal(t, "content of a.txt", string(content))
-	require.NoError(t, box.WriteFile(t.Context(), "b.txt", []byte("x")))
+	require.NoError(t, box.WriteFile(waittest.Context(t), "b.txt", []byte("x")))
 	path, err := box.GuestPath(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "/run/guest", path)

@@ -74,6 +74,18 @@ func (t *Tools) ReleaseTools(ctx context.Context, request *toolv1.ReleaseToolsRe
 	return &toolv1.ReleaseToolsResponse{}, nil
 }
 
+// ReleaseRunTools drops the kept results of runs.
+func (t *Tools) ReleaseRunTools(ctx context.Context, request *toolv1.ReleaseRunToolsRequest) (*toolv1.ReleaseRunToolsResponse, error) {
+	project, runs, err := resource.Children(request.GetParent(), "runs", request.GetRuns())
+	if err != nil {
+		return nil, err
+	}
+	if err := t.executor.ReleaseRuns(ctx, project, runs); err != nil {
+		return nil, err
+	}
+	return &toolv1.ReleaseRunToolsResponse{}, nil
+}
+
 // belong checks that sandboxes are of the request's project: a call must not reach into another one.
 func belong(project string, sandboxes map[string]string) error {
 	for environment, name := range sandboxes {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // TestACommandRunsOnceThoughTheServiceDies: the service that began a call dies while its command runs; the one that comes after it gets the
@@ -32,9 +33,9 @@ func TestACommandRunsOnceThoughTheServiceDies(t *testing.T) {
 		_, err := first.execute(t.Context(), request)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { _, exists := b.read(t, "count"); return exists }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { _, exists := b.read(t, "count"); return exists }, waittest.Bound, 20*time.Millisecond)
 	first.kill()
-	require.Error(t, <-ended)
+	require.Error(t, waittest.For(t, ended, "the end of the call whose service died"))
 
 	second := serviceOver(t, ledger, "second", b.client, builtins()...)
 	b.write(t, "go", nil)
@@ -68,11 +69,11 @@ func TestACancelledCommandIsKilled(t *testing.T) {
 		assert.NoError(t, err)
 		results <- out.results()[0]
 	}()
-	require.Eventually(t, func() bool { _, exists := b.read(t, "alive"); return exists }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { _, exists := b.read(t, "alive"); return exists }, waittest.Bound, 20*time.Millisecond)
 	_, err := s.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: parent, RequestId: "run/7", CallIds: []string{"c1"}})
 	require.NoError(t, err)
-	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, (<-results).GetError().GetType())
+	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, waittest.For(t, results, "the result of the call that was cancelled").GetError().GetType())
 	require.Eventually(t, func() bool {
 		return b.shell(t, "before=$(cat alive); sleep 0.2; [ \"$before\" = \"$(cat alive)\" ] && echo dead") == "dead\n"
-	}, 30*time.Second, 20*time.Millisecond)
+	}, waittest.Bound, 20*time.Millisecond)
 }

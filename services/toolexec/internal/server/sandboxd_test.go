@@ -20,6 +20,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // sandboxd is the service in a process of its own: services do not import one another.
@@ -66,7 +67,9 @@ func startSandboxd(t *testing.T) *sandboxd {
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
 		require.NoError(t, process.Process.Signal(syscall.SIGTERM))
-		if err := process.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		var err error
+		waittest.Return(t, func() { err = process.Wait() }, "sandboxd to end")
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			t.Errorf("sandboxd: %v\n%s", err, &log)
 		}
 		require.NoError(t, os.RemoveAll(dir))
@@ -75,7 +78,7 @@ func startSandboxd(t *testing.T) *sandboxd {
 	require.Eventually(t, func() bool {
 		_, err := client.ListDrivers(t.Context(), &sandboxv1.ListDriversRequest{}, grpc.WaitForReady(true))
 		return err == nil
-	}, 30*time.Second, 20*time.Millisecond)
+	}, waittest.Bound, 20*time.Millisecond)
 	return &sandboxd{client: client}
 }
 
@@ -100,13 +103,13 @@ type box struct {
 }
 
 func (b *box) write(t testing.TB, name string, content []byte) {
-	if _, err := b.client.WriteFile(t.Context(), &sandboxv1.WriteFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name), Content: content}); err != nil {
+	if _, err := b.client.WriteFile(waittest.Context(t), &sandboxv1.WriteFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name), Content: content}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (b *box) read(t testing.TB, name string) (content string, exists bool) {
-	response, err := b.client.ReadFile(t.Context(), &sandboxv1.ReadFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name)})
+	response, err := b.client.ReadFile(waittest.Context(t), &sandboxv1.ReadFileRequest{Sandbox: b.name, Path: path.Join(b.workdir, name)})
 	if err != nil {
 		return "", false
 	}

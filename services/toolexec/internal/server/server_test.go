@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -201,6 +202,24 @@ func TestKeysOfCalls(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.AttachToolCall(t.Context(), &toolv1.AttachToolCallRequest{Parent: parent, RequestId: "run/3", CallId: "c1"})
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err))
+}
+
+func TestResultsOfARunAreReleasedTogether(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	for _, key := range []string{"r/3", "r2/3"} {
+		_, err := s.execute(t.Context(), &toolv1.ExecuteToolsRequest{
+			Parent: parent, RequestId: key, Tools: []*toolv1.ToolRef{{Name: "note"}},
+			Calls: []*toolv1.ToolCall{{Id: strings.Repeat("long", 50), Function: "note", ArgumentsJson: `{"text":"a"}`}},
+		})
+		require.NoError(t, err)
+	}
+	_, err := s.ReleaseRunTools(t.Context(), &toolv1.ReleaseRunToolsRequest{Parent: parent, Runs: []string{parent + "/runs/r"}})
+	require.NoError(t, err)
+	_, err = s.AttachToolCall(t.Context(), &toolv1.AttachToolCallRequest{Parent: parent, RequestId: "r/3", CallId: strings.Repeat("long", 50)})
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err))
+	_, err = s.AttachToolCall(t.Context(), &toolv1.AttachToolCallRequest{Parent: parent, RequestId: "r2/3", CallId: strings.Repeat("long", 50)})
+	assert.NoError(t, err)
 }
 
 func TestMCPIsNotBuiltYet(t *testing.T) {

@@ -480,6 +480,89 @@ func (x *CancelEvalRequest) GetRequestId() string {
 	return ""
 }
 
+// DeleteEvalRequest names an evaluation.
+type DeleteEvalRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}/evals/{eval}`.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteEvalRequest) Reset() {
+	*x = DeleteEvalRequest{}
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteEvalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteEvalRequest) ProtoMessage() {}
+
+func (x *DeleteEvalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteEvalRequest.ProtoReflect.Descriptor instead.
+func (*DeleteEvalRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DeleteEvalRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteEvalResponse says that an evaluation is deleted.
+type DeleteEvalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteEvalResponse) Reset() {
+	*x = DeleteEvalResponse{}
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteEvalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteEvalResponse) ProtoMessage() {}
+
+func (x *DeleteEvalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteEvalResponse.ProtoReflect.Descriptor instead.
+func (*DeleteEvalResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{8}
+}
+
 // ResumeEvalRequest names an evaluation.
 type ResumeEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -493,7 +576,7 @@ type ResumeEvalRequest struct {
 
 func (x *ResumeEvalRequest) Reset() {
 	*x = ResumeEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +588,7 @@ func (x *ResumeEvalRequest) String() string {
 func (*ResumeEvalRequest) ProtoMessage() {}
 
 func (x *ResumeEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +601,7 @@ func (x *ResumeEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeEvalRequest.ProtoReflect.Descriptor instead.
 func (*ResumeEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResumeEvalRequest) GetName() string {
@@ -552,7 +635,7 @@ type ListSamplesRequest struct {
 
 func (x *ListSamplesRequest) Reset() {
 	*x = ListSamplesRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +647,7 @@ func (x *ListSamplesRequest) String() string {
 func (*ListSamplesRequest) ProtoMessage() {}
 
 func (x *ListSamplesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +660,7 @@ func (x *ListSamplesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSamplesRequest.ProtoReflect.Descriptor instead.
 func (*ListSamplesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSamplesRequest) GetParent() string {
@@ -621,7 +704,7 @@ type ListSamplesResponse struct {
 
 func (x *ListSamplesResponse) Reset() {
 	*x = ListSamplesResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +716,7 @@ func (x *ListSamplesResponse) String() string {
 func (*ListSamplesResponse) ProtoMessage() {}
 
 func (x *ListSamplesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +729,7 @@ func (x *ListSamplesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSamplesResponse.ProtoReflect.Descriptor instead.
 func (*ListSamplesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSamplesResponse) GetSamples() []*EvalSample {
@@ -674,7 +757,7 @@ type GetSampleRequest struct {
 
 func (x *GetSampleRequest) Reset() {
 	*x = GetSampleRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +769,7 @@ func (x *GetSampleRequest) String() string {
 func (*GetSampleRequest) ProtoMessage() {}
 
 func (x *GetSampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +782,7 @@ func (x *GetSampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSampleRequest.ProtoReflect.Descriptor instead.
 func (*GetSampleRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetSampleRequest) GetName() string {
@@ -724,7 +807,7 @@ type UpdateEvalRequest struct {
 
 func (x *UpdateEvalRequest) Reset() {
 	*x = UpdateEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +819,7 @@ func (x *UpdateEvalRequest) String() string {
 func (*UpdateEvalRequest) ProtoMessage() {}
 
 func (x *UpdateEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +832,7 @@ func (x *UpdateEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEvalRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateEvalRequest) GetEval() *Eval {
@@ -790,7 +873,7 @@ type EditScoreRequest struct {
 
 func (x *EditScoreRequest) Reset() {
 	*x = EditScoreRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +885,7 @@ func (x *EditScoreRequest) String() string {
 func (*EditScoreRequest) ProtoMessage() {}
 
 func (x *EditScoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +898,7 @@ func (x *EditScoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditScoreRequest.ProtoReflect.Descriptor instead.
 func (*EditScoreRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EditScoreRequest) GetName() string {
@@ -861,7 +944,7 @@ type InvalidateSampleRequest struct {
 
 func (x *InvalidateSampleRequest) Reset() {
 	*x = InvalidateSampleRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +956,7 @@ func (x *InvalidateSampleRequest) String() string {
 func (*InvalidateSampleRequest) ProtoMessage() {}
 
 func (x *InvalidateSampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +969,7 @@ func (x *InvalidateSampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvalidateSampleRequest.ProtoReflect.Descriptor instead.
 func (*InvalidateSampleRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InvalidateSampleRequest) GetName() string {
@@ -927,7 +1010,7 @@ type ScoreEvalRequest struct {
 
 func (x *ScoreEvalRequest) Reset() {
 	*x = ScoreEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1022,7 @@ func (x *ScoreEvalRequest) String() string {
 func (*ScoreEvalRequest) ProtoMessage() {}
 
 func (x *ScoreEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1035,7 @@ func (x *ScoreEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreEvalRequest.ProtoReflect.Descriptor instead.
 func (*ScoreEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ScoreEvalRequest) GetName() string {
@@ -998,7 +1081,7 @@ type ExportEvalRequest struct {
 
 func (x *ExportEvalRequest) Reset() {
 	*x = ExportEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1093,7 @@ func (x *ExportEvalRequest) String() string {
 func (*ExportEvalRequest) ProtoMessage() {}
 
 func (x *ExportEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1106,7 @@ func (x *ExportEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEvalRequest.ProtoReflect.Descriptor instead.
 func (*ExportEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportEvalRequest) GetName() string {
@@ -1064,7 +1147,7 @@ type ExportEvalResponse struct {
 
 func (x *ExportEvalResponse) Reset() {
 	*x = ExportEvalResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1159,7 @@ func (x *ExportEvalResponse) String() string {
 func (*ExportEvalResponse) ProtoMessage() {}
 
 func (x *ExportEvalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1172,7 @@ func (x *ExportEvalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEvalResponse.ProtoReflect.Descriptor instead.
 func (*ExportEvalResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExportEvalResponse) GetChunk() []byte {
@@ -1131,7 +1214,7 @@ type ListScorersRequest struct {
 
 func (x *ListScorersRequest) Reset() {
 	*x = ListScorersRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1226,7 @@ func (x *ListScorersRequest) String() string {
 func (*ListScorersRequest) ProtoMessage() {}
 
 func (x *ListScorersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1239,7 @@ func (x *ListScorersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScorersRequest.ProtoReflect.Descriptor instead.
 func (*ListScorersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListScorersRequest) GetParent() string {
@@ -1181,7 +1264,7 @@ type ListScorersResponse struct {
 
 func (x *ListScorersResponse) Reset() {
 	*x = ListScorersResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1276,7 @@ func (x *ListScorersResponse) String() string {
 func (*ListScorersResponse) ProtoMessage() {}
 
 func (x *ListScorersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1289,7 @@ func (x *ListScorersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScorersResponse.ProtoReflect.Descriptor instead.
 func (*ListScorersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListScorersResponse) GetScorers() []*ScorerInfo {
@@ -1247,7 +1330,7 @@ type ScorerInfo struct {
 
 func (x *ScorerInfo) Reset() {
 	*x = ScorerInfo{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1342,7 @@ func (x *ScorerInfo) String() string {
 func (*ScorerInfo) ProtoMessage() {}
 
 func (x *ScorerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1355,7 @@ func (x *ScorerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScorerInfo.ProtoReflect.Descriptor instead.
 func (*ScorerInfo) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScorerInfo) GetName() string {
@@ -1344,7 +1427,11 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\\\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"3\n" +
+	"\x11DeleteEvalRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x14\n" +
+	"\x12DeleteEvalResponse\"\\\n" +
 	"\x11ResumeEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12'\n" +
@@ -1409,7 +1496,7 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x12\x18\n" +
-	"\ametrics\x18\x04 \x03(\tR\ametrics2\xbb\x0f\n" +
+	"\ametrics\x18\x04 \x03(\tR\ametrics2\xc4\x10\n" +
 	"\vEvalService\x12{\n" +
 	"\n" +
 	"CreateEval\x12%.evalfleet.agent.v1.CreateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/evals\x12u\n" +
@@ -1417,7 +1504,9 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\tListEvals\x12$.evalfleet.agent.v1.ListEvalsRequest\x1a%.evalfleet.agent.v1.ListEvalsResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}/evals\x90\x02\x01\x12\x8e\x01\n" +
 	"\tWatchEval\x12$.evalfleet.agent.v1.WatchEvalRequest\x1a%.evalfleet.agent.v1.WatchEvalResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v1/{name=projects/*/evals/*}:watch\x90\x02\x010\x01\x12\x85\x01\n" +
 	"\n" +
-	"CancelEval\x12%.evalfleet.agent.v1.CancelEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{name=projects/*/evals/*}:cancel\x90\x02\x02\x12\x85\x01\n" +
+	"CancelEval\x12%.evalfleet.agent.v1.CancelEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{name=projects/*/evals/*}:cancel\x90\x02\x02\x12\x86\x01\n" +
+	"\n" +
+	"DeleteEval\x12%.evalfleet.agent.v1.DeleteEvalRequest\x1a&.evalfleet.agent.v1.DeleteEvalResponse\")\x82\xd3\xe4\x93\x02#*!/api/v1/{name=projects/*/evals/*}\x12\x85\x01\n" +
 	"\n" +
 	"ResumeEval\x12%.evalfleet.agent.v1.ResumeEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{name=projects/*/evals/*}:resume\x90\x02\x02\x12\x96\x01\n" +
 	"\vListSamples\x12&.evalfleet.agent.v1.ListSamplesRequest\x1a'.evalfleet.agent.v1.ListSamplesResponse\"6\x82\xd3\xe4\x93\x02-\x12+/api/v1/{parent=projects/*/evals/*}/samples\x90\x02\x01\x12\x89\x01\n" +
@@ -1444,7 +1533,7 @@ func file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_eval_service_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_eval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_evalfleet_agent_v1_eval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
 	(*CreateEvalRequest)(nil),       // 0: evalfleet.agent.v1.CreateEvalRequest
 	(*GetEvalRequest)(nil),          // 1: evalfleet.agent.v1.GetEvalRequest
@@ -1453,72 +1542,76 @@ var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
 	(*WatchEvalRequest)(nil),        // 4: evalfleet.agent.v1.WatchEvalRequest
 	(*WatchEvalResponse)(nil),       // 5: evalfleet.agent.v1.WatchEvalResponse
 	(*CancelEvalRequest)(nil),       // 6: evalfleet.agent.v1.CancelEvalRequest
-	(*ResumeEvalRequest)(nil),       // 7: evalfleet.agent.v1.ResumeEvalRequest
-	(*ListSamplesRequest)(nil),      // 8: evalfleet.agent.v1.ListSamplesRequest
-	(*ListSamplesResponse)(nil),     // 9: evalfleet.agent.v1.ListSamplesResponse
-	(*GetSampleRequest)(nil),        // 10: evalfleet.agent.v1.GetSampleRequest
-	(*UpdateEvalRequest)(nil),       // 11: evalfleet.agent.v1.UpdateEvalRequest
-	(*EditScoreRequest)(nil),        // 12: evalfleet.agent.v1.EditScoreRequest
-	(*InvalidateSampleRequest)(nil), // 13: evalfleet.agent.v1.InvalidateSampleRequest
-	(*ScoreEvalRequest)(nil),        // 14: evalfleet.agent.v1.ScoreEvalRequest
-	(*ExportEvalRequest)(nil),       // 15: evalfleet.agent.v1.ExportEvalRequest
-	(*ExportEvalResponse)(nil),      // 16: evalfleet.agent.v1.ExportEvalResponse
-	(*ListScorersRequest)(nil),      // 17: evalfleet.agent.v1.ListScorersRequest
-	(*ListScorersResponse)(nil),     // 18: evalfleet.agent.v1.ListScorersResponse
-	(*ScorerInfo)(nil),              // 19: evalfleet.agent.v1.ScorerInfo
-	(*EvalSpec)(nil),                // 20: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                  // 21: evalfleet.agent.v1.EvalState
-	(*Eval)(nil),                    // 22: evalfleet.agent.v1.Eval
-	(*Event)(nil),                   // 23: evalfleet.agent.v1.Event
-	(*RunNote)(nil),                 // 24: evalfleet.agent.v1.RunNote
-	(RunState)(0),                   // 25: evalfleet.agent.v1.RunState
-	(*EvalSample)(nil),              // 26: evalfleet.agent.v1.EvalSample
-	(*Score)(nil),                   // 27: evalfleet.agent.v1.Score
-	(*ScorerRef)(nil),               // 28: evalfleet.agent.v1.ScorerRef
+	(*DeleteEvalRequest)(nil),       // 7: evalfleet.agent.v1.DeleteEvalRequest
+	(*DeleteEvalResponse)(nil),      // 8: evalfleet.agent.v1.DeleteEvalResponse
+	(*ResumeEvalRequest)(nil),       // 9: evalfleet.agent.v1.ResumeEvalRequest
+	(*ListSamplesRequest)(nil),      // 10: evalfleet.agent.v1.ListSamplesRequest
+	(*ListSamplesResponse)(nil),     // 11: evalfleet.agent.v1.ListSamplesResponse
+	(*GetSampleRequest)(nil),        // 12: evalfleet.agent.v1.GetSampleRequest
+	(*UpdateEvalRequest)(nil),       // 13: evalfleet.agent.v1.UpdateEvalRequest
+	(*EditScoreRequest)(nil),        // 14: evalfleet.agent.v1.EditScoreRequest
+	(*InvalidateSampleRequest)(nil), // 15: evalfleet.agent.v1.InvalidateSampleRequest
+	(*ScoreEvalRequest)(nil),        // 16: evalfleet.agent.v1.ScoreEvalRequest
+	(*ExportEvalRequest)(nil),       // 17: evalfleet.agent.v1.ExportEvalRequest
+	(*ExportEvalResponse)(nil),      // 18: evalfleet.agent.v1.ExportEvalResponse
+	(*ListScorersRequest)(nil),      // 19: evalfleet.agent.v1.ListScorersRequest
+	(*ListScorersResponse)(nil),     // 20: evalfleet.agent.v1.ListScorersResponse
+	(*ScorerInfo)(nil),              // 21: evalfleet.agent.v1.ScorerInfo
+	(*EvalSpec)(nil),                // 22: evalfleet.agent.v1.EvalSpec
+	(EvalState)(0),                  // 23: evalfleet.agent.v1.EvalState
+	(*Eval)(nil),                    // 24: evalfleet.agent.v1.Eval
+	(*Event)(nil),                   // 25: evalfleet.agent.v1.Event
+	(*RunNote)(nil),                 // 26: evalfleet.agent.v1.RunNote
+	(RunState)(0),                   // 27: evalfleet.agent.v1.RunState
+	(*EvalSample)(nil),              // 28: evalfleet.agent.v1.EvalSample
+	(*Score)(nil),                   // 29: evalfleet.agent.v1.Score
+	(*ScorerRef)(nil),               // 30: evalfleet.agent.v1.ScorerRef
 }
 var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
-	20, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	21, // 1: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
-	22, // 2: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
-	23, // 3: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
-	22, // 4: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
-	24, // 5: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
-	25, // 6: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
-	26, // 7: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
-	22, // 8: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
-	27, // 9: evalfleet.agent.v1.EditScoreRequest.score:type_name -> evalfleet.agent.v1.Score
-	28, // 10: evalfleet.agent.v1.ScoreEvalRequest.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	19, // 11: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
+	22, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	23, // 1: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
+	24, // 2: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
+	25, // 3: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
+	24, // 4: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
+	26, // 5: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
+	27, // 6: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
+	28, // 7: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
+	24, // 8: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
+	29, // 9: evalfleet.agent.v1.EditScoreRequest.score:type_name -> evalfleet.agent.v1.Score
+	30, // 10: evalfleet.agent.v1.ScoreEvalRequest.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	21, // 11: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
 	0,  // 12: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
 	1,  // 13: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
 	2,  // 14: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
 	4,  // 15: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
 	6,  // 16: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
-	7,  // 17: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
-	8,  // 18: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
-	10, // 19: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
-	11, // 20: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
-	12, // 21: evalfleet.agent.v1.EvalService.EditScore:input_type -> evalfleet.agent.v1.EditScoreRequest
-	13, // 22: evalfleet.agent.v1.EvalService.InvalidateSample:input_type -> evalfleet.agent.v1.InvalidateSampleRequest
-	14, // 23: evalfleet.agent.v1.EvalService.ScoreEval:input_type -> evalfleet.agent.v1.ScoreEvalRequest
-	15, // 24: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
-	17, // 25: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
-	22, // 26: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
-	22, // 27: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
-	3,  // 28: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
-	5,  // 29: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
-	22, // 30: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
-	22, // 31: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
-	9,  // 32: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
-	26, // 33: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
-	22, // 34: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
-	26, // 35: evalfleet.agent.v1.EvalService.EditScore:output_type -> evalfleet.agent.v1.EvalSample
-	26, // 36: evalfleet.agent.v1.EvalService.InvalidateSample:output_type -> evalfleet.agent.v1.EvalSample
-	22, // 37: evalfleet.agent.v1.EvalService.ScoreEval:output_type -> evalfleet.agent.v1.Eval
-	16, // 38: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
-	18, // 39: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
-	26, // [26:40] is the sub-list for method output_type
-	12, // [12:26] is the sub-list for method input_type
+	7,  // 17: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
+	9,  // 18: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
+	10, // 19: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
+	12, // 20: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
+	13, // 21: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
+	14, // 22: evalfleet.agent.v1.EvalService.EditScore:input_type -> evalfleet.agent.v1.EditScoreRequest
+	15, // 23: evalfleet.agent.v1.EvalService.InvalidateSample:input_type -> evalfleet.agent.v1.InvalidateSampleRequest
+	16, // 24: evalfleet.agent.v1.EvalService.ScoreEval:input_type -> evalfleet.agent.v1.ScoreEvalRequest
+	17, // 25: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
+	19, // 26: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
+	24, // 27: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
+	24, // 28: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
+	3,  // 29: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
+	5,  // 30: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
+	24, // 31: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
+	8,  // 32: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
+	24, // 33: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
+	11, // 34: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
+	28, // 35: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
+	24, // 36: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
+	28, // 37: evalfleet.agent.v1.EvalService.EditScore:output_type -> evalfleet.agent.v1.EvalSample
+	28, // 38: evalfleet.agent.v1.EvalService.InvalidateSample:output_type -> evalfleet.agent.v1.EvalSample
+	24, // 39: evalfleet.agent.v1.EvalService.ScoreEval:output_type -> evalfleet.agent.v1.Eval
+	18, // 40: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
+	20, // 41: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
+	27, // [27:42] is the sub-list for method output_type
+	12, // [12:27] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
 	12, // [12:12] is the sub-list for extension extendee
 	0,  // [0:12] is the sub-list for field type_name
@@ -1539,7 +1632,7 @@ func file_evalfleet_agent_v1_eval_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_service_proto_rawDesc), len(file_evalfleet_agent_v1_eval_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

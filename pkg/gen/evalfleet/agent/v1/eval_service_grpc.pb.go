@@ -24,6 +24,7 @@ const (
 	EvalService_ListEvals_FullMethodName        = "/evalfleet.agent.v1.EvalService/ListEvals"
 	EvalService_WatchEval_FullMethodName        = "/evalfleet.agent.v1.EvalService/WatchEval"
 	EvalService_CancelEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/CancelEval"
+	EvalService_DeleteEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/DeleteEval"
 	EvalService_ResumeEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/ResumeEval"
 	EvalService_ListSamples_FullMethodName      = "/evalfleet.agent.v1.EvalService/ListSamples"
 	EvalService_GetSample_FullMethodName        = "/evalfleet.agent.v1.EvalService/GetSample"
@@ -51,6 +52,9 @@ type EvalServiceClient interface {
 	WatchEval(ctx context.Context, in *WatchEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEvalResponse], error)
 	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed.
 	CancelEval(ctx context.Context, in *CancelEvalRequest, opts ...grpc.CallOption) (*Eval, error)
+	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
+	// seconds, and their space comes back. A crash does not stop it.
+	DeleteEval(ctx context.Context, in *DeleteEvalRequest, opts ...grpc.CallOption) (*DeleteEvalResponse, error)
 	// ResumeEval goes on with an evaluation that was cancelled or failed, or that succeeded although samples failed: samples that are done stay, the others run again. One at work is given as it is; where
 	// every sample is done it fails with RUN_FINISHED.
 	ResumeEval(ctx context.Context, in *ResumeEvalRequest, opts ...grpc.CallOption) (*Eval, error)
@@ -133,6 +137,16 @@ func (c *evalServiceClient) CancelEval(ctx context.Context, in *CancelEvalReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Eval)
 	err := c.cc.Invoke(ctx, EvalService_CancelEval_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *evalServiceClient) DeleteEval(ctx context.Context, in *DeleteEvalRequest, opts ...grpc.CallOption) (*DeleteEvalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteEvalResponse)
+	err := c.cc.Invoke(ctx, EvalService_DeleteEval_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -254,6 +268,9 @@ type EvalServiceServer interface {
 	WatchEval(*WatchEvalRequest, grpc.ServerStreamingServer[WatchEvalResponse]) error
 	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed.
 	CancelEval(context.Context, *CancelEvalRequest) (*Eval, error)
+	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
+	// seconds, and their space comes back. A crash does not stop it.
+	DeleteEval(context.Context, *DeleteEvalRequest) (*DeleteEvalResponse, error)
 	// ResumeEval goes on with an evaluation that was cancelled or failed, or that succeeded although samples failed: samples that are done stay, the others run again. One at work is given as it is; where
 	// every sample is done it fails with RUN_FINISHED.
 	ResumeEval(context.Context, *ResumeEvalRequest) (*Eval, error)
@@ -297,6 +314,9 @@ func (UnimplementedEvalServiceServer) WatchEval(*WatchEvalRequest, grpc.ServerSt
 }
 func (UnimplementedEvalServiceServer) CancelEval(context.Context, *CancelEvalRequest) (*Eval, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelEval not implemented")
+}
+func (UnimplementedEvalServiceServer) DeleteEval(context.Context, *DeleteEvalRequest) (*DeleteEvalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteEval not implemented")
 }
 func (UnimplementedEvalServiceServer) ResumeEval(context.Context, *ResumeEvalRequest) (*Eval, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeEval not implemented")
@@ -425,6 +445,24 @@ func _EvalService_CancelEval_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(EvalServiceServer).CancelEval(ctx, req.(*CancelEvalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _EvalService_DeleteEval_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteEvalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EvalServiceServer).DeleteEval(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EvalService_DeleteEval_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EvalServiceServer).DeleteEval(ctx, req.(*DeleteEvalRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -606,6 +644,10 @@ var EvalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelEval",
 			Handler:    _EvalService_CancelEval_Handler,
+		},
+		{
+			MethodName: "DeleteEval",
+			Handler:    _EvalService_DeleteEval_Handler,
 		},
 		{
 			MethodName: "ResumeEval",

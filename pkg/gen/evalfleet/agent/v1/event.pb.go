@@ -1333,8 +1333,10 @@ type OwnerChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The owner.
 	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Why: `restart`, `takeover`, `handover`.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why: `restart`, `takeover`, `handover`; `outage` where the owner is the same and could not drive the run for a while.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Optional. How long the run could not be driven before that. Its bounds of time do not count it.
+	Away          *durationpb.Duration `protobuf:"bytes,3,opt,name=away,proto3" json:"away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1381,6 +1383,13 @@ func (x *OwnerChanged) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *OwnerChanged) GetAway() *durationpb.Duration {
+	if x != nil {
+		return x.Away
+	}
+	return nil
 }
 
 // RunFinished is the last event of a run, but for edits.
@@ -5822,10 +5831,11 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"v\n" +
 	"\x0fRunStateChanged\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x12/\n" +
-	"\x04wait\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\"<\n" +
+	"\x04wait\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\"k\n" +
 	"\fOwnerChanged\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa5\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12-\n" +
+	"\x04away\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04away\"\xa5\x02\n" +
 	"\vRunFinished\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x122\n" +
 	"\x05error\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x126\n" +
@@ -6357,106 +6367,107 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	81,  // 63: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
 	82,  // 64: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
 	83,  // 65: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	82,  // 66: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	84,  // 67: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	85,  // 68: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	75,  // 69: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	75,  // 70: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	86,  // 71: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	79,  // 72: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	12,  // 73: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	79,  // 74: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	87,  // 75: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	15,  // 76: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	88,  // 77: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	89,  // 78: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	90,  // 79: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	12,  // 80: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
-	91,  // 81: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	92,  // 82: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	93,  // 83: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	94,  // 84: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	84,  // 85: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	95,  // 86: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	18,  // 87: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	87,  // 88: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	96,  // 89: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	97,  // 90: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
-	20,  // 91: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	21,  // 92: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	98,  // 93: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	99,  // 94: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	100, // 95: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	101, // 96: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	102, // 97: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	103, // 98: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	93,  // 99: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	24,  // 100: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	104, // 101: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	100, // 102: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	105, // 103: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	84,  // 104: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 105: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	106, // 106: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	107, // 107: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	84,  // 108: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 109: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	108, // 110: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	109, // 111: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	84,  // 112: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 113: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	33,  // 114: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	88,  // 115: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	110, // 116: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	111, // 117: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	84,  // 118: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 119: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	36,  // 120: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	112, // 121: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	80,  // 122: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	85,  // 123: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	113, // 124: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	40,  // 125: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	84,  // 126: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	43,  // 127: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	12,  // 128: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	71,  // 129: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	40,  // 130: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	93,  // 131: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	40,  // 132: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	51,  // 133: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	79,  // 134: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	100, // 135: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	53,  // 136: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	100, // 137: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	114, // 138: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	55,  // 139: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	100, // 140: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	40,  // 141: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	40,  // 142: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	112, // 143: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	115, // 144: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	97,  // 145: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	116, // 146: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	84,  // 147: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	82,  // 148: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	85,  // 149: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	84,  // 150: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	72,  // 151: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	73,  // 152: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	75,  // 153: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	75,  // 154: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	66,  // 155: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	117, // 156: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	118, // 157: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	40,  // 158: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	91,  // 159: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	91,  // 160: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	161, // [161:161] is the sub-list for method output_type
-	161, // [161:161] is the sub-list for method input_type
-	161, // [161:161] is the sub-list for extension type_name
-	161, // [161:161] is the sub-list for extension extendee
-	0,   // [0:161] is the sub-list for field type_name
+	75,  // 66: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	82,  // 67: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	84,  // 68: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	85,  // 69: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	75,  // 70: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	75,  // 71: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	86,  // 72: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	79,  // 73: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	12,  // 74: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	79,  // 75: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	87,  // 76: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	15,  // 77: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	88,  // 78: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	89,  // 79: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	90,  // 80: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	12,  // 81: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
+	91,  // 82: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	92,  // 83: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	93,  // 84: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	94,  // 85: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	84,  // 86: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	95,  // 87: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	18,  // 88: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	87,  // 89: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	96,  // 90: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	97,  // 91: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
+	20,  // 92: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	21,  // 93: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	98,  // 94: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	99,  // 95: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	100, // 96: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	101, // 97: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	102, // 98: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	103, // 99: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	93,  // 100: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	24,  // 101: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	104, // 102: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	100, // 103: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	105, // 104: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	84,  // 105: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 106: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	106, // 107: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	107, // 108: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	84,  // 109: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 110: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	108, // 111: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	109, // 112: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	84,  // 113: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 114: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	33,  // 115: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	88,  // 116: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	110, // 117: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	111, // 118: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	84,  // 119: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	93,  // 120: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	36,  // 121: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	112, // 122: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	80,  // 123: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	85,  // 124: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	113, // 125: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	40,  // 126: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	84,  // 127: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	43,  // 128: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	12,  // 129: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	71,  // 130: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	40,  // 131: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	93,  // 132: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	40,  // 133: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	51,  // 134: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	79,  // 135: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	100, // 136: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	53,  // 137: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	100, // 138: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	114, // 139: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	55,  // 140: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	100, // 141: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	40,  // 142: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	40,  // 143: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	112, // 144: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	115, // 145: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	97,  // 146: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	116, // 147: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	84,  // 148: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	82,  // 149: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	85,  // 150: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	84,  // 151: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	72,  // 152: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	73,  // 153: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	75,  // 154: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	75,  // 155: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	66,  // 156: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	117, // 157: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	118, // 158: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	40,  // 159: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	91,  // 160: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	91,  // 161: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	162, // [162:162] is the sub-list for method output_type
+	162, // [162:162] is the sub-list for method input_type
+	162, // [162:162] is the sub-list for extension type_name
+	162, // [162:162] is the sub-list for extension extendee
+	0,   // [0:162] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }

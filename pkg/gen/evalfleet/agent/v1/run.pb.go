@@ -995,7 +995,11 @@ func (x *Run) GetSandboxFault() string {
 // RunWait says what a run waits for.
 type RunWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `capacity`, `quota`, `engine` (that of the sandbox's driver does not answer), `budget`, `worker`, `approval`, `input`, `hold`, `version`.
+	// `capacity`, `quota`, `engine` (that of the sandbox's driver does not answer), `budget`, `worker`, `approval`, `input`, `hold`, `disk` (it is nearly full, and nothing new begins),
+	// `version` (its journal or a command was written by a later version, which has to go on with it), `store` (the database does not take what it does; it goes on by itself), `fault` (a fault of the
+	// server keeps it from going on, which the server's log tells; it is tried again).
+	// `decision` (an effect was lost too often with the processes that ran it: ResumeRun has it done anew, CancelRun ends the run).
+	// A run that waits for `store`, `fault` or a later version's event cannot say so in its journal: the replica that owns it tells.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`

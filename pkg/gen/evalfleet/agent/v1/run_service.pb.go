@@ -690,6 +690,89 @@ func (x *CancelRunRequest) GetRequestId() string {
 	return ""
 }
 
+// DeleteRunRequest names a run.
+type DeleteRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}/runs/{run}`.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRunRequest) Reset() {
+	*x = DeleteRunRequest{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRunRequest) ProtoMessage() {}
+
+func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeleteRunRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteRunResponse says that a run is deleted.
+type DeleteRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRunResponse) Reset() {
+	*x = DeleteRunResponse{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRunResponse) ProtoMessage() {}
+
+func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRunResponse.ProtoReflect.Descriptor instead.
+func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{10}
+}
+
 // PostMessageRequest is an operator's message.
 type PostMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -707,7 +790,7 @@ type PostMessageRequest struct {
 
 func (x *PostMessageRequest) Reset() {
 	*x = PostMessageRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +802,7 @@ func (x *PostMessageRequest) String() string {
 func (*PostMessageRequest) ProtoMessage() {}
 
 func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +815,7 @@ func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageRequest.ProtoReflect.Descriptor instead.
 func (*PostMessageRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PostMessageRequest) GetRun() string {
@@ -774,7 +857,7 @@ type PostMessageResponse struct {
 
 func (x *PostMessageResponse) Reset() {
 	*x = PostMessageResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +869,7 @@ func (x *PostMessageResponse) String() string {
 func (*PostMessageResponse) ProtoMessage() {}
 
 func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +882,7 @@ func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageResponse.ProtoReflect.Descriptor instead.
 func (*PostMessageResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PostMessageResponse) GetSeq() int64 {
@@ -824,7 +907,7 @@ type InterruptRunRequest struct {
 
 func (x *InterruptRunRequest) Reset() {
 	*x = InterruptRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +919,7 @@ func (x *InterruptRunRequest) String() string {
 func (*InterruptRunRequest) ProtoMessage() {}
 
 func (x *InterruptRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +932,7 @@ func (x *InterruptRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptRunRequest.ProtoReflect.Descriptor instead.
 func (*InterruptRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InterruptRunRequest) GetRun() string {
@@ -884,7 +967,7 @@ type InterruptRunResponse struct {
 
 func (x *InterruptRunResponse) Reset() {
 	*x = InterruptRunResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +979,7 @@ func (x *InterruptRunResponse) String() string {
 func (*InterruptRunResponse) ProtoMessage() {}
 
 func (x *InterruptRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +992,7 @@ func (x *InterruptRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptRunResponse.ProtoReflect.Descriptor instead.
 func (*InterruptRunResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InterruptRunResponse) GetSeq() int64 {
@@ -934,7 +1017,7 @@ type HoldRunRequest struct {
 
 func (x *HoldRunRequest) Reset() {
 	*x = HoldRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1029,7 @@ func (x *HoldRunRequest) String() string {
 func (*HoldRunRequest) ProtoMessage() {}
 
 func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1042,7 @@ func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRunRequest.ProtoReflect.Descriptor instead.
 func (*HoldRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HoldRunRequest) GetName() string {
@@ -996,7 +1079,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1091,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1104,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeRunRequest) GetName() string {
@@ -1053,7 +1136,7 @@ type RetuneLimitsRequest struct {
 
 func (x *RetuneLimitsRequest) Reset() {
 	*x = RetuneLimitsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1148,7 @@ func (x *RetuneLimitsRequest) String() string {
 func (*RetuneLimitsRequest) ProtoMessage() {}
 
 func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1161,7 @@ func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneLimitsRequest.ProtoReflect.Descriptor instead.
 func (*RetuneLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RetuneLimitsRequest) GetRun() string {
@@ -1117,7 +1200,7 @@ type EditPendingCallRequest struct {
 
 func (x *EditPendingCallRequest) Reset() {
 	*x = EditPendingCallRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1212,7 @@ func (x *EditPendingCallRequest) String() string {
 func (*EditPendingCallRequest) ProtoMessage() {}
 
 func (x *EditPendingCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1225,7 @@ func (x *EditPendingCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditPendingCallRequest.ProtoReflect.Descriptor instead.
 func (*EditPendingCallRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EditPendingCallRequest) GetRun() string {
@@ -1177,7 +1260,7 @@ type EditPendingCallResponse struct {
 
 func (x *EditPendingCallResponse) Reset() {
 	*x = EditPendingCallResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1272,7 @@ func (x *EditPendingCallResponse) String() string {
 func (*EditPendingCallResponse) ProtoMessage() {}
 
 func (x *EditPendingCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1285,7 @@ func (x *EditPendingCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EditPendingCallResponse.ProtoReflect.Descriptor instead.
 func (*EditPendingCallResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EditPendingCallResponse) GetSeq() int64 {
@@ -1227,7 +1310,7 @@ type CancelCallRequest struct {
 
 func (x *CancelCallRequest) Reset() {
 	*x = CancelCallRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1322,7 @@ func (x *CancelCallRequest) String() string {
 func (*CancelCallRequest) ProtoMessage() {}
 
 func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1335,7 @@ func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelCallRequest) GetRun() string {
@@ -1287,7 +1370,7 @@ type CancelCallResponse struct {
 
 func (x *CancelCallResponse) Reset() {
 	*x = CancelCallResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1382,7 @@ func (x *CancelCallResponse) String() string {
 func (*CancelCallResponse) ProtoMessage() {}
 
 func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1395,7 @@ func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelCallResponse) GetSeq() int64 {
@@ -1339,7 +1422,7 @@ type ForkRunRequest struct {
 
 func (x *ForkRunRequest) Reset() {
 	*x = ForkRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1434,7 @@ func (x *ForkRunRequest) String() string {
 func (*ForkRunRequest) ProtoMessage() {}
 
 func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1447,7 @@ func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
 func (*ForkRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ForkRunRequest) GetName() string {
@@ -1410,7 +1493,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1505,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1518,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListAgentsRequest) GetParent() string {
@@ -1472,7 +1555,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1567,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1580,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -1571,7 +1654,11 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xac\x01\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"2\n" +
+	"\x10DeleteRunRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
+	"\x11DeleteRunResponse\"\xac\x01\n" +
 	"\x12PostMessageRequest\x12\x1c\n" +
 	"\x03run\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12;\n" +
@@ -1642,7 +1729,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xb6\x10\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xbb\x11\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
@@ -1650,7 +1737,8 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\bListRuns\x12#.evalfleet.agent.v1.ListRunsRequest\x1a$.evalfleet.agent.v1.ListRunsResponse\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{parent=projects/*}/runs\x90\x02\x01\x12\x8a\x01\n" +
 	"\bWatchRun\x12#.evalfleet.agent.v1.WatchRunRequest\x1a$.evalfleet.agent.v1.WatchRunResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/runs/*}:watch\x90\x02\x010\x01\x12\x97\x01\n" +
 	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{run=projects/*/runs/*}/events\x90\x02\x01\x12\x81\x01\n" +
-	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x96\x01\n" +
+	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x82\x01\n" +
+	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x96\x01\n" +
 	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{run=projects/*/runs/*}:postMessage\x12\x97\x01\n" +
 	"\fInterruptRun\x12'.evalfleet.agent.v1.InterruptRunRequest\x1a(.evalfleet.agent.v1.InterruptRunResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{run=projects/*/runs/*}:interrupt\x12{\n" +
 	"\aHoldRun\x12\".evalfleet.agent.v1.HoldRunRequest\x1a\x17.evalfleet.agent.v1.Run\"3\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:hold\x90\x02\x02\x12\x81\x01\n" +
@@ -1677,7 +1765,7 @@ func file_evalfleet_agent_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(RunView)(0),                    // 0: evalfleet.agent.v1.RunView
 	(*CreateRunRequest)(nil),        // 1: evalfleet.agent.v1.CreateRunRequest
@@ -1689,77 +1777,81 @@ var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
 	(*ListRunEventsRequest)(nil),    // 7: evalfleet.agent.v1.ListRunEventsRequest
 	(*ListRunEventsResponse)(nil),   // 8: evalfleet.agent.v1.ListRunEventsResponse
 	(*CancelRunRequest)(nil),        // 9: evalfleet.agent.v1.CancelRunRequest
-	(*PostMessageRequest)(nil),      // 10: evalfleet.agent.v1.PostMessageRequest
-	(*PostMessageResponse)(nil),     // 11: evalfleet.agent.v1.PostMessageResponse
-	(*InterruptRunRequest)(nil),     // 12: evalfleet.agent.v1.InterruptRunRequest
-	(*InterruptRunResponse)(nil),    // 13: evalfleet.agent.v1.InterruptRunResponse
-	(*HoldRunRequest)(nil),          // 14: evalfleet.agent.v1.HoldRunRequest
-	(*ResumeRunRequest)(nil),        // 15: evalfleet.agent.v1.ResumeRunRequest
-	(*RetuneLimitsRequest)(nil),     // 16: evalfleet.agent.v1.RetuneLimitsRequest
-	(*EditPendingCallRequest)(nil),  // 17: evalfleet.agent.v1.EditPendingCallRequest
-	(*EditPendingCallResponse)(nil), // 18: evalfleet.agent.v1.EditPendingCallResponse
-	(*CancelCallRequest)(nil),       // 19: evalfleet.agent.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),      // 20: evalfleet.agent.v1.CancelCallResponse
-	(*ForkRunRequest)(nil),          // 21: evalfleet.agent.v1.ForkRunRequest
-	(*ListAgentsRequest)(nil),       // 22: evalfleet.agent.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),      // 23: evalfleet.agent.v1.ListAgentsResponse
-	nil,                             // 24: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	(*RunSpec)(nil),                 // 25: evalfleet.agent.v1.RunSpec
-	(RunState)(0),                   // 26: evalfleet.agent.v1.RunState
-	(*Run)(nil),                     // 27: evalfleet.agent.v1.Run
-	(*Event)(nil),                   // 28: evalfleet.agent.v1.Event
-	(*RunNote)(nil),                 // 29: evalfleet.agent.v1.RunNote
-	(*v1.ChatMessage)(nil),          // 30: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),               // 31: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCall)(nil),            // 32: evalfleet.tool.v1.ToolCall
-	(*Agent)(nil),                   // 33: evalfleet.agent.v1.Agent
+	(*DeleteRunRequest)(nil),        // 10: evalfleet.agent.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),       // 11: evalfleet.agent.v1.DeleteRunResponse
+	(*PostMessageRequest)(nil),      // 12: evalfleet.agent.v1.PostMessageRequest
+	(*PostMessageResponse)(nil),     // 13: evalfleet.agent.v1.PostMessageResponse
+	(*InterruptRunRequest)(nil),     // 14: evalfleet.agent.v1.InterruptRunRequest
+	(*InterruptRunResponse)(nil),    // 15: evalfleet.agent.v1.InterruptRunResponse
+	(*HoldRunRequest)(nil),          // 16: evalfleet.agent.v1.HoldRunRequest
+	(*ResumeRunRequest)(nil),        // 17: evalfleet.agent.v1.ResumeRunRequest
+	(*RetuneLimitsRequest)(nil),     // 18: evalfleet.agent.v1.RetuneLimitsRequest
+	(*EditPendingCallRequest)(nil),  // 19: evalfleet.agent.v1.EditPendingCallRequest
+	(*EditPendingCallResponse)(nil), // 20: evalfleet.agent.v1.EditPendingCallResponse
+	(*CancelCallRequest)(nil),       // 21: evalfleet.agent.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),      // 22: evalfleet.agent.v1.CancelCallResponse
+	(*ForkRunRequest)(nil),          // 23: evalfleet.agent.v1.ForkRunRequest
+	(*ListAgentsRequest)(nil),       // 24: evalfleet.agent.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),      // 25: evalfleet.agent.v1.ListAgentsResponse
+	nil,                             // 26: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	(*RunSpec)(nil),                 // 27: evalfleet.agent.v1.RunSpec
+	(RunState)(0),                   // 28: evalfleet.agent.v1.RunState
+	(*Run)(nil),                     // 29: evalfleet.agent.v1.Run
+	(*Event)(nil),                   // 30: evalfleet.agent.v1.Event
+	(*RunNote)(nil),                 // 31: evalfleet.agent.v1.RunNote
+	(*v1.ChatMessage)(nil),          // 32: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),               // 33: evalfleet.agent.v1.RunLimits
+	(*v11.ToolCall)(nil),            // 34: evalfleet.tool.v1.ToolCall
+	(*Agent)(nil),                   // 35: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
-	25, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
+	27, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
 	0,  // 1: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	26, // 2: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
-	24, // 3: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	27, // 4: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
-	28, // 5: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	29, // 6: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
-	28, // 7: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
-	30, // 8: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	31, // 9: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	32, // 10: evalfleet.agent.v1.EditPendingCallRequest.call:type_name -> evalfleet.tool.v1.ToolCall
-	25, // 11: evalfleet.agent.v1.ForkRunRequest.changes:type_name -> evalfleet.agent.v1.RunSpec
-	33, // 12: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	28, // 2: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
+	26, // 3: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	29, // 4: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
+	30, // 5: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
+	31, // 6: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	30, // 7: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	32, // 8: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	33, // 9: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	34, // 10: evalfleet.agent.v1.EditPendingCallRequest.call:type_name -> evalfleet.tool.v1.ToolCall
+	27, // 11: evalfleet.agent.v1.ForkRunRequest.changes:type_name -> evalfleet.agent.v1.RunSpec
+	35, // 12: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
 	1,  // 13: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
 	2,  // 14: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
 	3,  // 15: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
 	5,  // 16: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
 	7,  // 17: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
 	9,  // 18: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	10, // 19: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	12, // 20: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
-	14, // 21: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	15, // 22: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	16, // 23: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	17, // 24: evalfleet.agent.v1.RunService.EditPendingCall:input_type -> evalfleet.agent.v1.EditPendingCallRequest
-	19, // 25: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
-	21, // 26: evalfleet.agent.v1.RunService.ForkRun:input_type -> evalfleet.agent.v1.ForkRunRequest
-	22, // 27: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	27, // 28: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	27, // 29: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	4,  // 30: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	6,  // 31: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	8,  // 32: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	27, // 33: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	11, // 34: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	13, // 35: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
-	27, // 36: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	27, // 37: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	27, // 38: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	18, // 39: evalfleet.agent.v1.RunService.EditPendingCall:output_type -> evalfleet.agent.v1.EditPendingCallResponse
-	20, // 40: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
-	27, // 41: evalfleet.agent.v1.RunService.ForkRun:output_type -> evalfleet.agent.v1.Run
-	23, // 42: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	28, // [28:43] is the sub-list for method output_type
-	13, // [13:28] is the sub-list for method input_type
+	10, // 19: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	12, // 20: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	14, // 21: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
+	16, // 22: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	17, // 23: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	18, // 24: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	19, // 25: evalfleet.agent.v1.RunService.EditPendingCall:input_type -> evalfleet.agent.v1.EditPendingCallRequest
+	21, // 26: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
+	23, // 27: evalfleet.agent.v1.RunService.ForkRun:input_type -> evalfleet.agent.v1.ForkRunRequest
+	24, // 28: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	29, // 29: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	29, // 30: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	4,  // 31: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	6,  // 32: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	8,  // 33: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	29, // 34: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	11, // 35: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	13, // 36: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	15, // 37: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
+	29, // 38: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	29, // 39: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	29, // 40: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	20, // 41: evalfleet.agent.v1.RunService.EditPendingCall:output_type -> evalfleet.agent.v1.EditPendingCallResponse
+	22, // 42: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
+	29, // 43: evalfleet.agent.v1.RunService.ForkRun:output_type -> evalfleet.agent.v1.Run
+	25, // 44: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	29, // [29:45] is the sub-list for method output_type
+	13, // [13:29] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1778,7 +1870,7 @@ func file_evalfleet_agent_v1_run_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_service_proto_rawDesc), len(file_evalfleet_agent_v1_run_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

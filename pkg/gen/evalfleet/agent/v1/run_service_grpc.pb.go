@@ -25,6 +25,7 @@ const (
 	RunService_WatchRun_FullMethodName        = "/evalfleet.agent.v1.RunService/WatchRun"
 	RunService_ListRunEvents_FullMethodName   = "/evalfleet.agent.v1.RunService/ListRunEvents"
 	RunService_CancelRun_FullMethodName       = "/evalfleet.agent.v1.RunService/CancelRun"
+	RunService_DeleteRun_FullMethodName       = "/evalfleet.agent.v1.RunService/DeleteRun"
 	RunService_PostMessage_FullMethodName     = "/evalfleet.agent.v1.RunService/PostMessage"
 	RunService_InterruptRun_FullMethodName    = "/evalfleet.agent.v1.RunService/InterruptRun"
 	RunService_HoldRun_FullMethodName         = "/evalfleet.agent.v1.RunService/HoldRun"
@@ -55,13 +56,16 @@ type RunServiceClient interface {
 	ListRunEvents(ctx context.Context, in *ListRunEventsRequest, opts ...grpc.CallOption) (*ListRunEventsResponse, error)
 	// CancelRun ends a run. It answers when the cancel is acknowledged in the journal: no effect starts after that. Cancelling a run that has ended gives it as it is.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// DeleteRun deletes a run that has ended, with its journal. It answers when that is durable: the run is not found any more, and its space comes back soon after. A run of an evaluation
+	// goes with the evaluation.
+	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
 	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
 	InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// ResumeRun lets a held run go on.
+	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// RetuneLimits changes limits of a run that goes on.
 	RetuneLimits(ctx context.Context, in *RetuneLimitsRequest, opts ...grpc.CallOption) (*Run, error)
@@ -146,6 +150,16 @@ func (c *runServiceClient) CancelRun(ctx context.Context, in *CancelRunRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, RunService_CancelRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRunResponse)
+	err := c.cc.Invoke(ctx, RunService_DeleteRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -261,13 +275,16 @@ type RunServiceServer interface {
 	ListRunEvents(context.Context, *ListRunEventsRequest) (*ListRunEventsResponse, error)
 	// CancelRun ends a run. It answers when the cancel is acknowledged in the journal: no effect starts after that. Cancelling a run that has ended gives it as it is.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
+	// DeleteRun deletes a run that has ended, with its journal. It answers when that is durable: the run is not found any more, and its space comes back soon after. A run of an evaluation
+	// goes with the evaluation.
+	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
 	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
 	InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(context.Context, *HoldRunRequest) (*Run, error)
-	// ResumeRun lets a held run go on.
+	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// RetuneLimits changes limits of a run that goes on.
 	RetuneLimits(context.Context, *RetuneLimitsRequest) (*Run, error)
@@ -306,6 +323,9 @@ func (UnimplementedRunServiceServer) ListRunEvents(context.Context, *ListRunEven
 }
 func (UnimplementedRunServiceServer) CancelRun(context.Context, *CancelRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
+}
+func (UnimplementedRunServiceServer) DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRun not implemented")
 }
 func (UnimplementedRunServiceServer) PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PostMessage not implemented")
@@ -452,6 +472,24 @@ func _RunService_CancelRun_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RunServiceServer).CancelRun(ctx, req.(*CancelRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_DeleteRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).DeleteRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_DeleteRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).DeleteRun(ctx, req.(*DeleteRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -644,6 +682,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelRun",
 			Handler:    _RunService_CancelRun_Handler,
+		},
+		{
+			MethodName: "DeleteRun",
+			Handler:    _RunService_DeleteRun_Handler,
 		},
 		{
 			MethodName: "PostMessage",

@@ -224,8 +224,10 @@ type Timing struct {
 	Working *durationpb.Duration `protobuf:"bytes,5,opt,name=working,proto3" json:"working,omitempty"`
 	// Attempts made, the successful one included.
 	Attempts int32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// True when the process that ran it first died and the effect was issued again.
-	Reissued      bool `protobuf:"varint,7,opt,name=reissued,proto3" json:"reissued,omitempty"`
+	// True when a process that ran it ended before there was a result, and the effect was issued again.
+	Reissued bool `protobuf:"varint,7,opt,name=reissued,proto3" json:"reissued,omitempty"`
+	// How often it was issued again for that reason. A model call may have cost as much each time; no provider reports that.
+	Reissues      int32 `protobuf:"varint,8,opt,name=reissues,proto3" json:"reissues,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,6 +311,13 @@ func (x *Timing) GetReissued() bool {
 	return false
 }
 
+func (x *Timing) GetReissues() int32 {
+	if x != nil {
+		return x.Reissues
+	}
+	return 0
+}
+
 var File_evalfleet_effect_v1_effect_proto protoreflect.FileDescriptor
 
 const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
@@ -327,7 +336,7 @@ const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bretry_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12'\n" +
-	"\x0ffailed_attempts\x18\x04 \x01(\x05R\x0efailedAttempts\"\xdc\x02\n" +
+	"\x0ffailed_attempts\x18\x04 \x01(\x05R\x0efailedAttempts\"\xf8\x02\n" +
 	"\x06Timing\x129\n" +
 	"\n" +
 	"started_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12=\n" +
@@ -337,7 +346,8 @@ const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"retry_wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tretryWait\x123\n" +
 	"\aworking\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aworking\x12\x1a\n" +
 	"\battempts\x18\x06 \x01(\x05R\battempts\x12\x1a\n" +
-	"\breissued\x18\a \x01(\bR\breissuedB\xd9\x01\n" +
+	"\breissued\x18\a \x01(\bR\breissued\x12\x1a\n" +
+	"\breissues\x18\b \x01(\x05R\breissuesB\xd9\x01\n" +
 	"\x17com.evalfleet.effect.v1B\vEffectProtoP\x01ZCgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1;effectv1\xa2\x02\x03EEX\xaa\x02\x13Evalfleet.Effect.V1\xca\x02\x13Evalfleet\\Effect\\V1\xe2\x02\x1fEvalfleet\\Effect\\V1\\GPBMetadata\xea\x02\x15Evalfleet::Effect::V1b\x06proto3"
 
 var (

@@ -110,6 +110,10 @@ const (
 	//
 	//	{"reason": "EFFECT_INDETERMINATE", "metadata": {"requestId": "run1/7/c1"}}
 	ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE ErrorReason = 24
+	// A run or an evaluation that has not ended cannot be deleted, nor a run whose evaluation is kept; metadata names what is in the way. Code FAILED_PRECONDITION, with google.rpc.PreconditionFailure.
+	//
+	//	{"reason": "RESOURCE_IN_USE", "metadata": {"resource": "projects/default/runs/r1"}}
+	ErrorReason_ERROR_REASON_RESOURCE_IN_USE ErrorReason = 25
 	// The run, eval or sandbox has ended. Code FAILED_PRECONDITION, with google.rpc.PreconditionFailure.
 	//
 	//	{"reason": "RUN_FINISHED", "metadata": {"resource": "projects/default/runs/r1", "state": "SUCCEEDED"}}
@@ -203,7 +207,7 @@ const (
 	//
 	//	{"reason": "CONNECTION_QUEUE_FULL", "metadata": {"account": "openai/default"}}
 	ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL ErrorReason = 50
-	// No more sandboxes may be made now, or a sandbox may not hold more processes or results. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
+	// No more sandboxes may be made now, also where the disk is nearly full (quota `disk`), or a sandbox may not hold more processes or results. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
 	//
 	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "sandboxes", "limit": "8"}}
 	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "processes"}}
@@ -246,6 +250,15 @@ const (
 	//
 	//	{"reason": "SERVICE_UNAVAILABLE", "metadata": {"service": "sandboxd"}}
 	ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE ErrorReason = 72
+	// The service's database takes or gives nothing now: `full` (no space on its disk), `io` (its disk fails), `busy` (another process holds its lock), `memory` or `damaged`. What runs by itself
+	// waits and tries again without end. Code UNAVAILABLE, with RetryInfo.
+	//
+	//	{"reason": "STORE_UNAVAILABLE", "metadata": {"cause": "full"}}
+	ErrorReason_ERROR_REASON_STORE_UNAVAILABLE ErrorReason = 73
+	// The bytes of a stored body no longer have the hash that names it: its file was cut or changed. Uploading the body again replaces it. Code DATA_LOSS.
+	//
+	//	{"reason": "BODY_DAMAGED", "metadata": {"hash": "9f…"}}
+	ErrorReason_ERROR_REASON_BODY_DAMAGED ErrorReason = 74
 )
 
 // Enum value maps for ErrorReason.
@@ -270,6 +283,7 @@ var (
 		22: "ERROR_REASON_JOURNAL_FENCED",
 		23: "ERROR_REASON_EFFECT_CANCELLED",
 		24: "ERROR_REASON_EFFECT_INDETERMINATE",
+		25: "ERROR_REASON_RESOURCE_IN_USE",
 		30: "ERROR_REASON_RUN_FINISHED",
 		31: "ERROR_REASON_SANDBOX_TERMINATED",
 		32: "ERROR_REASON_SANDBOX_LOST",
@@ -301,6 +315,8 @@ var (
 		70: "ERROR_REASON_NOT_BUILT_YET",
 		71: "ERROR_REASON_INTERNAL",
 		72: "ERROR_REASON_SERVICE_UNAVAILABLE",
+		73: "ERROR_REASON_STORE_UNAVAILABLE",
+		74: "ERROR_REASON_BODY_DAMAGED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                   0,
@@ -322,6 +338,7 @@ var (
 		"ERROR_REASON_JOURNAL_FENCED":                22,
 		"ERROR_REASON_EFFECT_CANCELLED":              23,
 		"ERROR_REASON_EFFECT_INDETERMINATE":          24,
+		"ERROR_REASON_RESOURCE_IN_USE":               25,
 		"ERROR_REASON_RUN_FINISHED":                  30,
 		"ERROR_REASON_SANDBOX_TERMINATED":            31,
 		"ERROR_REASON_SANDBOX_LOST":                  32,
@@ -353,6 +370,8 @@ var (
 		"ERROR_REASON_NOT_BUILT_YET":                 70,
 		"ERROR_REASON_INTERNAL":                      71,
 		"ERROR_REASON_SERVICE_UNAVAILABLE":           72,
+		"ERROR_REASON_STORE_UNAVAILABLE":             73,
+		"ERROR_REASON_BODY_DAMAGED":                  74,
 	}
 )
 
@@ -387,7 +406,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xe7\r\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xcc\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -408,7 +427,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_ETAG_MISMATCH\x10\x15\x12\x1f\n" +
 	"\x1bERROR_REASON_JOURNAL_FENCED\x10\x16\x12!\n" +
 	"\x1dERROR_REASON_EFFECT_CANCELLED\x10\x17\x12%\n" +
-	"!ERROR_REASON_EFFECT_INDETERMINATE\x10\x18\x12\x1d\n" +
+	"!ERROR_REASON_EFFECT_INDETERMINATE\x10\x18\x12 \n" +
+	"\x1cERROR_REASON_RESOURCE_IN_USE\x10\x19\x12\x1d\n" +
 	"\x19ERROR_REASON_RUN_FINISHED\x10\x1e\x12#\n" +
 	"\x1fERROR_REASON_SANDBOX_TERMINATED\x10\x1f\x12\x1d\n" +
 	"\x19ERROR_REASON_SANDBOX_LOST\x10 \x12&\n" +
@@ -439,7 +459,9 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_ACTION_DENIED\x10=\x12\x1e\n" +
 	"\x1aERROR_REASON_NOT_BUILT_YET\x10F\x12\x19\n" +
 	"\x15ERROR_REASON_INTERNAL\x10G\x12$\n" +
-	" ERROR_REASON_SERVICE_UNAVAILABLE\x10HB\xde\x01\n" +
+	" ERROR_REASON_SERVICE_UNAVAILABLE\x10H\x12\"\n" +
+	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10I\x12\x1d\n" +
+	"\x19ERROR_REASON_BODY_DAMAGED\x10JB\xde\x01\n" +
 	"\x17com.evalfleet.errors.v1B\x10ErrorReasonProtoP\x01ZCgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1;errorsv1\xa2\x02\x03EEX\xaa\x02\x13Evalfleet.Errors.V1\xca\x02\x13Evalfleet\\Errors\\V1\xe2\x02\x1fEvalfleet\\Errors\\V1\\GPBMetadata\xea\x02\x15Evalfleet::Errors::V1b\x06proto3"
 
 var (

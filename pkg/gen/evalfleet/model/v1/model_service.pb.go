@@ -1491,6 +1491,98 @@ func (*ReleaseGenerateResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{18}
 }
 
+// ReleaseRunGeneratesRequest names runs whose results are no longer needed.
+type ReleaseRunGeneratesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Runs of that project. Format: `projects/{project}/runs/{run}`.
+	Runs          []string `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRunGeneratesRequest) Reset() {
+	*x = ReleaseRunGeneratesRequest{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRunGeneratesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRunGeneratesRequest) ProtoMessage() {}
+
+func (x *ReleaseRunGeneratesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRunGeneratesRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseRunGeneratesRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ReleaseRunGeneratesRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ReleaseRunGeneratesRequest) GetRuns() []string {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// ReleaseRunGeneratesResponse is empty.
+type ReleaseRunGeneratesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRunGeneratesResponse) Reset() {
+	*x = ReleaseRunGeneratesResponse{}
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRunGeneratesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRunGeneratesResponse) ProtoMessage() {}
+
+func (x *ReleaseRunGeneratesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRunGeneratesResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseRunGeneratesResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
+}
+
 // CountTokensRequest holds what to count.
 type CountTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1512,7 +1604,7 @@ type CountTokensRequest struct {
 
 func (x *CountTokensRequest) Reset() {
 	*x = CountTokensRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1616,7 @@ func (x *CountTokensRequest) String() string {
 func (*CountTokensRequest) ProtoMessage() {}
 
 func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[19]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1629,7 @@ func (x *CountTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensRequest.ProtoReflect.Descriptor instead.
 func (*CountTokensRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CountTokensRequest) GetParent() string {
@@ -1597,7 +1689,7 @@ type CountTokensResponse struct {
 
 func (x *CountTokensResponse) Reset() {
 	*x = CountTokensResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1701,7 @@ func (x *CountTokensResponse) String() string {
 func (*CountTokensResponse) ProtoMessage() {}
 
 func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[20]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1714,7 @@ func (x *CountTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountTokensResponse.ProtoReflect.Descriptor instead.
 func (*CountTokensResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CountTokensResponse) GetMessageTokens() int64 {
@@ -1675,7 +1767,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1779,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[21]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1792,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Model) GetName() string {
@@ -1808,7 +1900,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1912,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[22]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1925,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Capabilities) GetTools() bool {
@@ -1944,7 +2036,7 @@ type Prices struct {
 
 func (x *Prices) Reset() {
 	*x = Prices{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2048,7 @@ func (x *Prices) String() string {
 func (*Prices) ProtoMessage() {}
 
 func (x *Prices) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[23]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2061,7 @@ func (x *Prices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prices.ProtoReflect.Descriptor instead.
 func (*Prices) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Prices) GetInput() float64 {
@@ -2011,7 +2103,7 @@ type GetModelRequest struct {
 
 func (x *GetModelRequest) Reset() {
 	*x = GetModelRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2115,7 @@ func (x *GetModelRequest) String() string {
 func (*GetModelRequest) ProtoMessage() {}
 
 func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[24]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2128,7 @@ func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModelRequest.ProtoReflect.Descriptor instead.
 func (*GetModelRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetModelRequest) GetName() string {
@@ -2061,7 +2153,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2165,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[25]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2178,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListModelsRequest) GetProvider() string {
@@ -2123,7 +2215,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2227,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[26]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2240,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -2176,7 +2268,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2280,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[27]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2293,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListProvidersRequest) GetParent() string {
@@ -2222,7 +2314,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +2326,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[28]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +2339,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -2276,7 +2368,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2380,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[29]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2393,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Provider) GetName() string {
@@ -2358,7 +2450,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +2462,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[30]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +2475,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Account) GetName() string {
@@ -2434,7 +2526,7 @@ type GetCacheSizeRequest struct {
 
 func (x *GetCacheSizeRequest) Reset() {
 	*x = GetCacheSizeRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2538,7 @@ func (x *GetCacheSizeRequest) String() string {
 func (*GetCacheSizeRequest) ProtoMessage() {}
 
 func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[31]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2551,7 @@ func (x *GetCacheSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeRequest.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetCacheSizeRequest) GetParent() string {
@@ -2487,7 +2579,7 @@ type GetCacheSizeResponse struct {
 
 func (x *GetCacheSizeResponse) Reset() {
 	*x = GetCacheSizeResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2591,7 @@ func (x *GetCacheSizeResponse) String() string {
 func (*GetCacheSizeResponse) ProtoMessage() {}
 
 func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[32]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2604,7 @@ func (x *GetCacheSizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCacheSizeResponse.ProtoReflect.Descriptor instead.
 func (*GetCacheSizeResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetCacheSizeResponse) GetBytes() map[string]int64 {
@@ -2541,7 +2633,7 @@ type ListCacheEntriesRequest struct {
 
 func (x *ListCacheEntriesRequest) Reset() {
 	*x = ListCacheEntriesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2645,7 @@ func (x *ListCacheEntriesRequest) String() string {
 func (*ListCacheEntriesRequest) ProtoMessage() {}
 
 func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[33]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2658,7 @@ func (x *ListCacheEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListCacheEntriesRequest) GetParent() string {
@@ -2617,7 +2709,7 @@ type ListCacheEntriesResponse struct {
 
 func (x *ListCacheEntriesResponse) Reset() {
 	*x = ListCacheEntriesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2721,7 @@ func (x *ListCacheEntriesResponse) String() string {
 func (*ListCacheEntriesResponse) ProtoMessage() {}
 
 func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[34]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2734,7 @@ func (x *ListCacheEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCacheEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListCacheEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListCacheEntriesResponse) GetEntries() []*CacheEntry {
@@ -2676,7 +2768,7 @@ type CacheEntry struct {
 
 func (x *CacheEntry) Reset() {
 	*x = CacheEntry{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2780,7 @@ func (x *CacheEntry) String() string {
 func (*CacheEntry) ProtoMessage() {}
 
 func (x *CacheEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[35]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2793,7 @@ func (x *CacheEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheEntry.ProtoReflect.Descriptor instead.
 func (*CacheEntry) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CacheEntry) GetId() string {
@@ -2749,7 +2841,7 @@ type ClearCacheRequest struct {
 
 func (x *ClearCacheRequest) Reset() {
 	*x = ClearCacheRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2853,7 @@ func (x *ClearCacheRequest) String() string {
 func (*ClearCacheRequest) ProtoMessage() {}
 
 func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[36]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2866,7 @@ func (x *ClearCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheRequest.ProtoReflect.Descriptor instead.
 func (*ClearCacheRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ClearCacheRequest) GetParent() string {
@@ -2816,7 +2908,7 @@ type ClearCacheResponse struct {
 
 func (x *ClearCacheResponse) Reset() {
 	*x = ClearCacheResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2920,7 @@ func (x *ClearCacheResponse) String() string {
 func (*ClearCacheResponse) ProtoMessage() {}
 
 func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[37]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2933,7 @@ func (x *ClearCacheResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearCacheResponse.ProtoReflect.Descriptor instead.
 func (*ClearCacheResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ClearCacheResponse) GetRemoved() int64 {
@@ -2876,7 +2968,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +2980,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[38]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +2993,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Batch) GetName() string {
@@ -2975,7 +3067,7 @@ type ListBatchesRequest struct {
 
 func (x *ListBatchesRequest) Reset() {
 	*x = ListBatchesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +3079,7 @@ func (x *ListBatchesRequest) String() string {
 func (*ListBatchesRequest) ProtoMessage() {}
 
 func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[39]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +3092,7 @@ func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListBatchesRequest) GetParent() string {
@@ -3037,7 +3129,7 @@ type ListBatchesResponse struct {
 
 func (x *ListBatchesResponse) Reset() {
 	*x = ListBatchesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3141,7 @@ func (x *ListBatchesResponse) String() string {
 func (*ListBatchesResponse) ProtoMessage() {}
 
 func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3154,7 @@ func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListBatchesResponse) GetBatches() []*Batch {
@@ -3090,7 +3182,7 @@ type CancelBatchRequest struct {
 
 func (x *CancelBatchRequest) Reset() {
 	*x = CancelBatchRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3194,7 @@ func (x *CancelBatchRequest) String() string {
 func (*CancelBatchRequest) ProtoMessage() {}
 
 func (x *CancelBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3207,7 @@ func (x *CancelBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBatchRequest.ProtoReflect.Descriptor instead.
 func (*CancelBatchRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CancelBatchRequest) GetName() string {
@@ -3148,7 +3240,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3252,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3265,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Pool) GetName() string {
@@ -3244,7 +3336,7 @@ type PoolChange struct {
 
 func (x *PoolChange) Reset() {
 	*x = PoolChange{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3348,7 @@ func (x *PoolChange) String() string {
 func (*PoolChange) ProtoMessage() {}
 
 func (x *PoolChange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3361,7 @@ func (x *PoolChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolChange.ProtoReflect.Descriptor instead.
 func (*PoolChange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PoolChange) GetTime() *timestamppb.Timestamp {
@@ -3316,7 +3408,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3420,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3433,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
 // ListPoolsResponse holds the pools.
@@ -3355,7 +3447,7 @@ type ListPoolsResponse struct {
 
 func (x *ListPoolsResponse) Reset() {
 	*x = ListPoolsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3459,7 @@ func (x *ListPoolsResponse) String() string {
 func (*ListPoolsResponse) ProtoMessage() {}
 
 func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3472,7 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListPoolsResponse) GetPools() []*Pool {
@@ -3401,7 +3493,7 @@ type UpdatePoolRequest struct {
 
 func (x *UpdatePoolRequest) Reset() {
 	*x = UpdatePoolRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3505,7 @@ func (x *UpdatePoolRequest) String() string {
 func (*UpdatePoolRequest) ProtoMessage() {}
 
 func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3518,7 @@ func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePoolRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePoolRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UpdatePoolRequest) GetPool() *Pool {
@@ -3457,7 +3549,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3561,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3574,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Budget) GetName() string {
@@ -3542,7 +3634,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3646,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3659,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListBudgetsRequest) GetParent() string {
@@ -3604,7 +3696,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +3708,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3721,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -3657,7 +3749,7 @@ type UpdateBudgetRequest struct {
 
 func (x *UpdateBudgetRequest) Reset() {
 	*x = UpdateBudgetRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3761,7 @@ func (x *UpdateBudgetRequest) String() string {
 func (*UpdateBudgetRequest) ProtoMessage() {}
 
 func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3774,7 @@ func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *UpdateBudgetRequest) GetBudget() *Budget {
@@ -3806,7 +3898,12 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1f\n" +
 	"\vrequest_ids\x18\x02 \x03(\tR\n" +
 	"requestIds\"\x19\n" +
-	"\x17ReleaseGenerateResponse\"\x8c\x02\n" +
+	"\x17ReleaseGenerateResponse\"_\n" +
+	"\x1aReleaseRunGeneratesRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
+	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
+	"\x1bReleaseRunGeneratesResponse\"\x8c\x02\n" +
 	"\x12CountTokensRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12 \n" +
@@ -3989,14 +4086,15 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\bCacheUse\x12\x19\n" +
 	"\x15CACHE_USE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCACHE_USE_READ\x10\x01\x12\x13\n" +
-	"\x0fCACHE_USE_WRITE\x10\x022\xfd\v\n" +
+	"\x0fCACHE_USE_WRITE\x10\x022\xb4\r\n" +
 	"\fModelService\x12\x8d\x01\n" +
 	"\bGenerate\x12#.evalfleet.model.v1.GenerateRequest\x1a$.evalfleet.model.v1.GenerateResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{parent=projects/*}/models:generate\x12\xb5\x01\n" +
 	"\x0eStreamGenerate\x12).evalfleet.model.v1.StreamGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"J\x82\xd3\xe4\x93\x02D:\arequest\"9/api/v1/{request.parent=projects/*}/models:streamGenerate0\x01\x12\x9f\x01\n" +
 	"\x0eAttachGenerate\x12).evalfleet.model.v1.AttachGenerateRequest\x1a*.evalfleet.model.v1.StreamGenerateResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*}/models:attach\x90\x02\x010\x01\x12\x9f\x01\n" +
 	"\fWatchRetries\x12'.evalfleet.model.v1.WatchRetriesRequest\x1a(.evalfleet.model.v1.WatchRetriesResponse\":\x82\xd3\xe4\x93\x021\x12//api/v1/{parent=projects/*}/models:watchRetries\x90\x02\x010\x01\x12\xa0\x01\n" +
 	"\x0eCancelGenerate\x12).evalfleet.model.v1.CancelGenerateRequest\x1a*.evalfleet.model.v1.CancelGenerateResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/models:cancel\x90\x02\x02\x12\xa4\x01\n" +
-	"\x0fReleaseGenerate\x12*.evalfleet.model.v1.ReleaseGenerateRequest\x1a+.evalfleet.model.v1.ReleaseGenerateResponse\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{parent=projects/*}/models:release\x90\x02\x02\x12\x9c\x01\n" +
+	"\x0fReleaseGenerate\x12*.evalfleet.model.v1.ReleaseGenerateRequest\x1a+.evalfleet.model.v1.ReleaseGenerateResponse\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{parent=projects/*}/models:release\x90\x02\x02\x12\xb4\x01\n" +
+	"\x13ReleaseRunGenerates\x12..evalfleet.model.v1.ReleaseRunGeneratesRequest\x1a/.evalfleet.model.v1.ReleaseRunGeneratesResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:releaseRuns\x90\x02\x02\x12\x9c\x01\n" +
 	"\vCountTokens\x12&.evalfleet.model.v1.CountTokensRequest\x1a'.evalfleet.model.v1.CountTokensResponse\"<\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{parent=projects/*}/models:countTokens\x90\x02\x01\x12{\n" +
 	"\bGetModel\x12#.evalfleet.model.v1.GetModelRequest\x1a\x19.evalfleet.model.v1.Model\"/\x82\xd3\xe4\x93\x02&\x12$/api/v1/{name=providers/*/models/**}\x90\x02\x01\x12v\n" +
 	"\n" +
@@ -4031,98 +4129,100 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
-	(CacheUse)(0),                    // 0: evalfleet.model.v1.CacheUse
-	(*GenerateRequest)(nil),          // 1: evalfleet.model.v1.GenerateRequest
-	(*MessagePrefix)(nil),            // 2: evalfleet.model.v1.MessagePrefix
-	(*RawRequest)(nil),               // 3: evalfleet.model.v1.RawRequest
-	(*GenerateResponse)(nil),         // 4: evalfleet.model.v1.GenerateResponse
-	(*FailedAttempt)(nil),            // 5: evalfleet.model.v1.FailedAttempt
-	(*StreamGenerateRequest)(nil),    // 6: evalfleet.model.v1.StreamGenerateRequest
-	(*StreamGenerateResponse)(nil),   // 7: evalfleet.model.v1.StreamGenerateResponse
-	(*GenerateStarted)(nil),          // 8: evalfleet.model.v1.GenerateStarted
-	(*GenerateDelta)(nil),            // 9: evalfleet.model.v1.GenerateDelta
-	(*ToolCallDelta)(nil),            // 10: evalfleet.model.v1.ToolCallDelta
-	(*GenerateRestart)(nil),          // 11: evalfleet.model.v1.GenerateRestart
-	(*GenerateHeartbeat)(nil),        // 12: evalfleet.model.v1.GenerateHeartbeat
-	(*AttachGenerateRequest)(nil),    // 13: evalfleet.model.v1.AttachGenerateRequest
-	(*WatchRetriesRequest)(nil),      // 14: evalfleet.model.v1.WatchRetriesRequest
-	(*WatchRetriesResponse)(nil),     // 15: evalfleet.model.v1.WatchRetriesResponse
-	(*CancelGenerateRequest)(nil),    // 16: evalfleet.model.v1.CancelGenerateRequest
-	(*CancelGenerateResponse)(nil),   // 17: evalfleet.model.v1.CancelGenerateResponse
-	(*ReleaseGenerateRequest)(nil),   // 18: evalfleet.model.v1.ReleaseGenerateRequest
-	(*ReleaseGenerateResponse)(nil),  // 19: evalfleet.model.v1.ReleaseGenerateResponse
-	(*CountTokensRequest)(nil),       // 20: evalfleet.model.v1.CountTokensRequest
-	(*CountTokensResponse)(nil),      // 21: evalfleet.model.v1.CountTokensResponse
-	(*Model)(nil),                    // 22: evalfleet.model.v1.Model
-	(*Capabilities)(nil),             // 23: evalfleet.model.v1.Capabilities
-	(*Prices)(nil),                   // 24: evalfleet.model.v1.Prices
-	(*GetModelRequest)(nil),          // 25: evalfleet.model.v1.GetModelRequest
-	(*ListModelsRequest)(nil),        // 26: evalfleet.model.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),       // 27: evalfleet.model.v1.ListModelsResponse
-	(*ListProvidersRequest)(nil),     // 28: evalfleet.model.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),    // 29: evalfleet.model.v1.ListProvidersResponse
-	(*Provider)(nil),                 // 30: evalfleet.model.v1.Provider
-	(*Account)(nil),                  // 31: evalfleet.model.v1.Account
-	(*GetCacheSizeRequest)(nil),      // 32: evalfleet.model.v1.GetCacheSizeRequest
-	(*GetCacheSizeResponse)(nil),     // 33: evalfleet.model.v1.GetCacheSizeResponse
-	(*ListCacheEntriesRequest)(nil),  // 34: evalfleet.model.v1.ListCacheEntriesRequest
-	(*ListCacheEntriesResponse)(nil), // 35: evalfleet.model.v1.ListCacheEntriesResponse
-	(*CacheEntry)(nil),               // 36: evalfleet.model.v1.CacheEntry
-	(*ClearCacheRequest)(nil),        // 37: evalfleet.model.v1.ClearCacheRequest
-	(*ClearCacheResponse)(nil),       // 38: evalfleet.model.v1.ClearCacheResponse
-	(*Batch)(nil),                    // 39: evalfleet.model.v1.Batch
-	(*ListBatchesRequest)(nil),       // 40: evalfleet.model.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),      // 41: evalfleet.model.v1.ListBatchesResponse
-	(*CancelBatchRequest)(nil),       // 42: evalfleet.model.v1.CancelBatchRequest
-	(*Pool)(nil),                     // 43: evalfleet.model.v1.Pool
-	(*PoolChange)(nil),               // 44: evalfleet.model.v1.PoolChange
-	(*ListPoolsRequest)(nil),         // 45: evalfleet.model.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),        // 46: evalfleet.model.v1.ListPoolsResponse
-	(*UpdatePoolRequest)(nil),        // 47: evalfleet.model.v1.UpdatePoolRequest
-	(*Budget)(nil),                   // 48: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),       // 49: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),      // 50: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),      // 51: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                              // 52: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                              // 53: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),           // 54: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),              // 55: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),             // 56: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),           // 57: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),           // 58: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),      // 59: google.protobuf.Duration
-	(*v12.BlobRef)(nil),              // 60: evalfleet.content.v1.BlobRef
-	(*ModelOutput)(nil),              // 61: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                // 62: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                // 63: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),    // 64: google.protobuf.Timestamp
-	(*v12.Content)(nil),              // 65: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                  // 66: evalfleet.effect.v1.Note
+	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
+	(*GenerateRequest)(nil),             // 1: evalfleet.model.v1.GenerateRequest
+	(*MessagePrefix)(nil),               // 2: evalfleet.model.v1.MessagePrefix
+	(*RawRequest)(nil),                  // 3: evalfleet.model.v1.RawRequest
+	(*GenerateResponse)(nil),            // 4: evalfleet.model.v1.GenerateResponse
+	(*FailedAttempt)(nil),               // 5: evalfleet.model.v1.FailedAttempt
+	(*StreamGenerateRequest)(nil),       // 6: evalfleet.model.v1.StreamGenerateRequest
+	(*StreamGenerateResponse)(nil),      // 7: evalfleet.model.v1.StreamGenerateResponse
+	(*GenerateStarted)(nil),             // 8: evalfleet.model.v1.GenerateStarted
+	(*GenerateDelta)(nil),               // 9: evalfleet.model.v1.GenerateDelta
+	(*ToolCallDelta)(nil),               // 10: evalfleet.model.v1.ToolCallDelta
+	(*GenerateRestart)(nil),             // 11: evalfleet.model.v1.GenerateRestart
+	(*GenerateHeartbeat)(nil),           // 12: evalfleet.model.v1.GenerateHeartbeat
+	(*AttachGenerateRequest)(nil),       // 13: evalfleet.model.v1.AttachGenerateRequest
+	(*WatchRetriesRequest)(nil),         // 14: evalfleet.model.v1.WatchRetriesRequest
+	(*WatchRetriesResponse)(nil),        // 15: evalfleet.model.v1.WatchRetriesResponse
+	(*CancelGenerateRequest)(nil),       // 16: evalfleet.model.v1.CancelGenerateRequest
+	(*CancelGenerateResponse)(nil),      // 17: evalfleet.model.v1.CancelGenerateResponse
+	(*ReleaseGenerateRequest)(nil),      // 18: evalfleet.model.v1.ReleaseGenerateRequest
+	(*ReleaseGenerateResponse)(nil),     // 19: evalfleet.model.v1.ReleaseGenerateResponse
+	(*ReleaseRunGeneratesRequest)(nil),  // 20: evalfleet.model.v1.ReleaseRunGeneratesRequest
+	(*ReleaseRunGeneratesResponse)(nil), // 21: evalfleet.model.v1.ReleaseRunGeneratesResponse
+	(*CountTokensRequest)(nil),          // 22: evalfleet.model.v1.CountTokensRequest
+	(*CountTokensResponse)(nil),         // 23: evalfleet.model.v1.CountTokensResponse
+	(*Model)(nil),                       // 24: evalfleet.model.v1.Model
+	(*Capabilities)(nil),                // 25: evalfleet.model.v1.Capabilities
+	(*Prices)(nil),                      // 26: evalfleet.model.v1.Prices
+	(*GetModelRequest)(nil),             // 27: evalfleet.model.v1.GetModelRequest
+	(*ListModelsRequest)(nil),           // 28: evalfleet.model.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 29: evalfleet.model.v1.ListModelsResponse
+	(*ListProvidersRequest)(nil),        // 30: evalfleet.model.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),       // 31: evalfleet.model.v1.ListProvidersResponse
+	(*Provider)(nil),                    // 32: evalfleet.model.v1.Provider
+	(*Account)(nil),                     // 33: evalfleet.model.v1.Account
+	(*GetCacheSizeRequest)(nil),         // 34: evalfleet.model.v1.GetCacheSizeRequest
+	(*GetCacheSizeResponse)(nil),        // 35: evalfleet.model.v1.GetCacheSizeResponse
+	(*ListCacheEntriesRequest)(nil),     // 36: evalfleet.model.v1.ListCacheEntriesRequest
+	(*ListCacheEntriesResponse)(nil),    // 37: evalfleet.model.v1.ListCacheEntriesResponse
+	(*CacheEntry)(nil),                  // 38: evalfleet.model.v1.CacheEntry
+	(*ClearCacheRequest)(nil),           // 39: evalfleet.model.v1.ClearCacheRequest
+	(*ClearCacheResponse)(nil),          // 40: evalfleet.model.v1.ClearCacheResponse
+	(*Batch)(nil),                       // 41: evalfleet.model.v1.Batch
+	(*ListBatchesRequest)(nil),          // 42: evalfleet.model.v1.ListBatchesRequest
+	(*ListBatchesResponse)(nil),         // 43: evalfleet.model.v1.ListBatchesResponse
+	(*CancelBatchRequest)(nil),          // 44: evalfleet.model.v1.CancelBatchRequest
+	(*Pool)(nil),                        // 45: evalfleet.model.v1.Pool
+	(*PoolChange)(nil),                  // 46: evalfleet.model.v1.PoolChange
+	(*ListPoolsRequest)(nil),            // 47: evalfleet.model.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),           // 48: evalfleet.model.v1.ListPoolsResponse
+	(*UpdatePoolRequest)(nil),           // 49: evalfleet.model.v1.UpdatePoolRequest
+	(*Budget)(nil),                      // 50: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),          // 51: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),         // 52: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),         // 53: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                                 // 54: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                                 // 55: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 56: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 57: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 58: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 59: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 60: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 61: google.protobuf.Duration
+	(*v12.BlobRef)(nil),                 // 62: evalfleet.content.v1.BlobRef
+	(*ModelOutput)(nil),                 // 63: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 64: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 65: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 66: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 67: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 68: evalfleet.effect.v1.Note
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	54, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	55, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	56, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	57, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	56, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	57, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	58, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	58, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	59, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	60, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
 	3,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	59, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	52, // 8: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	60, // 9: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
-	61, // 10: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	62, // 11: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	61, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	54, // 8: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	62, // 9: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
+	63, // 10: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	64, // 11: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,  // 12: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	63, // 13: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	58, // 14: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	65, // 13: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	60, // 14: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
 	3,  // 15: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawRequest
 	2,  // 16: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
 	5,  // 17: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	55, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	64, // 19: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	59, // 20: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	57, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	66, // 19: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	61, // 20: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
 	1,  // 21: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
 	8,  // 22: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
 	9,  // 23: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
@@ -4130,66 +4230,68 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	12, // 25: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
 	4,  // 26: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
 	10, // 27: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	65, // 28: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	66, // 29: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	55, // 30: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	56, // 31: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	23, // 32: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	24, // 33: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	22, // 34: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	30, // 35: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	31, // 36: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	53, // 37: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	36, // 38: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	64, // 39: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	64, // 40: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
-	39, // 41: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
-	44, // 42: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	64, // 43: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	43, // 44: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	43, // 45: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	48, // 46: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	48, // 47: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	67, // 28: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	68, // 29: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	57, // 30: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	58, // 31: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	25, // 32: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	26, // 33: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	24, // 34: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	32, // 35: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	33, // 36: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	55, // 37: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	38, // 38: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	66, // 39: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	66, // 40: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
+	41, // 41: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
+	46, // 42: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
+	66, // 43: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
+	45, // 44: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
+	45, // 45: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
+	50, // 46: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	50, // 47: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
 	1,  // 48: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
 	6,  // 49: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
 	13, // 50: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
 	14, // 51: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
 	16, // 52: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
 	18, // 53: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	20, // 54: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	25, // 55: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	26, // 56: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	28, // 57: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	32, // 58: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	34, // 59: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	37, // 60: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	40, // 61: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
-	42, // 62: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
-	45, // 63: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	47, // 64: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
-	49, // 65: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	51, // 66: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	4,  // 67: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	7,  // 68: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	7,  // 69: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	15, // 70: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	17, // 71: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	19, // 72: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	21, // 73: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	22, // 74: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	27, // 75: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	29, // 76: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	33, // 77: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	35, // 78: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	38, // 79: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	41, // 80: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
-	39, // 81: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
-	46, // 82: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	43, // 83: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
-	50, // 84: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	48, // 85: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	67, // [67:86] is the sub-list for method output_type
-	48, // [48:67] is the sub-list for method input_type
+	20, // 54: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	22, // 55: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	27, // 56: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	28, // 57: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	30, // 58: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	34, // 59: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	36, // 60: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	39, // 61: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	42, // 62: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
+	44, // 63: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
+	47, // 64: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
+	49, // 65: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	51, // 66: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	53, // 67: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	4,  // 68: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	7,  // 69: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	7,  // 70: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	15, // 71: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	17, // 72: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	19, // 73: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	21, // 74: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	23, // 75: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	24, // 76: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	29, // 77: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	31, // 78: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	35, // 79: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	37, // 80: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	40, // 81: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	43, // 82: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
+	41, // 83: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
+	48, // 84: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
+	45, // 85: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	52, // 86: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	50, // 87: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	68, // [68:88] is the sub-list for method output_type
+	48, // [48:68] is the sub-list for method input_type
 	48, // [48:48] is the sub-list for extension type_name
 	48, // [48:48] is the sub-list for extension extendee
 	0,  // [0:48] is the sub-list for field type_name
@@ -4215,15 +4317,15 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 		(*GenerateDelta_ToolCall)(nil),
 		(*GenerateDelta_Part)(nil),
 	}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[21].OneofWrappers = []any{}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[47].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[23].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   53,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -19,16 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ModelService_Generate_FullMethodName        = "/evalfleet.model.v1.ModelService/Generate"
-	ModelService_StreamGenerate_FullMethodName  = "/evalfleet.model.v1.ModelService/StreamGenerate"
-	ModelService_AttachGenerate_FullMethodName  = "/evalfleet.model.v1.ModelService/AttachGenerate"
-	ModelService_WatchRetries_FullMethodName    = "/evalfleet.model.v1.ModelService/WatchRetries"
-	ModelService_CancelGenerate_FullMethodName  = "/evalfleet.model.v1.ModelService/CancelGenerate"
-	ModelService_ReleaseGenerate_FullMethodName = "/evalfleet.model.v1.ModelService/ReleaseGenerate"
-	ModelService_CountTokens_FullMethodName     = "/evalfleet.model.v1.ModelService/CountTokens"
-	ModelService_GetModel_FullMethodName        = "/evalfleet.model.v1.ModelService/GetModel"
-	ModelService_ListModels_FullMethodName      = "/evalfleet.model.v1.ModelService/ListModels"
-	ModelService_ListProviders_FullMethodName   = "/evalfleet.model.v1.ModelService/ListProviders"
+	ModelService_Generate_FullMethodName            = "/evalfleet.model.v1.ModelService/Generate"
+	ModelService_StreamGenerate_FullMethodName      = "/evalfleet.model.v1.ModelService/StreamGenerate"
+	ModelService_AttachGenerate_FullMethodName      = "/evalfleet.model.v1.ModelService/AttachGenerate"
+	ModelService_WatchRetries_FullMethodName        = "/evalfleet.model.v1.ModelService/WatchRetries"
+	ModelService_CancelGenerate_FullMethodName      = "/evalfleet.model.v1.ModelService/CancelGenerate"
+	ModelService_ReleaseGenerate_FullMethodName     = "/evalfleet.model.v1.ModelService/ReleaseGenerate"
+	ModelService_ReleaseRunGenerates_FullMethodName = "/evalfleet.model.v1.ModelService/ReleaseRunGenerates"
+	ModelService_CountTokens_FullMethodName         = "/evalfleet.model.v1.ModelService/CountTokens"
+	ModelService_GetModel_FullMethodName            = "/evalfleet.model.v1.ModelService/GetModel"
+	ModelService_ListModels_FullMethodName          = "/evalfleet.model.v1.ModelService/ListModels"
+	ModelService_ListProviders_FullMethodName       = "/evalfleet.model.v1.ModelService/ListProviders"
 )
 
 // ModelServiceClient is the client API for ModelService service.
@@ -55,6 +56,9 @@ type ModelServiceClient interface {
 	CancelGenerate(ctx context.Context, in *CancelGenerateRequest, opts ...grpc.CallOption) (*CancelGenerateResponse, error)
 	// ReleaseGenerate drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseGenerate(ctx context.Context, in *ReleaseGenerateRequest, opts ...grpc.CallOption) (*ReleaseGenerateResponse, error)
+	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
+	// Idempotent; unknown runs are ignored.
+	ReleaseRunGenerates(ctx context.Context, in *ReleaseRunGeneratesRequest, opts ...grpc.CallOption) (*ReleaseRunGeneratesResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
 	CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error)
 	// GetModel tells what is known of a model: limits, capabilities, prices.
@@ -160,6 +164,16 @@ func (c *modelServiceClient) ReleaseGenerate(ctx context.Context, in *ReleaseGen
 	return out, nil
 }
 
+func (c *modelServiceClient) ReleaseRunGenerates(ctx context.Context, in *ReleaseRunGeneratesRequest, opts ...grpc.CallOption) (*ReleaseRunGeneratesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseRunGeneratesResponse)
+	err := c.cc.Invoke(ctx, ModelService_ReleaseRunGenerates_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *modelServiceClient) CountTokens(ctx context.Context, in *CountTokensRequest, opts ...grpc.CallOption) (*CountTokensResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CountTokensResponse)
@@ -224,6 +238,9 @@ type ModelServiceServer interface {
 	CancelGenerate(context.Context, *CancelGenerateRequest) (*CancelGenerateResponse, error)
 	// ReleaseGenerate drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseGenerate(context.Context, *ReleaseGenerateRequest) (*ReleaseGenerateResponse, error)
+	// ReleaseRunGenerates drops the kept results of the model calls of runs that were deleted or have ended, and cancels what of them would begin.
+	// Idempotent; unknown runs are ignored.
+	ReleaseRunGenerates(context.Context, *ReleaseRunGeneratesRequest) (*ReleaseRunGeneratesResponse, error)
 	// CountTokens counts the tokens of messages and tools, by the provider's own count where it has one, else by an estimate; the answer says which.
 	CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error)
 	// GetModel tells what is known of a model: limits, capabilities, prices.
@@ -259,6 +276,9 @@ func (UnimplementedModelServiceServer) CancelGenerate(context.Context, *CancelGe
 }
 func (UnimplementedModelServiceServer) ReleaseGenerate(context.Context, *ReleaseGenerateRequest) (*ReleaseGenerateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseGenerate not implemented")
+}
+func (UnimplementedModelServiceServer) ReleaseRunGenerates(context.Context, *ReleaseRunGeneratesRequest) (*ReleaseRunGeneratesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseRunGenerates not implemented")
 }
 func (UnimplementedModelServiceServer) CountTokens(context.Context, *CountTokensRequest) (*CountTokensResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountTokens not implemented")
@@ -380,6 +400,24 @@ func _ModelService_ReleaseGenerate_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ModelService_ReleaseRunGenerates_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseRunGeneratesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ModelServiceServer).ReleaseRunGenerates(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ModelService_ReleaseRunGenerates_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ModelServiceServer).ReleaseRunGenerates(ctx, req.(*ReleaseRunGeneratesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ModelService_CountTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CountTokensRequest)
 	if err := dec(in); err != nil {
@@ -470,6 +508,10 @@ var ModelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReleaseGenerate",
 			Handler:    _ModelService_ReleaseGenerate_Handler,
+		},
+		{
+			MethodName: "ReleaseRunGenerates",
+			Handler:    _ModelService_ReleaseRunGenerates_Handler,
 		},
 		{
 			MethodName: "CountTokens",

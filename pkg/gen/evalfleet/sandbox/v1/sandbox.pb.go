@@ -527,12 +527,13 @@ type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Memory in bytes, at least 64 MiB; default 2 GiB.
 	MemoryBytes *int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
-	// Optional. Processes and threads; default 512.
+	// Optional. Processes and threads; default 256, or fewer where `open_files` leaves fewer.
 	Pids *int64 `protobuf:"varint,2,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
 	// Optional. Processor share in thousandths of a core; default 2000, or what the service is set up with, and no more than the machine has.
 	// Where the driver cannot bound it, the sandbox's isolation says so.
 	CpuMillis *int64 `protobuf:"varint,3,opt,name=cpu_millis,json=cpuMillis,proto3,oneof" json:"cpu_millis,omitempty"`
-	// Optional. Open files per process; default 4096.
+	// Optional. Open files per process; default 4096, or fewer where `pids` leaves fewer: what all processes of a sandbox may open
+	// together, `pids` times `open_files`, is bounded by the service's `max_open_files`, by default a sixteenth of the machine's and at least 65,536.
 	OpenFiles *int64 `protobuf:"varint,4,opt,name=open_files,json=openFiles,proto3,oneof" json:"open_files,omitempty"`
 	// Optional. Size of one file in bytes; default 4 GiB.
 	FileSizeBytes *int64 `protobuf:"varint,5,opt,name=file_size_bytes,json=fileSizeBytes,proto3,oneof" json:"file_size_bytes,omitempty"`
@@ -825,8 +826,10 @@ type ExecSpec struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,7,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Optional. Bytes kept of each stream, half from the head and half from the tail; default 10 MiB, cap 64 MiB. Unary answers carry at most 1.5 MiB of each stream; StreamExec gives the rest.
 	MaxOutputBytes *int64 `protobuf:"varint,8,opt,name=max_output_bytes,json=maxOutputBytes,proto3,oneof" json:"max_output_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. Set: the command is a check, which does not trust what ran in the sandbox before it.
+	Check         *ExecCheck `protobuf:"bytes,9,opt,name=check,proto3" json:"check,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecSpec) Reset() {
@@ -915,6 +918,70 @@ func (x *ExecSpec) GetMaxOutputBytes() int64 {
 	return 0
 }
 
+func (x *ExecSpec) GetCheck() *ExecCheck {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+// ExecCheck makes a command a check. Before it starts, every other process of the sandbox is ended. It runs as a user of its own, who may read and change all files of the sandbox, in an empty folder
+// of its own, which is removed when it has ended, with all processes that it left. HOME and TMPDIR are folders of its own too; EVALFLEET_CHECK_DIR is its folder and EVALFLEET_WORKDIR that of the
+// sandbox. A sandbox with a single user runs checks as that one. With `user` or `cwd` the command runs as that user or in that folder all the same.
+type ExecCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. True leaves the processes of the sandbox alive, before the check and after it, for checks of a server that runs.
+	KeepProcesses bool `protobuf:"varint,1,opt,name=keep_processes,json=keepProcesses,proto3" json:"keep_processes,omitempty"`
+	// Optional. Files that the check needs, placed in its folder before it starts; paths are relative to it. At most 3 MiB in all.
+	Files         []*FileToPlace `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecCheck) Reset() {
+	*x = ExecCheck{}
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecCheck) ProtoMessage() {}
+
+func (x *ExecCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecCheck.ProtoReflect.Descriptor instead.
+func (*ExecCheck) Descriptor() ([]byte, []int) {
+	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExecCheck) GetKeepProcesses() bool {
+	if x != nil {
+		return x.KeepProcesses
+	}
+	return false
+}
+
+func (x *ExecCheck) GetFiles() []*FileToPlace {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 // ExecResult is how a command ended.
 type ExecResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -952,7 +1019,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1031,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1044,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExecResult) GetExitCode() int32 {
@@ -1099,7 +1166,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1178,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1191,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -1198,7 +1265,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1277,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1290,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Session) GetName() string {
@@ -1311,7 +1378,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1390,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1403,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Port) GetName() string {
@@ -1379,7 +1446,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1458,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1471,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Snapshot) GetName() string {
@@ -1517,7 +1584,7 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06weaker\x18\x02 \x03(\tR\x06weaker\x12\x1e\n" +
 	"\n" +
 	"unisolated\x18\x03 \x01(\bR\n" +
-	"unisolated\"\xe5\x02\n" +
+	"unisolated\"\x9c\x03\n" +
 	"\bExecSpec\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x129\n" +
 	"\x03env\x18\x02 \x03(\v2'.evalfleet.sandbox.v1.ExecSpec.EnvEntryR\x03env\x12\x10\n" +
@@ -1527,11 +1594,15 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"stdin_open\x18\x06 \x01(\bR\tstdinOpen\x123\n" +
 	"\atimeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12-\n" +
-	"\x10max_output_bytes\x18\b \x01(\x03H\x00R\x0emaxOutputBytes\x88\x01\x01\x1a6\n" +
+	"\x10max_output_bytes\x18\b \x01(\x03H\x00R\x0emaxOutputBytes\x88\x01\x01\x125\n" +
+	"\x05check\x18\t \x01(\v2\x1f.evalfleet.sandbox.v1.ExecCheckR\x05check\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x13\n" +
-	"\x11_max_output_bytes\"\x88\x04\n" +
+	"\x11_max_output_bytes\"k\n" +
+	"\tExecCheck\x12%\n" +
+	"\x0ekeep_processes\x18\x01 \x01(\bR\rkeepProcesses\x127\n" +
+	"\x05files\x18\x02 \x03(\v2!.evalfleet.sandbox.v1.FileToPlaceR\x05files\"\x88\x04\n" +
 	"\n" +
 	"ExecResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
@@ -1624,7 +1695,7 @@ func file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_evalfleet_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_evalfleet_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_evalfleet_sandbox_v1_sandbox_proto_goTypes = []any{
 	(SandboxState)(0),             // 0: evalfleet.sandbox.v1.SandboxState
 	(NetworkMode)(0),              // 1: evalfleet.sandbox.v1.NetworkMode
@@ -1636,47 +1707,50 @@ var file_evalfleet_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*FileToPlace)(nil),           // 7: evalfleet.sandbox.v1.FileToPlace
 	(*Isolation)(nil),             // 8: evalfleet.sandbox.v1.Isolation
 	(*ExecSpec)(nil),              // 9: evalfleet.sandbox.v1.ExecSpec
-	(*ExecResult)(nil),            // 10: evalfleet.sandbox.v1.ExecResult
-	(*FileInfo)(nil),              // 11: evalfleet.sandbox.v1.FileInfo
-	(*Session)(nil),               // 12: evalfleet.sandbox.v1.Session
-	(*Port)(nil),                  // 13: evalfleet.sandbox.v1.Port
-	(*Snapshot)(nil),              // 14: evalfleet.sandbox.v1.Snapshot
-	nil,                           // 15: evalfleet.sandbox.v1.SandboxSpec.EnvEntry
-	nil,                           // 16: evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
-	nil,                           // 17: evalfleet.sandbox.v1.ExecSpec.EnvEntry
-	nil,                           // 18: evalfleet.sandbox.v1.Session.EnvEntry
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*ExecCheck)(nil),             // 10: evalfleet.sandbox.v1.ExecCheck
+	(*ExecResult)(nil),            // 11: evalfleet.sandbox.v1.ExecResult
+	(*FileInfo)(nil),              // 12: evalfleet.sandbox.v1.FileInfo
+	(*Session)(nil),               // 13: evalfleet.sandbox.v1.Session
+	(*Port)(nil),                  // 14: evalfleet.sandbox.v1.Port
+	(*Snapshot)(nil),              // 15: evalfleet.sandbox.v1.Snapshot
+	nil,                           // 16: evalfleet.sandbox.v1.SandboxSpec.EnvEntry
+	nil,                           // 17: evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
+	nil,                           // 18: evalfleet.sandbox.v1.ExecSpec.EnvEntry
+	nil,                           // 19: evalfleet.sandbox.v1.Session.EnvEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
 }
 var file_evalfleet_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: evalfleet.sandbox.v1.Sandbox.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
 	0,  // 1: evalfleet.sandbox.v1.Sandbox.state:type_name -> evalfleet.sandbox.v1.SandboxState
-	19, // 2: evalfleet.sandbox.v1.Sandbox.create_time:type_name -> google.protobuf.Timestamp
-	19, // 3: evalfleet.sandbox.v1.Sandbox.lease_expire_time:type_name -> google.protobuf.Timestamp
+	20, // 2: evalfleet.sandbox.v1.Sandbox.create_time:type_name -> google.protobuf.Timestamp
+	20, // 3: evalfleet.sandbox.v1.Sandbox.lease_expire_time:type_name -> google.protobuf.Timestamp
 	8,  // 4: evalfleet.sandbox.v1.Sandbox.isolation:type_name -> evalfleet.sandbox.v1.Isolation
-	15, // 5: evalfleet.sandbox.v1.SandboxSpec.env:type_name -> evalfleet.sandbox.v1.SandboxSpec.EnvEntry
+	16, // 5: evalfleet.sandbox.v1.SandboxSpec.env:type_name -> evalfleet.sandbox.v1.SandboxSpec.EnvEntry
 	5,  // 6: evalfleet.sandbox.v1.SandboxSpec.limits:type_name -> evalfleet.sandbox.v1.Limits
 	6,  // 7: evalfleet.sandbox.v1.SandboxSpec.network:type_name -> evalfleet.sandbox.v1.Network
 	7,  // 8: evalfleet.sandbox.v1.SandboxSpec.files:type_name -> evalfleet.sandbox.v1.FileToPlace
-	20, // 9: evalfleet.sandbox.v1.SandboxSpec.setup_timeout:type_name -> google.protobuf.Duration
-	16, // 10: evalfleet.sandbox.v1.SandboxSpec.labels:type_name -> evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
-	20, // 11: evalfleet.sandbox.v1.SandboxSpec.lease:type_name -> google.protobuf.Duration
-	20, // 12: evalfleet.sandbox.v1.SandboxSpec.max_lifetime:type_name -> google.protobuf.Duration
+	21, // 9: evalfleet.sandbox.v1.SandboxSpec.setup_timeout:type_name -> google.protobuf.Duration
+	17, // 10: evalfleet.sandbox.v1.SandboxSpec.labels:type_name -> evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
+	21, // 11: evalfleet.sandbox.v1.SandboxSpec.lease:type_name -> google.protobuf.Duration
+	21, // 12: evalfleet.sandbox.v1.SandboxSpec.max_lifetime:type_name -> google.protobuf.Duration
 	1,  // 13: evalfleet.sandbox.v1.Network.mode:type_name -> evalfleet.sandbox.v1.NetworkMode
-	17, // 14: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
-	20, // 15: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	19, // 16: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
-	20, // 17: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	2,  // 18: evalfleet.sandbox.v1.FileInfo.type:type_name -> evalfleet.sandbox.v1.FileType
-	19, // 19: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
-	18, // 20: evalfleet.sandbox.v1.Session.env:type_name -> evalfleet.sandbox.v1.Session.EnvEntry
-	10, // 21: evalfleet.sandbox.v1.Session.result:type_name -> evalfleet.sandbox.v1.ExecResult
-	19, // 22: evalfleet.sandbox.v1.Snapshot.create_time:type_name -> google.protobuf.Timestamp
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	18, // 14: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
+	21, // 15: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	10, // 16: evalfleet.sandbox.v1.ExecSpec.check:type_name -> evalfleet.sandbox.v1.ExecCheck
+	7,  // 17: evalfleet.sandbox.v1.ExecCheck.files:type_name -> evalfleet.sandbox.v1.FileToPlace
+	20, // 18: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
+	21, // 19: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	2,  // 20: evalfleet.sandbox.v1.FileInfo.type:type_name -> evalfleet.sandbox.v1.FileType
+	20, // 21: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
+	19, // 22: evalfleet.sandbox.v1.Session.env:type_name -> evalfleet.sandbox.v1.Session.EnvEntry
+	11, // 23: evalfleet.sandbox.v1.Session.result:type_name -> evalfleet.sandbox.v1.ExecResult
+	20, // 24: evalfleet.sandbox.v1.Snapshot.create_time:type_name -> google.protobuf.Timestamp
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_proto_init() }
@@ -1686,14 +1760,14 @@ func file_evalfleet_sandbox_v1_sandbox_proto_init() {
 	}
 	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[2].OneofWrappers = []any{}
 	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[6].OneofWrappers = []any{}
-	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{}
+	file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_sandbox_v1_sandbox_proto_rawDesc), len(file_evalfleet_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1336,6 +1336,98 @@ func (*ReleaseExecResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{19}
 }
 
+// ReleaseRunSandboxesRequest names runs whose results are no longer needed.
+type ReleaseRunSandboxesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Runs of that project. Format: `projects/{project}/runs/{run}`.
+	Runs          []string `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRunSandboxesRequest) Reset() {
+	*x = ReleaseRunSandboxesRequest{}
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRunSandboxesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRunSandboxesRequest) ProtoMessage() {}
+
+func (x *ReleaseRunSandboxesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRunSandboxesRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseRunSandboxesRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReleaseRunSandboxesRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ReleaseRunSandboxesRequest) GetRuns() []string {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// ReleaseRunSandboxesResponse is empty.
+type ReleaseRunSandboxesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRunSandboxesResponse) Reset() {
+	*x = ReleaseRunSandboxesResponse{}
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRunSandboxesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRunSandboxesResponse) ProtoMessage() {}
+
+func (x *ReleaseRunSandboxesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRunSandboxesResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseRunSandboxesResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{21}
+}
+
 // ReadFileRequest asks for a file.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1355,7 +1447,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1459,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1472,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReadFileRequest) GetSandbox() string {
@@ -1431,7 +1523,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1535,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1548,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadFileResponse) GetContent() []byte {
@@ -1492,7 +1584,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1596,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1609,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WriteFileRequest) GetSandbox() string {
@@ -1566,7 +1658,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1670,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1683,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WriteFileResponse) GetInfo() *FileInfo {
@@ -1620,7 +1712,7 @@ type DownloadFileRequest struct {
 
 func (x *DownloadFileRequest) Reset() {
 	*x = DownloadFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1724,7 @@ func (x *DownloadFileRequest) String() string {
 func (*DownloadFileRequest) ProtoMessage() {}
 
 func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1737,7 @@ func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFileRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DownloadFileRequest) GetSandbox() string {
@@ -1696,7 +1788,7 @@ type DownloadFileResponse struct {
 
 func (x *DownloadFileResponse) Reset() {
 	*x = DownloadFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1800,7 @@ func (x *DownloadFileResponse) String() string {
 func (*DownloadFileResponse) ProtoMessage() {}
 
 func (x *DownloadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1813,7 @@ func (x *DownloadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFileResponse.ProtoReflect.Descriptor instead.
 func (*DownloadFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DownloadFileResponse) GetChunk() []byte {
@@ -1754,7 +1846,7 @@ type UploadFileRequest struct {
 
 func (x *UploadFileRequest) Reset() {
 	*x = UploadFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1858,7 @@ func (x *UploadFileRequest) String() string {
 func (*UploadFileRequest) ProtoMessage() {}
 
 func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1871,7 @@ func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileRequest.ProtoReflect.Descriptor instead.
 func (*UploadFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UploadFileRequest) GetPart() isUploadFileRequest_Part {
@@ -1842,7 +1934,7 @@ type UploadTarget struct {
 
 func (x *UploadTarget) Reset() {
 	*x = UploadTarget{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +1946,7 @@ func (x *UploadTarget) String() string {
 func (*UploadTarget) ProtoMessage() {}
 
 func (x *UploadTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +1959,7 @@ func (x *UploadTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadTarget.ProtoReflect.Descriptor instead.
 func (*UploadTarget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UploadTarget) GetSandbox() string {
@@ -1909,7 +2001,7 @@ type UploadFileResponse struct {
 
 func (x *UploadFileResponse) Reset() {
 	*x = UploadFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2013,7 @@ func (x *UploadFileResponse) String() string {
 func (*UploadFileResponse) ProtoMessage() {}
 
 func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2026,7 @@ func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileResponse.ProtoReflect.Descriptor instead.
 func (*UploadFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UploadFileResponse) GetInfo() *FileInfo {
@@ -1965,7 +2057,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2069,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2082,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListFilesRequest) GetSandbox() string {
@@ -2048,7 +2140,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2152,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2165,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -2107,7 +2199,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2211,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2224,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RemoveFileRequest) GetSandbox() string {
@@ -2172,7 +2264,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2276,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2289,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{34}
 }
 
 // OpenSessionRequest asks for a terminal.
@@ -2215,7 +2307,7 @@ type OpenSessionRequest struct {
 
 func (x *OpenSessionRequest) Reset() {
 	*x = OpenSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2319,7 @@ func (x *OpenSessionRequest) String() string {
 func (*OpenSessionRequest) ProtoMessage() {}
 
 func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2332,7 @@ func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSessionRequest.ProtoReflect.Descriptor instead.
 func (*OpenSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OpenSessionRequest) GetSandbox() string {
@@ -2275,7 +2367,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2379,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2392,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListSessionsRequest) GetSandbox() string {
@@ -2321,7 +2413,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2425,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2438,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2371,7 +2463,7 @@ type WriteSessionRequest struct {
 
 func (x *WriteSessionRequest) Reset() {
 	*x = WriteSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2475,7 @@ func (x *WriteSessionRequest) String() string {
 func (*WriteSessionRequest) ProtoMessage() {}
 
 func (x *WriteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2488,7 @@ func (x *WriteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteSessionRequest.ProtoReflect.Descriptor instead.
 func (*WriteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WriteSessionRequest) GetSession() string {
@@ -2431,7 +2523,7 @@ type WriteSessionResponse struct {
 
 func (x *WriteSessionResponse) Reset() {
 	*x = WriteSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2535,7 @@ func (x *WriteSessionResponse) String() string {
 func (*WriteSessionResponse) ProtoMessage() {}
 
 func (x *WriteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2548,7 @@ func (x *WriteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteSessionResponse.ProtoReflect.Descriptor instead.
 func (*WriteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WriteSessionResponse) GetOffset() int64 {
@@ -2483,7 +2575,7 @@ type ReadSessionRequest struct {
 
 func (x *ReadSessionRequest) Reset() {
 	*x = ReadSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2587,7 @@ func (x *ReadSessionRequest) String() string {
 func (*ReadSessionRequest) ProtoMessage() {}
 
 func (x *ReadSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2600,7 @@ func (x *ReadSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSessionRequest.ProtoReflect.Descriptor instead.
 func (*ReadSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{38}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadSessionRequest) GetSession() string {
@@ -2556,7 +2648,7 @@ type ReadSessionResponse struct {
 
 func (x *ReadSessionResponse) Reset() {
 	*x = ReadSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[39]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2660,7 @@ func (x *ReadSessionResponse) String() string {
 func (*ReadSessionResponse) ProtoMessage() {}
 
 func (x *ReadSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[39]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2673,7 @@ func (x *ReadSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSessionResponse.ProtoReflect.Descriptor instead.
 func (*ReadSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{39}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadSessionResponse) GetData() []byte {
@@ -2629,7 +2721,7 @@ type StreamSessionRequest struct {
 
 func (x *StreamSessionRequest) Reset() {
 	*x = StreamSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[40]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2733,7 @@ func (x *StreamSessionRequest) String() string {
 func (*StreamSessionRequest) ProtoMessage() {}
 
 func (x *StreamSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[40]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2746,7 @@ func (x *StreamSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSessionRequest.ProtoReflect.Descriptor instead.
 func (*StreamSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{40}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StreamSessionRequest) GetPart() isStreamSessionRequest_Part {
@@ -2727,7 +2819,7 @@ type StreamSessionResponse struct {
 
 func (x *StreamSessionResponse) Reset() {
 	*x = StreamSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[41]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2831,7 @@ func (x *StreamSessionResponse) String() string {
 func (*StreamSessionResponse) ProtoMessage() {}
 
 func (x *StreamSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[41]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2844,7 @@ func (x *StreamSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSessionResponse.ProtoReflect.Descriptor instead.
 func (*StreamSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{41}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StreamSessionResponse) GetOutput() *ReadSessionResponse {
@@ -2777,7 +2869,7 @@ type ResizeSessionRequest struct {
 
 func (x *ResizeSessionRequest) Reset() {
 	*x = ResizeSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +2881,7 @@ func (x *ResizeSessionRequest) String() string {
 func (*ResizeSessionRequest) ProtoMessage() {}
 
 func (x *ResizeSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +2894,7 @@ func (x *ResizeSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeSessionRequest.ProtoReflect.Descriptor instead.
 func (*ResizeSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{42}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ResizeSessionRequest) GetSession() string {
@@ -2835,7 +2927,7 @@ type ResizeSessionResponse struct {
 
 func (x *ResizeSessionResponse) Reset() {
 	*x = ResizeSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[43]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2939,7 @@ func (x *ResizeSessionResponse) String() string {
 func (*ResizeSessionResponse) ProtoMessage() {}
 
 func (x *ResizeSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[43]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +2952,7 @@ func (x *ResizeSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeSessionResponse.ProtoReflect.Descriptor instead.
 func (*ResizeSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{43}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{45}
 }
 
 // CloseSessionRequest names a session.
@@ -2874,7 +2966,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[44]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +2978,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[44]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +2991,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CloseSessionRequest) GetSession() string {
@@ -2918,7 +3010,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[45]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3022,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[45]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3035,7 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{47}
 }
 
 // OpenPortRequest names a port.
@@ -2959,7 +3051,7 @@ type OpenPortRequest struct {
 
 func (x *OpenPortRequest) Reset() {
 	*x = OpenPortRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[46]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2971,7 +3063,7 @@ func (x *OpenPortRequest) String() string {
 func (*OpenPortRequest) ProtoMessage() {}
 
 func (x *OpenPortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[46]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2984,7 +3076,7 @@ func (x *OpenPortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenPortRequest.ProtoReflect.Descriptor instead.
 func (*OpenPortRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OpenPortRequest) GetSandbox() string {
@@ -3012,7 +3104,7 @@ type ListPortsRequest struct {
 
 func (x *ListPortsRequest) Reset() {
 	*x = ListPortsRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[47]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3116,7 @@ func (x *ListPortsRequest) String() string {
 func (*ListPortsRequest) ProtoMessage() {}
 
 func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[47]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3129,7 @@ func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
 func (*ListPortsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListPortsRequest) GetSandbox() string {
@@ -3058,7 +3150,7 @@ type ListPortsResponse struct {
 
 func (x *ListPortsResponse) Reset() {
 	*x = ListPortsResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[48]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3162,7 @@ func (x *ListPortsResponse) String() string {
 func (*ListPortsResponse) ProtoMessage() {}
 
 func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[48]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3175,7 @@ func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
 func (*ListPortsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListPortsResponse) GetPorts() []*Port {
@@ -3104,7 +3196,7 @@ type ClosePortRequest struct {
 
 func (x *ClosePortRequest) Reset() {
 	*x = ClosePortRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[49]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3208,7 @@ func (x *ClosePortRequest) String() string {
 func (*ClosePortRequest) ProtoMessage() {}
 
 func (x *ClosePortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[49]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3221,7 @@ func (x *ClosePortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClosePortRequest.ProtoReflect.Descriptor instead.
 func (*ClosePortRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ClosePortRequest) GetPort() string {
@@ -3148,7 +3240,7 @@ type ClosePortResponse struct {
 
 func (x *ClosePortResponse) Reset() {
 	*x = ClosePortResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[50]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3252,7 @@ func (x *ClosePortResponse) String() string {
 func (*ClosePortResponse) ProtoMessage() {}
 
 func (x *ClosePortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[50]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3265,7 @@ func (x *ClosePortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClosePortResponse.ProtoReflect.Descriptor instead.
 func (*ClosePortResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{52}
 }
 
 // DialPortRequest is what the client sends.
@@ -3192,7 +3284,7 @@ type DialPortRequest struct {
 
 func (x *DialPortRequest) Reset() {
 	*x = DialPortRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[51]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3296,7 @@ func (x *DialPortRequest) String() string {
 func (*DialPortRequest) ProtoMessage() {}
 
 func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[51]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3309,7 @@ func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialPortRequest.ProtoReflect.Descriptor instead.
 func (*DialPortRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DialPortRequest) GetPart() isDialPortRequest_Part {
@@ -3274,7 +3366,7 @@ type DialPortResponse struct {
 
 func (x *DialPortResponse) Reset() {
 	*x = DialPortResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[52]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3378,7 @@ func (x *DialPortResponse) String() string {
 func (*DialPortResponse) ProtoMessage() {}
 
 func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[52]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3391,7 @@ func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialPortResponse.ProtoReflect.Descriptor instead.
 func (*DialPortResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DialPortResponse) GetData() []byte {
@@ -3320,7 +3412,7 @@ type PauseSandboxRequest struct {
 
 func (x *PauseSandboxRequest) Reset() {
 	*x = PauseSandboxRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3424,7 @@ func (x *PauseSandboxRequest) String() string {
 func (*PauseSandboxRequest) ProtoMessage() {}
 
 func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3437,7 @@ func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSandboxRequest.ProtoReflect.Descriptor instead.
 func (*PauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{53}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PauseSandboxRequest) GetName() string {
@@ -3366,7 +3458,7 @@ type ResumeSandboxRequest struct {
 
 func (x *ResumeSandboxRequest) Reset() {
 	*x = ResumeSandboxRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[54]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3470,7 @@ func (x *ResumeSandboxRequest) String() string {
 func (*ResumeSandboxRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[54]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3483,7 @@ func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{54}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ResumeSandboxRequest) GetName() string {
@@ -3416,7 +3508,7 @@ type CreateSnapshotRequest struct {
 
 func (x *CreateSnapshotRequest) Reset() {
 	*x = CreateSnapshotRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[55]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3520,7 @@ func (x *CreateSnapshotRequest) String() string {
 func (*CreateSnapshotRequest) ProtoMessage() {}
 
 func (x *CreateSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[55]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3533,7 @@ func (x *CreateSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*CreateSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{55}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CreateSnapshotRequest) GetSandbox() string {
@@ -3480,7 +3572,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[56]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3492,7 +3584,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[56]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3505,7 +3597,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{56}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSnapshotsRequest) GetParent() string {
@@ -3542,7 +3634,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[57]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3646,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[57]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3659,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{57}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -3595,7 +3687,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[58]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3699,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[58]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3712,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{58}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteSnapshotRequest) GetName() string {
@@ -3639,7 +3731,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[59]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3743,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[59]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3756,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{59}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{61}
 }
 
 // ListDriversRequest asks for the drivers.
@@ -3676,7 +3768,7 @@ type ListDriversRequest struct {
 
 func (x *ListDriversRequest) Reset() {
 	*x = ListDriversRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[60]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3688,7 +3780,7 @@ func (x *ListDriversRequest) String() string {
 func (*ListDriversRequest) ProtoMessage() {}
 
 func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[60]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3701,7 +3793,7 @@ func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversRequest.ProtoReflect.Descriptor instead.
 func (*ListDriversRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{60}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{62}
 }
 
 // ListDriversResponse holds the drivers.
@@ -3715,7 +3807,7 @@ type ListDriversResponse struct {
 
 func (x *ListDriversResponse) Reset() {
 	*x = ListDriversResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[61]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3819,7 @@ func (x *ListDriversResponse) String() string {
 func (*ListDriversResponse) ProtoMessage() {}
 
 func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[61]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3832,7 @@ func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversResponse.ProtoReflect.Descriptor instead.
 func (*ListDriversResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{61}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListDriversResponse) GetDrivers() []*Driver {
@@ -3769,7 +3861,7 @@ type Driver struct {
 
 func (x *Driver) Reset() {
 	*x = Driver{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[62]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +3873,7 @@ func (x *Driver) String() string {
 func (*Driver) ProtoMessage() {}
 
 func (x *Driver) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[62]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +3886,7 @@ func (x *Driver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Driver.ProtoReflect.Descriptor instead.
 func (*Driver) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{62}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Driver) GetName() string {
@@ -3933,7 +4025,12 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1f\n" +
 	"\vrequest_ids\x18\x02 \x03(\tR\n" +
 	"requestIds\"\x15\n" +
-	"\x13ReleaseExecResponse\"\xab\x01\n" +
+	"\x13ReleaseExecResponse\"_\n" +
+	"\x1aReleaseRunSandboxesRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
+	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x1d\n" +
+	"\x1bReleaseRunSandboxesResponse\"\xab\x01\n" +
 	"\x0fReadFileRequest\x12$\n" +
 	"\asandbox\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
@@ -4105,7 +4202,7 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"ExecStream\x12\x1b\n" +
 	"\x17EXEC_STREAM_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STREAM_STDOUT\x10\x01\x12\x16\n" +
-	"\x12EXEC_STREAM_STDERR\x10\x022\xc4'\n" +
+	"\x12EXEC_STREAM_STDERR\x10\x022\x82)\n" +
 	"\x0eSandboxService\x12\x8c\x01\n" +
 	"\rCreateSandbox\x12*.evalfleet.sandbox.v1.CreateSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{parent=projects/*}/sandboxes\x12\x86\x01\n" +
 	"\n" +
@@ -4119,7 +4216,8 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x0eWriteExecInput\x12+.evalfleet.sandbox.v1.WriteExecInputRequest\x1a,.evalfleet.sandbox.v1.WriteExecInputResponse\"E\x82\xd3\xe4\x93\x02<:\x01*\"7/api/v1/{sandbox=projects/*/sandboxes/*}:writeExecInput\x90\x02\x02\x12\xa2\x01\n" +
 	"\n" +
 	"CancelExec\x12'.evalfleet.sandbox.v1.CancelExecRequest\x1a(.evalfleet.sandbox.v1.CancelExecResponse\"A\x82\xd3\xe4\x93\x028:\x01*\"3/api/v1/{sandbox=projects/*/sandboxes/*}:cancelExec\x90\x02\x02\x12\xa6\x01\n" +
-	"\vReleaseExec\x12(.evalfleet.sandbox.v1.ReleaseExecRequest\x1a).evalfleet.sandbox.v1.ReleaseExecResponse\"B\x82\xd3\xe4\x93\x029:\x01*\"4/api/v1/{sandbox=projects/*/sandboxes/*}:releaseExec\x90\x02\x02\x12\x97\x01\n" +
+	"\vReleaseExec\x12(.evalfleet.sandbox.v1.ReleaseExecRequest\x1a).evalfleet.sandbox.v1.ReleaseExecResponse\"B\x82\xd3\xe4\x93\x029:\x01*\"4/api/v1/{sandbox=projects/*/sandboxes/*}:releaseExec\x90\x02\x02\x12\xbb\x01\n" +
+	"\x13ReleaseRunSandboxes\x120.evalfleet.sandbox.v1.ReleaseRunSandboxesRequest\x1a1.evalfleet.sandbox.v1.ReleaseRunSandboxesResponse\"?\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{parent=projects/*}/sandboxes:releaseRuns\x90\x02\x02\x12\x97\x01\n" +
 	"\bReadFile\x12%.evalfleet.sandbox.v1.ReadFileRequest\x1a&.evalfleet.sandbox.v1.ReadFileResponse\"<\x82\xd3\xe4\x93\x023\x121/api/v1/{sandbox=projects/*/sandboxes/*}:readFile\x90\x02\x01\x12\x9e\x01\n" +
 	"\tWriteFile\x12&.evalfleet.sandbox.v1.WriteFileRequest\x1a'.evalfleet.sandbox.v1.WriteFileResponse\"@\x82\xd3\xe4\x93\x027:\x01*\"2/api/v1/{sandbox=projects/*/sandboxes/*}:writeFile\x90\x02\x02\x12\xa9\x01\n" +
 	"\fDownloadFile\x12).evalfleet.sandbox.v1.DownloadFileRequest\x1a*.evalfleet.sandbox.v1.DownloadFileResponse\"@\x82\xd3\xe4\x93\x027\x125/api/v1/{sandbox=projects/*/sandboxes/*}:downloadFile\x90\x02\x010\x01\x12a\n" +
@@ -4160,124 +4258,126 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_sandbox_v1_sandbox_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_evalfleet_sandbox_v1_sandbox_service_proto_goTypes = []any{
-	(ExecStream)(0),                // 0: evalfleet.sandbox.v1.ExecStream
-	(*CreateSandboxRequest)(nil),   // 1: evalfleet.sandbox.v1.CreateSandboxRequest
-	(*GetSandboxRequest)(nil),      // 2: evalfleet.sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),   // 3: evalfleet.sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),  // 4: evalfleet.sandbox.v1.ListSandboxesResponse
-	(*DeleteSandboxRequest)(nil),   // 5: evalfleet.sandbox.v1.DeleteSandboxRequest
-	(*RenewLeasesRequest)(nil),     // 6: evalfleet.sandbox.v1.RenewLeasesRequest
-	(*RenewLeasesResponse)(nil),    // 7: evalfleet.sandbox.v1.RenewLeasesResponse
-	(*ExecRequest)(nil),            // 8: evalfleet.sandbox.v1.ExecRequest
-	(*ExecResponse)(nil),           // 9: evalfleet.sandbox.v1.ExecResponse
-	(*StreamExecRequest)(nil),      // 10: evalfleet.sandbox.v1.StreamExecRequest
-	(*StreamExecResponse)(nil),     // 11: evalfleet.sandbox.v1.StreamExecResponse
-	(*ExecStarted)(nil),            // 12: evalfleet.sandbox.v1.ExecStarted
-	(*ExecOutput)(nil),             // 13: evalfleet.sandbox.v1.ExecOutput
-	(*ExecHeartbeat)(nil),          // 14: evalfleet.sandbox.v1.ExecHeartbeat
-	(*WriteExecInputRequest)(nil),  // 15: evalfleet.sandbox.v1.WriteExecInputRequest
-	(*WriteExecInputResponse)(nil), // 16: evalfleet.sandbox.v1.WriteExecInputResponse
-	(*CancelExecRequest)(nil),      // 17: evalfleet.sandbox.v1.CancelExecRequest
-	(*CancelExecResponse)(nil),     // 18: evalfleet.sandbox.v1.CancelExecResponse
-	(*ReleaseExecRequest)(nil),     // 19: evalfleet.sandbox.v1.ReleaseExecRequest
-	(*ReleaseExecResponse)(nil),    // 20: evalfleet.sandbox.v1.ReleaseExecResponse
-	(*ReadFileRequest)(nil),        // 21: evalfleet.sandbox.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),       // 22: evalfleet.sandbox.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),       // 23: evalfleet.sandbox.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),      // 24: evalfleet.sandbox.v1.WriteFileResponse
-	(*DownloadFileRequest)(nil),    // 25: evalfleet.sandbox.v1.DownloadFileRequest
-	(*DownloadFileResponse)(nil),   // 26: evalfleet.sandbox.v1.DownloadFileResponse
-	(*UploadFileRequest)(nil),      // 27: evalfleet.sandbox.v1.UploadFileRequest
-	(*UploadTarget)(nil),           // 28: evalfleet.sandbox.v1.UploadTarget
-	(*UploadFileResponse)(nil),     // 29: evalfleet.sandbox.v1.UploadFileResponse
-	(*ListFilesRequest)(nil),       // 30: evalfleet.sandbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),      // 31: evalfleet.sandbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),      // 32: evalfleet.sandbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),     // 33: evalfleet.sandbox.v1.RemoveFileResponse
-	(*OpenSessionRequest)(nil),     // 34: evalfleet.sandbox.v1.OpenSessionRequest
-	(*ListSessionsRequest)(nil),    // 35: evalfleet.sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),   // 36: evalfleet.sandbox.v1.ListSessionsResponse
-	(*WriteSessionRequest)(nil),    // 37: evalfleet.sandbox.v1.WriteSessionRequest
-	(*WriteSessionResponse)(nil),   // 38: evalfleet.sandbox.v1.WriteSessionResponse
-	(*ReadSessionRequest)(nil),     // 39: evalfleet.sandbox.v1.ReadSessionRequest
-	(*ReadSessionResponse)(nil),    // 40: evalfleet.sandbox.v1.ReadSessionResponse
-	(*StreamSessionRequest)(nil),   // 41: evalfleet.sandbox.v1.StreamSessionRequest
-	(*StreamSessionResponse)(nil),  // 42: evalfleet.sandbox.v1.StreamSessionResponse
-	(*ResizeSessionRequest)(nil),   // 43: evalfleet.sandbox.v1.ResizeSessionRequest
-	(*ResizeSessionResponse)(nil),  // 44: evalfleet.sandbox.v1.ResizeSessionResponse
-	(*CloseSessionRequest)(nil),    // 45: evalfleet.sandbox.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),   // 46: evalfleet.sandbox.v1.CloseSessionResponse
-	(*OpenPortRequest)(nil),        // 47: evalfleet.sandbox.v1.OpenPortRequest
-	(*ListPortsRequest)(nil),       // 48: evalfleet.sandbox.v1.ListPortsRequest
-	(*ListPortsResponse)(nil),      // 49: evalfleet.sandbox.v1.ListPortsResponse
-	(*ClosePortRequest)(nil),       // 50: evalfleet.sandbox.v1.ClosePortRequest
-	(*ClosePortResponse)(nil),      // 51: evalfleet.sandbox.v1.ClosePortResponse
-	(*DialPortRequest)(nil),        // 52: evalfleet.sandbox.v1.DialPortRequest
-	(*DialPortResponse)(nil),       // 53: evalfleet.sandbox.v1.DialPortResponse
-	(*PauseSandboxRequest)(nil),    // 54: evalfleet.sandbox.v1.PauseSandboxRequest
-	(*ResumeSandboxRequest)(nil),   // 55: evalfleet.sandbox.v1.ResumeSandboxRequest
-	(*CreateSnapshotRequest)(nil),  // 56: evalfleet.sandbox.v1.CreateSnapshotRequest
-	(*ListSnapshotsRequest)(nil),   // 57: evalfleet.sandbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),  // 58: evalfleet.sandbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),  // 59: evalfleet.sandbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil), // 60: evalfleet.sandbox.v1.DeleteSnapshotResponse
-	(*ListDriversRequest)(nil),     // 61: evalfleet.sandbox.v1.ListDriversRequest
-	(*ListDriversResponse)(nil),    // 62: evalfleet.sandbox.v1.ListDriversResponse
-	(*Driver)(nil),                 // 63: evalfleet.sandbox.v1.Driver
-	nil,                            // 64: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	(*SandboxSpec)(nil),            // 65: evalfleet.sandbox.v1.SandboxSpec
-	(*v1.Attribution)(nil),         // 66: evalfleet.effect.v1.Attribution
-	(*Sandbox)(nil),                // 67: evalfleet.sandbox.v1.Sandbox
-	(*durationpb.Duration)(nil),    // 68: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 69: google.protobuf.Timestamp
-	(*ExecSpec)(nil),               // 70: evalfleet.sandbox.v1.ExecSpec
-	(*ExecResult)(nil),             // 71: evalfleet.sandbox.v1.ExecResult
-	(*v1.Timing)(nil),              // 72: evalfleet.effect.v1.Timing
-	(*FileInfo)(nil),               // 73: evalfleet.sandbox.v1.FileInfo
-	(*Session)(nil),                // 74: evalfleet.sandbox.v1.Session
-	(*Port)(nil),                   // 75: evalfleet.sandbox.v1.Port
-	(*Snapshot)(nil),               // 76: evalfleet.sandbox.v1.Snapshot
-	(*Isolation)(nil),              // 77: evalfleet.sandbox.v1.Isolation
+	(ExecStream)(0),                     // 0: evalfleet.sandbox.v1.ExecStream
+	(*CreateSandboxRequest)(nil),        // 1: evalfleet.sandbox.v1.CreateSandboxRequest
+	(*GetSandboxRequest)(nil),           // 2: evalfleet.sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),        // 3: evalfleet.sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),       // 4: evalfleet.sandbox.v1.ListSandboxesResponse
+	(*DeleteSandboxRequest)(nil),        // 5: evalfleet.sandbox.v1.DeleteSandboxRequest
+	(*RenewLeasesRequest)(nil),          // 6: evalfleet.sandbox.v1.RenewLeasesRequest
+	(*RenewLeasesResponse)(nil),         // 7: evalfleet.sandbox.v1.RenewLeasesResponse
+	(*ExecRequest)(nil),                 // 8: evalfleet.sandbox.v1.ExecRequest
+	(*ExecResponse)(nil),                // 9: evalfleet.sandbox.v1.ExecResponse
+	(*StreamExecRequest)(nil),           // 10: evalfleet.sandbox.v1.StreamExecRequest
+	(*StreamExecResponse)(nil),          // 11: evalfleet.sandbox.v1.StreamExecResponse
+	(*ExecStarted)(nil),                 // 12: evalfleet.sandbox.v1.ExecStarted
+	(*ExecOutput)(nil),                  // 13: evalfleet.sandbox.v1.ExecOutput
+	(*ExecHeartbeat)(nil),               // 14: evalfleet.sandbox.v1.ExecHeartbeat
+	(*WriteExecInputRequest)(nil),       // 15: evalfleet.sandbox.v1.WriteExecInputRequest
+	(*WriteExecInputResponse)(nil),      // 16: evalfleet.sandbox.v1.WriteExecInputResponse
+	(*CancelExecRequest)(nil),           // 17: evalfleet.sandbox.v1.CancelExecRequest
+	(*CancelExecResponse)(nil),          // 18: evalfleet.sandbox.v1.CancelExecResponse
+	(*ReleaseExecRequest)(nil),          // 19: evalfleet.sandbox.v1.ReleaseExecRequest
+	(*ReleaseExecResponse)(nil),         // 20: evalfleet.sandbox.v1.ReleaseExecResponse
+	(*ReleaseRunSandboxesRequest)(nil),  // 21: evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
+	(*ReleaseRunSandboxesResponse)(nil), // 22: evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
+	(*ReadFileRequest)(nil),             // 23: evalfleet.sandbox.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),            // 24: evalfleet.sandbox.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),            // 25: evalfleet.sandbox.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),           // 26: evalfleet.sandbox.v1.WriteFileResponse
+	(*DownloadFileRequest)(nil),         // 27: evalfleet.sandbox.v1.DownloadFileRequest
+	(*DownloadFileResponse)(nil),        // 28: evalfleet.sandbox.v1.DownloadFileResponse
+	(*UploadFileRequest)(nil),           // 29: evalfleet.sandbox.v1.UploadFileRequest
+	(*UploadTarget)(nil),                // 30: evalfleet.sandbox.v1.UploadTarget
+	(*UploadFileResponse)(nil),          // 31: evalfleet.sandbox.v1.UploadFileResponse
+	(*ListFilesRequest)(nil),            // 32: evalfleet.sandbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),           // 33: evalfleet.sandbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),           // 34: evalfleet.sandbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),          // 35: evalfleet.sandbox.v1.RemoveFileResponse
+	(*OpenSessionRequest)(nil),          // 36: evalfleet.sandbox.v1.OpenSessionRequest
+	(*ListSessionsRequest)(nil),         // 37: evalfleet.sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),        // 38: evalfleet.sandbox.v1.ListSessionsResponse
+	(*WriteSessionRequest)(nil),         // 39: evalfleet.sandbox.v1.WriteSessionRequest
+	(*WriteSessionResponse)(nil),        // 40: evalfleet.sandbox.v1.WriteSessionResponse
+	(*ReadSessionRequest)(nil),          // 41: evalfleet.sandbox.v1.ReadSessionRequest
+	(*ReadSessionResponse)(nil),         // 42: evalfleet.sandbox.v1.ReadSessionResponse
+	(*StreamSessionRequest)(nil),        // 43: evalfleet.sandbox.v1.StreamSessionRequest
+	(*StreamSessionResponse)(nil),       // 44: evalfleet.sandbox.v1.StreamSessionResponse
+	(*ResizeSessionRequest)(nil),        // 45: evalfleet.sandbox.v1.ResizeSessionRequest
+	(*ResizeSessionResponse)(nil),       // 46: evalfleet.sandbox.v1.ResizeSessionResponse
+	(*CloseSessionRequest)(nil),         // 47: evalfleet.sandbox.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),        // 48: evalfleet.sandbox.v1.CloseSessionResponse
+	(*OpenPortRequest)(nil),             // 49: evalfleet.sandbox.v1.OpenPortRequest
+	(*ListPortsRequest)(nil),            // 50: evalfleet.sandbox.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),           // 51: evalfleet.sandbox.v1.ListPortsResponse
+	(*ClosePortRequest)(nil),            // 52: evalfleet.sandbox.v1.ClosePortRequest
+	(*ClosePortResponse)(nil),           // 53: evalfleet.sandbox.v1.ClosePortResponse
+	(*DialPortRequest)(nil),             // 54: evalfleet.sandbox.v1.DialPortRequest
+	(*DialPortResponse)(nil),            // 55: evalfleet.sandbox.v1.DialPortResponse
+	(*PauseSandboxRequest)(nil),         // 56: evalfleet.sandbox.v1.PauseSandboxRequest
+	(*ResumeSandboxRequest)(nil),        // 57: evalfleet.sandbox.v1.ResumeSandboxRequest
+	(*CreateSnapshotRequest)(nil),       // 58: evalfleet.sandbox.v1.CreateSnapshotRequest
+	(*ListSnapshotsRequest)(nil),        // 59: evalfleet.sandbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),       // 60: evalfleet.sandbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),       // 61: evalfleet.sandbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),      // 62: evalfleet.sandbox.v1.DeleteSnapshotResponse
+	(*ListDriversRequest)(nil),          // 63: evalfleet.sandbox.v1.ListDriversRequest
+	(*ListDriversResponse)(nil),         // 64: evalfleet.sandbox.v1.ListDriversResponse
+	(*Driver)(nil),                      // 65: evalfleet.sandbox.v1.Driver
+	nil,                                 // 66: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	(*SandboxSpec)(nil),                 // 67: evalfleet.sandbox.v1.SandboxSpec
+	(*v1.Attribution)(nil),              // 68: evalfleet.effect.v1.Attribution
+	(*Sandbox)(nil),                     // 69: evalfleet.sandbox.v1.Sandbox
+	(*durationpb.Duration)(nil),         // 70: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),       // 71: google.protobuf.Timestamp
+	(*ExecSpec)(nil),                    // 72: evalfleet.sandbox.v1.ExecSpec
+	(*ExecResult)(nil),                  // 73: evalfleet.sandbox.v1.ExecResult
+	(*v1.Timing)(nil),                   // 74: evalfleet.effect.v1.Timing
+	(*FileInfo)(nil),                    // 75: evalfleet.sandbox.v1.FileInfo
+	(*Session)(nil),                     // 76: evalfleet.sandbox.v1.Session
+	(*Port)(nil),                        // 77: evalfleet.sandbox.v1.Port
+	(*Snapshot)(nil),                    // 78: evalfleet.sandbox.v1.Snapshot
+	(*Isolation)(nil),                   // 79: evalfleet.sandbox.v1.Isolation
 }
 var file_evalfleet_sandbox_v1_sandbox_service_proto_depIdxs = []int32{
-	65, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	66, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	64, // 2: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	67, // 3: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
-	68, // 4: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
-	69, // 5: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	70, // 6: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	66, // 7: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	71, // 8: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
-	72, // 9: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	70, // 10: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	66, // 11: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	67, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	68, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	66, // 2: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	69, // 3: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
+	70, // 4: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
+	71, // 5: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	72, // 6: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	68, // 7: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	73, // 8: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
+	74, // 9: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	72, // 10: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	68, // 11: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
 	12, // 12: evalfleet.sandbox.v1.StreamExecResponse.started:type_name -> evalfleet.sandbox.v1.ExecStarted
 	13, // 13: evalfleet.sandbox.v1.StreamExecResponse.output:type_name -> evalfleet.sandbox.v1.ExecOutput
 	14, // 14: evalfleet.sandbox.v1.StreamExecResponse.heartbeat:type_name -> evalfleet.sandbox.v1.ExecHeartbeat
-	71, // 15: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
-	69, // 16: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
+	73, // 15: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
+	71, // 16: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
 	0,  // 17: evalfleet.sandbox.v1.ExecOutput.stream:type_name -> evalfleet.sandbox.v1.ExecStream
-	73, // 18: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	73, // 19: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	73, // 20: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	28, // 21: evalfleet.sandbox.v1.UploadFileRequest.target:type_name -> evalfleet.sandbox.v1.UploadTarget
-	73, // 22: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	73, // 23: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
-	74, // 24: evalfleet.sandbox.v1.OpenSessionRequest.session:type_name -> evalfleet.sandbox.v1.Session
-	74, // 25: evalfleet.sandbox.v1.ListSessionsResponse.sessions:type_name -> evalfleet.sandbox.v1.Session
-	68, // 26: evalfleet.sandbox.v1.ReadSessionRequest.wait:type_name -> google.protobuf.Duration
-	39, // 27: evalfleet.sandbox.v1.StreamSessionRequest.attach:type_name -> evalfleet.sandbox.v1.ReadSessionRequest
-	37, // 28: evalfleet.sandbox.v1.StreamSessionRequest.input:type_name -> evalfleet.sandbox.v1.WriteSessionRequest
-	43, // 29: evalfleet.sandbox.v1.StreamSessionRequest.resize:type_name -> evalfleet.sandbox.v1.ResizeSessionRequest
-	40, // 30: evalfleet.sandbox.v1.StreamSessionResponse.output:type_name -> evalfleet.sandbox.v1.ReadSessionResponse
-	75, // 31: evalfleet.sandbox.v1.ListPortsResponse.ports:type_name -> evalfleet.sandbox.v1.Port
-	47, // 32: evalfleet.sandbox.v1.DialPortRequest.target:type_name -> evalfleet.sandbox.v1.OpenPortRequest
-	76, // 33: evalfleet.sandbox.v1.ListSnapshotsResponse.snapshots:type_name -> evalfleet.sandbox.v1.Snapshot
-	63, // 34: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
-	77, // 35: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
+	75, // 18: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	75, // 19: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	75, // 20: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	30, // 21: evalfleet.sandbox.v1.UploadFileRequest.target:type_name -> evalfleet.sandbox.v1.UploadTarget
+	75, // 22: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	75, // 23: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
+	76, // 24: evalfleet.sandbox.v1.OpenSessionRequest.session:type_name -> evalfleet.sandbox.v1.Session
+	76, // 25: evalfleet.sandbox.v1.ListSessionsResponse.sessions:type_name -> evalfleet.sandbox.v1.Session
+	70, // 26: evalfleet.sandbox.v1.ReadSessionRequest.wait:type_name -> google.protobuf.Duration
+	41, // 27: evalfleet.sandbox.v1.StreamSessionRequest.attach:type_name -> evalfleet.sandbox.v1.ReadSessionRequest
+	39, // 28: evalfleet.sandbox.v1.StreamSessionRequest.input:type_name -> evalfleet.sandbox.v1.WriteSessionRequest
+	45, // 29: evalfleet.sandbox.v1.StreamSessionRequest.resize:type_name -> evalfleet.sandbox.v1.ResizeSessionRequest
+	42, // 30: evalfleet.sandbox.v1.StreamSessionResponse.output:type_name -> evalfleet.sandbox.v1.ReadSessionResponse
+	77, // 31: evalfleet.sandbox.v1.ListPortsResponse.ports:type_name -> evalfleet.sandbox.v1.Port
+	49, // 32: evalfleet.sandbox.v1.DialPortRequest.target:type_name -> evalfleet.sandbox.v1.OpenPortRequest
+	78, // 33: evalfleet.sandbox.v1.ListSnapshotsResponse.snapshots:type_name -> evalfleet.sandbox.v1.Snapshot
+	65, // 34: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
+	79, // 35: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
 	1,  // 36: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
 	2,  // 37: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
 	3,  // 38: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
@@ -4288,64 +4388,66 @@ var file_evalfleet_sandbox_v1_sandbox_service_proto_depIdxs = []int32{
 	15, // 43: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
 	17, // 44: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
 	19, // 45: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
-	21, // 46: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
-	23, // 47: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
-	25, // 48: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
-	27, // 49: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
-	30, // 50: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
-	32, // 51: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
-	34, // 52: evalfleet.sandbox.v1.SandboxService.OpenSession:input_type -> evalfleet.sandbox.v1.OpenSessionRequest
-	35, // 53: evalfleet.sandbox.v1.SandboxService.ListSessions:input_type -> evalfleet.sandbox.v1.ListSessionsRequest
-	37, // 54: evalfleet.sandbox.v1.SandboxService.WriteSession:input_type -> evalfleet.sandbox.v1.WriteSessionRequest
-	39, // 55: evalfleet.sandbox.v1.SandboxService.ReadSession:input_type -> evalfleet.sandbox.v1.ReadSessionRequest
-	41, // 56: evalfleet.sandbox.v1.SandboxService.StreamSession:input_type -> evalfleet.sandbox.v1.StreamSessionRequest
-	43, // 57: evalfleet.sandbox.v1.SandboxService.ResizeSession:input_type -> evalfleet.sandbox.v1.ResizeSessionRequest
-	45, // 58: evalfleet.sandbox.v1.SandboxService.CloseSession:input_type -> evalfleet.sandbox.v1.CloseSessionRequest
-	47, // 59: evalfleet.sandbox.v1.SandboxService.OpenPort:input_type -> evalfleet.sandbox.v1.OpenPortRequest
-	48, // 60: evalfleet.sandbox.v1.SandboxService.ListPorts:input_type -> evalfleet.sandbox.v1.ListPortsRequest
-	50, // 61: evalfleet.sandbox.v1.SandboxService.ClosePort:input_type -> evalfleet.sandbox.v1.ClosePortRequest
-	52, // 62: evalfleet.sandbox.v1.SandboxService.DialPort:input_type -> evalfleet.sandbox.v1.DialPortRequest
-	54, // 63: evalfleet.sandbox.v1.SandboxService.PauseSandbox:input_type -> evalfleet.sandbox.v1.PauseSandboxRequest
-	55, // 64: evalfleet.sandbox.v1.SandboxService.ResumeSandbox:input_type -> evalfleet.sandbox.v1.ResumeSandboxRequest
-	56, // 65: evalfleet.sandbox.v1.SandboxService.CreateSnapshot:input_type -> evalfleet.sandbox.v1.CreateSnapshotRequest
-	57, // 66: evalfleet.sandbox.v1.SandboxService.ListSnapshots:input_type -> evalfleet.sandbox.v1.ListSnapshotsRequest
-	59, // 67: evalfleet.sandbox.v1.SandboxService.DeleteSnapshot:input_type -> evalfleet.sandbox.v1.DeleteSnapshotRequest
-	61, // 68: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
-	67, // 69: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	67, // 70: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	4,  // 71: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
-	67, // 72: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	7,  // 73: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
-	9,  // 74: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
-	11, // 75: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
-	16, // 76: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
-	18, // 77: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
-	20, // 78: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
-	22, // 79: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
-	24, // 80: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
-	26, // 81: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
-	29, // 82: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
-	31, // 83: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
-	33, // 84: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
-	74, // 85: evalfleet.sandbox.v1.SandboxService.OpenSession:output_type -> evalfleet.sandbox.v1.Session
-	36, // 86: evalfleet.sandbox.v1.SandboxService.ListSessions:output_type -> evalfleet.sandbox.v1.ListSessionsResponse
-	38, // 87: evalfleet.sandbox.v1.SandboxService.WriteSession:output_type -> evalfleet.sandbox.v1.WriteSessionResponse
-	40, // 88: evalfleet.sandbox.v1.SandboxService.ReadSession:output_type -> evalfleet.sandbox.v1.ReadSessionResponse
-	42, // 89: evalfleet.sandbox.v1.SandboxService.StreamSession:output_type -> evalfleet.sandbox.v1.StreamSessionResponse
-	44, // 90: evalfleet.sandbox.v1.SandboxService.ResizeSession:output_type -> evalfleet.sandbox.v1.ResizeSessionResponse
-	46, // 91: evalfleet.sandbox.v1.SandboxService.CloseSession:output_type -> evalfleet.sandbox.v1.CloseSessionResponse
-	75, // 92: evalfleet.sandbox.v1.SandboxService.OpenPort:output_type -> evalfleet.sandbox.v1.Port
-	49, // 93: evalfleet.sandbox.v1.SandboxService.ListPorts:output_type -> evalfleet.sandbox.v1.ListPortsResponse
-	51, // 94: evalfleet.sandbox.v1.SandboxService.ClosePort:output_type -> evalfleet.sandbox.v1.ClosePortResponse
-	53, // 95: evalfleet.sandbox.v1.SandboxService.DialPort:output_type -> evalfleet.sandbox.v1.DialPortResponse
-	67, // 96: evalfleet.sandbox.v1.SandboxService.PauseSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	67, // 97: evalfleet.sandbox.v1.SandboxService.ResumeSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	76, // 98: evalfleet.sandbox.v1.SandboxService.CreateSnapshot:output_type -> evalfleet.sandbox.v1.Snapshot
-	58, // 99: evalfleet.sandbox.v1.SandboxService.ListSnapshots:output_type -> evalfleet.sandbox.v1.ListSnapshotsResponse
-	60, // 100: evalfleet.sandbox.v1.SandboxService.DeleteSnapshot:output_type -> evalfleet.sandbox.v1.DeleteSnapshotResponse
-	62, // 101: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
-	69, // [69:102] is the sub-list for method output_type
-	36, // [36:69] is the sub-list for method input_type
+	21, // 46: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
+	23, // 47: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
+	25, // 48: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
+	27, // 49: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
+	29, // 50: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
+	32, // 51: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
+	34, // 52: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
+	36, // 53: evalfleet.sandbox.v1.SandboxService.OpenSession:input_type -> evalfleet.sandbox.v1.OpenSessionRequest
+	37, // 54: evalfleet.sandbox.v1.SandboxService.ListSessions:input_type -> evalfleet.sandbox.v1.ListSessionsRequest
+	39, // 55: evalfleet.sandbox.v1.SandboxService.WriteSession:input_type -> evalfleet.sandbox.v1.WriteSessionRequest
+	41, // 56: evalfleet.sandbox.v1.SandboxService.ReadSession:input_type -> evalfleet.sandbox.v1.ReadSessionRequest
+	43, // 57: evalfleet.sandbox.v1.SandboxService.StreamSession:input_type -> evalfleet.sandbox.v1.StreamSessionRequest
+	45, // 58: evalfleet.sandbox.v1.SandboxService.ResizeSession:input_type -> evalfleet.sandbox.v1.ResizeSessionRequest
+	47, // 59: evalfleet.sandbox.v1.SandboxService.CloseSession:input_type -> evalfleet.sandbox.v1.CloseSessionRequest
+	49, // 60: evalfleet.sandbox.v1.SandboxService.OpenPort:input_type -> evalfleet.sandbox.v1.OpenPortRequest
+	50, // 61: evalfleet.sandbox.v1.SandboxService.ListPorts:input_type -> evalfleet.sandbox.v1.ListPortsRequest
+	52, // 62: evalfleet.sandbox.v1.SandboxService.ClosePort:input_type -> evalfleet.sandbox.v1.ClosePortRequest
+	54, // 63: evalfleet.sandbox.v1.SandboxService.DialPort:input_type -> evalfleet.sandbox.v1.DialPortRequest
+	56, // 64: evalfleet.sandbox.v1.SandboxService.PauseSandbox:input_type -> evalfleet.sandbox.v1.PauseSandboxRequest
+	57, // 65: evalfleet.sandbox.v1.SandboxService.ResumeSandbox:input_type -> evalfleet.sandbox.v1.ResumeSandboxRequest
+	58, // 66: evalfleet.sandbox.v1.SandboxService.CreateSnapshot:input_type -> evalfleet.sandbox.v1.CreateSnapshotRequest
+	59, // 67: evalfleet.sandbox.v1.SandboxService.ListSnapshots:input_type -> evalfleet.sandbox.v1.ListSnapshotsRequest
+	61, // 68: evalfleet.sandbox.v1.SandboxService.DeleteSnapshot:input_type -> evalfleet.sandbox.v1.DeleteSnapshotRequest
+	63, // 69: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
+	69, // 70: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	69, // 71: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	4,  // 72: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
+	69, // 73: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	7,  // 74: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
+	9,  // 75: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
+	11, // 76: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
+	16, // 77: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
+	18, // 78: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
+	20, // 79: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
+	22, // 80: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
+	24, // 81: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
+	26, // 82: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
+	28, // 83: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
+	31, // 84: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
+	33, // 85: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
+	35, // 86: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
+	76, // 87: evalfleet.sandbox.v1.SandboxService.OpenSession:output_type -> evalfleet.sandbox.v1.Session
+	38, // 88: evalfleet.sandbox.v1.SandboxService.ListSessions:output_type -> evalfleet.sandbox.v1.ListSessionsResponse
+	40, // 89: evalfleet.sandbox.v1.SandboxService.WriteSession:output_type -> evalfleet.sandbox.v1.WriteSessionResponse
+	42, // 90: evalfleet.sandbox.v1.SandboxService.ReadSession:output_type -> evalfleet.sandbox.v1.ReadSessionResponse
+	44, // 91: evalfleet.sandbox.v1.SandboxService.StreamSession:output_type -> evalfleet.sandbox.v1.StreamSessionResponse
+	46, // 92: evalfleet.sandbox.v1.SandboxService.ResizeSession:output_type -> evalfleet.sandbox.v1.ResizeSessionResponse
+	48, // 93: evalfleet.sandbox.v1.SandboxService.CloseSession:output_type -> evalfleet.sandbox.v1.CloseSessionResponse
+	77, // 94: evalfleet.sandbox.v1.SandboxService.OpenPort:output_type -> evalfleet.sandbox.v1.Port
+	51, // 95: evalfleet.sandbox.v1.SandboxService.ListPorts:output_type -> evalfleet.sandbox.v1.ListPortsResponse
+	53, // 96: evalfleet.sandbox.v1.SandboxService.ClosePort:output_type -> evalfleet.sandbox.v1.ClosePortResponse
+	55, // 97: evalfleet.sandbox.v1.SandboxService.DialPort:output_type -> evalfleet.sandbox.v1.DialPortResponse
+	69, // 98: evalfleet.sandbox.v1.SandboxService.PauseSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	69, // 99: evalfleet.sandbox.v1.SandboxService.ResumeSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	78, // 100: evalfleet.sandbox.v1.SandboxService.CreateSnapshot:output_type -> evalfleet.sandbox.v1.Snapshot
+	60, // 101: evalfleet.sandbox.v1.SandboxService.ListSnapshots:output_type -> evalfleet.sandbox.v1.ListSnapshotsResponse
+	62, // 102: evalfleet.sandbox.v1.SandboxService.DeleteSnapshot:output_type -> evalfleet.sandbox.v1.DeleteSnapshotResponse
+	64, // 103: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
+	70, // [70:104] is the sub-list for method output_type
+	36, // [36:70] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
 	36, // [36:36] is the sub-list for extension extendee
 	0,  // [0:36] is the sub-list for field type_name
@@ -4363,16 +4465,16 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_init() {
 		(*StreamExecResponse_Heartbeat)(nil),
 		(*StreamExecResponse_Ended)(nil),
 	}
-	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26].OneofWrappers = []any{
+	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28].OneofWrappers = []any{
 		(*UploadFileRequest_Target)(nil),
 		(*UploadFileRequest_Chunk)(nil),
 	}
-	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[40].OneofWrappers = []any{
+	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42].OneofWrappers = []any{
 		(*StreamSessionRequest_Attach)(nil),
 		(*StreamSessionRequest_Input)(nil),
 		(*StreamSessionRequest_Resize)(nil),
 	}
-	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[51].OneofWrappers = []any{
+	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53].OneofWrappers = []any{
 		(*DialPortRequest_Target)(nil),
 		(*DialPortRequest_Data)(nil),
 	}
@@ -4382,7 +4484,7 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc), len(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

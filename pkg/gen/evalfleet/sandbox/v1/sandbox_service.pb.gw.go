@@ -468,6 +468,51 @@ func local_request_SandboxService_ReleaseExec_0(ctx context.Context, marshaler r
 	return msg, metadata, err
 }
 
+func request_SandboxService_ReleaseRunSandboxes_0(ctx context.Context, marshaler runtime.Marshaler, client SandboxServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ReleaseRunSandboxesRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["parent"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "parent")
+	}
+	protoReq.Parent, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ReleaseRunSandboxes(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_SandboxService_ReleaseRunSandboxes_0(ctx context.Context, marshaler runtime.Marshaler, server SandboxServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ReleaseRunSandboxesRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["parent"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "parent")
+	}
+	protoReq.Parent, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	msg, err := server.ReleaseRunSandboxes(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_SandboxService_ReadFile_0 = &utilities.DoubleArray{Encoding: map[string]int{"sandbox": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
 
 func request_SandboxService_ReadFile_0(ctx context.Context, marshaler runtime.Marshaler, client SandboxServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
@@ -1531,6 +1576,26 @@ func RegisterSandboxServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 		}
 		forward_SandboxService_ReleaseExec_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_SandboxService_ReleaseRunSandboxes_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/evalfleet.sandbox.v1.SandboxService/ReleaseRunSandboxes", runtime.WithHTTPPathPattern("/api/v1/{parent=projects/*}/sandboxes:releaseRuns"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_SandboxService_ReleaseRunSandboxes_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_SandboxService_ReleaseRunSandboxes_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_SandboxService_ReadFile_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2128,6 +2193,23 @@ func RegisterSandboxServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_SandboxService_ReleaseExec_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_SandboxService_ReleaseRunSandboxes_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/evalfleet.sandbox.v1.SandboxService/ReleaseRunSandboxes", runtime.WithHTTPPathPattern("/api/v1/{parent=projects/*}/sandboxes:releaseRuns"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_SandboxService_ReleaseRunSandboxes_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_SandboxService_ReleaseRunSandboxes_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_SandboxService_ReadFile_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2472,67 +2554,69 @@ func RegisterSandboxServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 }
 
 var (
-	pattern_SandboxService_CreateSandbox_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "sandboxes"}, ""))
-	pattern_SandboxService_GetSandbox_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, ""))
-	pattern_SandboxService_ListSandboxes_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "sandboxes"}, ""))
-	pattern_SandboxService_DeleteSandbox_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, ""))
-	pattern_SandboxService_RenewLeases_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "sandboxes"}, "renew"))
-	pattern_SandboxService_Exec_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "exec"))
-	pattern_SandboxService_StreamExec_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "streamExec"))
-	pattern_SandboxService_WriteExecInput_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "writeExecInput"))
-	pattern_SandboxService_CancelExec_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "cancelExec"))
-	pattern_SandboxService_ReleaseExec_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "releaseExec"))
-	pattern_SandboxService_ReadFile_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "readFile"))
-	pattern_SandboxService_WriteFile_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "writeFile"))
-	pattern_SandboxService_DownloadFile_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "downloadFile"))
-	pattern_SandboxService_ListFiles_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "listFiles"))
-	pattern_SandboxService_RemoveFile_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "removeFile"))
-	pattern_SandboxService_OpenSession_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "sessions"}, ""))
-	pattern_SandboxService_ListSessions_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "sessions"}, ""))
-	pattern_SandboxService_WriteSession_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, "write"))
-	pattern_SandboxService_ReadSession_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, "read"))
-	pattern_SandboxService_ResizeSession_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, "resize"))
-	pattern_SandboxService_CloseSession_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, ""))
-	pattern_SandboxService_OpenPort_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "ports"}, ""))
-	pattern_SandboxService_ListPorts_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "ports"}, ""))
-	pattern_SandboxService_ClosePort_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "ports", "port"}, ""))
-	pattern_SandboxService_PauseSandbox_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, "pause"))
-	pattern_SandboxService_ResumeSandbox_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, "resume"))
-	pattern_SandboxService_CreateSnapshot_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "snapshot"))
-	pattern_SandboxService_ListSnapshots_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "snapshots"}, ""))
-	pattern_SandboxService_DeleteSnapshot_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "snapshots", "name"}, ""))
-	pattern_SandboxService_ListDrivers_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "sandboxDrivers"}, ""))
+	pattern_SandboxService_CreateSandbox_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "sandboxes"}, ""))
+	pattern_SandboxService_GetSandbox_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, ""))
+	pattern_SandboxService_ListSandboxes_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "sandboxes"}, ""))
+	pattern_SandboxService_DeleteSandbox_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, ""))
+	pattern_SandboxService_RenewLeases_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "sandboxes"}, "renew"))
+	pattern_SandboxService_Exec_0                = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "exec"))
+	pattern_SandboxService_StreamExec_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "streamExec"))
+	pattern_SandboxService_WriteExecInput_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "writeExecInput"))
+	pattern_SandboxService_CancelExec_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "cancelExec"))
+	pattern_SandboxService_ReleaseExec_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "releaseExec"))
+	pattern_SandboxService_ReleaseRunSandboxes_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "sandboxes"}, "releaseRuns"))
+	pattern_SandboxService_ReadFile_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "readFile"))
+	pattern_SandboxService_WriteFile_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "writeFile"))
+	pattern_SandboxService_DownloadFile_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "downloadFile"))
+	pattern_SandboxService_ListFiles_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "listFiles"))
+	pattern_SandboxService_RemoveFile_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "removeFile"))
+	pattern_SandboxService_OpenSession_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "sessions"}, ""))
+	pattern_SandboxService_ListSessions_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "sessions"}, ""))
+	pattern_SandboxService_WriteSession_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, "write"))
+	pattern_SandboxService_ReadSession_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, "read"))
+	pattern_SandboxService_ResizeSession_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, "resize"))
+	pattern_SandboxService_CloseSession_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "sessions", "session"}, ""))
+	pattern_SandboxService_OpenPort_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "ports"}, ""))
+	pattern_SandboxService_ListPorts_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4, 2, 5}, []string{"api", "v1", "projects", "sandboxes", "sandbox", "ports"}, ""))
+	pattern_SandboxService_ClosePort_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 2, 4, 1, 0, 4, 6, 5, 5}, []string{"api", "v1", "projects", "sandboxes", "ports", "port"}, ""))
+	pattern_SandboxService_PauseSandbox_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, "pause"))
+	pattern_SandboxService_ResumeSandbox_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "name"}, "resume"))
+	pattern_SandboxService_CreateSnapshot_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "sandboxes", "sandbox"}, "snapshot"))
+	pattern_SandboxService_ListSnapshots_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "snapshots"}, ""))
+	pattern_SandboxService_DeleteSnapshot_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 2, 3, 1, 0, 4, 4, 5, 4}, []string{"api", "v1", "projects", "snapshots", "name"}, ""))
+	pattern_SandboxService_ListDrivers_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "sandboxDrivers"}, ""))
 )
 
 var (
-	forward_SandboxService_CreateSandbox_0  = runtime.ForwardResponseMessage
-	forward_SandboxService_GetSandbox_0     = runtime.ForwardResponseMessage
-	forward_SandboxService_ListSandboxes_0  = runtime.ForwardResponseMessage
-	forward_SandboxService_DeleteSandbox_0  = runtime.ForwardResponseMessage
-	forward_SandboxService_RenewLeases_0    = runtime.ForwardResponseMessage
-	forward_SandboxService_Exec_0           = runtime.ForwardResponseMessage
-	forward_SandboxService_StreamExec_0     = runtime.ForwardResponseStream
-	forward_SandboxService_WriteExecInput_0 = runtime.ForwardResponseMessage
-	forward_SandboxService_CancelExec_0     = runtime.ForwardResponseMessage
-	forward_SandboxService_ReleaseExec_0    = runtime.ForwardResponseMessage
-	forward_SandboxService_ReadFile_0       = runtime.ForwardResponseMessage
-	forward_SandboxService_WriteFile_0      = runtime.ForwardResponseMessage
-	forward_SandboxService_DownloadFile_0   = runtime.ForwardResponseStream
-	forward_SandboxService_ListFiles_0      = runtime.ForwardResponseMessage
-	forward_SandboxService_RemoveFile_0     = runtime.ForwardResponseMessage
-	forward_SandboxService_OpenSession_0    = runtime.ForwardResponseMessage
-	forward_SandboxService_ListSessions_0   = runtime.ForwardResponseMessage
-	forward_SandboxService_WriteSession_0   = runtime.ForwardResponseMessage
-	forward_SandboxService_ReadSession_0    = runtime.ForwardResponseMessage
-	forward_SandboxService_ResizeSession_0  = runtime.ForwardResponseMessage
-	forward_SandboxService_CloseSession_0   = runtime.ForwardResponseMessage
-	forward_SandboxService_OpenPort_0       = runtime.ForwardResponseMessage
-	forward_SandboxService_ListPorts_0      = runtime.ForwardResponseMessage
-	forward_SandboxService_ClosePort_0      = runtime.ForwardResponseMessage
-	forward_SandboxService_PauseSandbox_0   = runtime.ForwardResponseMessage
-	forward_SandboxService_ResumeSandbox_0  = runtime.ForwardResponseMessage
-	forward_SandboxService_CreateSnapshot_0 = runtime.ForwardResponseMessage
-	forward_SandboxService_ListSnapshots_0  = runtime.ForwardResponseMessage
-	forward_SandboxService_DeleteSnapshot_0 = runtime.ForwardResponseMessage
-	forward_SandboxService_ListDrivers_0    = runtime.ForwardResponseMessage
+	forward_SandboxService_CreateSandbox_0       = runtime.ForwardResponseMessage
+	forward_SandboxService_GetSandbox_0          = runtime.ForwardResponseMessage
+	forward_SandboxService_ListSandboxes_0       = runtime.ForwardResponseMessage
+	forward_SandboxService_DeleteSandbox_0       = runtime.ForwardResponseMessage
+	forward_SandboxService_RenewLeases_0         = runtime.ForwardResponseMessage
+	forward_SandboxService_Exec_0                = runtime.ForwardResponseMessage
+	forward_SandboxService_StreamExec_0          = runtime.ForwardResponseStream
+	forward_SandboxService_WriteExecInput_0      = runtime.ForwardResponseMessage
+	forward_SandboxService_CancelExec_0          = runtime.ForwardResponseMessage
+	forward_SandboxService_ReleaseExec_0         = runtime.ForwardResponseMessage
+	forward_SandboxService_ReleaseRunSandboxes_0 = runtime.ForwardResponseMessage
+	forward_SandboxService_ReadFile_0            = runtime.ForwardResponseMessage
+	forward_SandboxService_WriteFile_0           = runtime.ForwardResponseMessage
+	forward_SandboxService_DownloadFile_0        = runtime.ForwardResponseStream
+	forward_SandboxService_ListFiles_0           = runtime.ForwardResponseMessage
+	forward_SandboxService_RemoveFile_0          = runtime.ForwardResponseMessage
+	forward_SandboxService_OpenSession_0         = runtime.ForwardResponseMessage
+	forward_SandboxService_ListSessions_0        = runtime.ForwardResponseMessage
+	forward_SandboxService_WriteSession_0        = runtime.ForwardResponseMessage
+	forward_SandboxService_ReadSession_0         = runtime.ForwardResponseMessage
+	forward_SandboxService_ResizeSession_0       = runtime.ForwardResponseMessage
+	forward_SandboxService_CloseSession_0        = runtime.ForwardResponseMessage
+	forward_SandboxService_OpenPort_0            = runtime.ForwardResponseMessage
+	forward_SandboxService_ListPorts_0           = runtime.ForwardResponseMessage
+	forward_SandboxService_ClosePort_0           = runtime.ForwardResponseMessage
+	forward_SandboxService_PauseSandbox_0        = runtime.ForwardResponseMessage
+	forward_SandboxService_ResumeSandbox_0       = runtime.ForwardResponseMessage
+	forward_SandboxService_CreateSnapshot_0      = runtime.ForwardResponseMessage
+	forward_SandboxService_ListSnapshots_0       = runtime.ForwardResponseMessage
+	forward_SandboxService_DeleteSnapshot_0      = runtime.ForwardResponseMessage
+	forward_SandboxService_ListDrivers_0         = runtime.ForwardResponseMessage
 )

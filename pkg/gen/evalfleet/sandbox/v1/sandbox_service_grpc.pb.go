@@ -19,39 +19,40 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SandboxService_CreateSandbox_FullMethodName  = "/evalfleet.sandbox.v1.SandboxService/CreateSandbox"
-	SandboxService_GetSandbox_FullMethodName     = "/evalfleet.sandbox.v1.SandboxService/GetSandbox"
-	SandboxService_ListSandboxes_FullMethodName  = "/evalfleet.sandbox.v1.SandboxService/ListSandboxes"
-	SandboxService_DeleteSandbox_FullMethodName  = "/evalfleet.sandbox.v1.SandboxService/DeleteSandbox"
-	SandboxService_RenewLeases_FullMethodName    = "/evalfleet.sandbox.v1.SandboxService/RenewLeases"
-	SandboxService_Exec_FullMethodName           = "/evalfleet.sandbox.v1.SandboxService/Exec"
-	SandboxService_StreamExec_FullMethodName     = "/evalfleet.sandbox.v1.SandboxService/StreamExec"
-	SandboxService_WriteExecInput_FullMethodName = "/evalfleet.sandbox.v1.SandboxService/WriteExecInput"
-	SandboxService_CancelExec_FullMethodName     = "/evalfleet.sandbox.v1.SandboxService/CancelExec"
-	SandboxService_ReleaseExec_FullMethodName    = "/evalfleet.sandbox.v1.SandboxService/ReleaseExec"
-	SandboxService_ReadFile_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/ReadFile"
-	SandboxService_WriteFile_FullMethodName      = "/evalfleet.sandbox.v1.SandboxService/WriteFile"
-	SandboxService_DownloadFile_FullMethodName   = "/evalfleet.sandbox.v1.SandboxService/DownloadFile"
-	SandboxService_UploadFile_FullMethodName     = "/evalfleet.sandbox.v1.SandboxService/UploadFile"
-	SandboxService_ListFiles_FullMethodName      = "/evalfleet.sandbox.v1.SandboxService/ListFiles"
-	SandboxService_RemoveFile_FullMethodName     = "/evalfleet.sandbox.v1.SandboxService/RemoveFile"
-	SandboxService_OpenSession_FullMethodName    = "/evalfleet.sandbox.v1.SandboxService/OpenSession"
-	SandboxService_ListSessions_FullMethodName   = "/evalfleet.sandbox.v1.SandboxService/ListSessions"
-	SandboxService_WriteSession_FullMethodName   = "/evalfleet.sandbox.v1.SandboxService/WriteSession"
-	SandboxService_ReadSession_FullMethodName    = "/evalfleet.sandbox.v1.SandboxService/ReadSession"
-	SandboxService_StreamSession_FullMethodName  = "/evalfleet.sandbox.v1.SandboxService/StreamSession"
-	SandboxService_ResizeSession_FullMethodName  = "/evalfleet.sandbox.v1.SandboxService/ResizeSession"
-	SandboxService_CloseSession_FullMethodName   = "/evalfleet.sandbox.v1.SandboxService/CloseSession"
-	SandboxService_OpenPort_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/OpenPort"
-	SandboxService_ListPorts_FullMethodName      = "/evalfleet.sandbox.v1.SandboxService/ListPorts"
-	SandboxService_ClosePort_FullMethodName      = "/evalfleet.sandbox.v1.SandboxService/ClosePort"
-	SandboxService_DialPort_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/DialPort"
-	SandboxService_PauseSandbox_FullMethodName   = "/evalfleet.sandbox.v1.SandboxService/PauseSandbox"
-	SandboxService_ResumeSandbox_FullMethodName  = "/evalfleet.sandbox.v1.SandboxService/ResumeSandbox"
-	SandboxService_CreateSnapshot_FullMethodName = "/evalfleet.sandbox.v1.SandboxService/CreateSnapshot"
-	SandboxService_ListSnapshots_FullMethodName  = "/evalfleet.sandbox.v1.SandboxService/ListSnapshots"
-	SandboxService_DeleteSnapshot_FullMethodName = "/evalfleet.sandbox.v1.SandboxService/DeleteSnapshot"
-	SandboxService_ListDrivers_FullMethodName    = "/evalfleet.sandbox.v1.SandboxService/ListDrivers"
+	SandboxService_CreateSandbox_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/CreateSandbox"
+	SandboxService_GetSandbox_FullMethodName          = "/evalfleet.sandbox.v1.SandboxService/GetSandbox"
+	SandboxService_ListSandboxes_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/ListSandboxes"
+	SandboxService_DeleteSandbox_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/DeleteSandbox"
+	SandboxService_RenewLeases_FullMethodName         = "/evalfleet.sandbox.v1.SandboxService/RenewLeases"
+	SandboxService_Exec_FullMethodName                = "/evalfleet.sandbox.v1.SandboxService/Exec"
+	SandboxService_StreamExec_FullMethodName          = "/evalfleet.sandbox.v1.SandboxService/StreamExec"
+	SandboxService_WriteExecInput_FullMethodName      = "/evalfleet.sandbox.v1.SandboxService/WriteExecInput"
+	SandboxService_CancelExec_FullMethodName          = "/evalfleet.sandbox.v1.SandboxService/CancelExec"
+	SandboxService_ReleaseExec_FullMethodName         = "/evalfleet.sandbox.v1.SandboxService/ReleaseExec"
+	SandboxService_ReleaseRunSandboxes_FullMethodName = "/evalfleet.sandbox.v1.SandboxService/ReleaseRunSandboxes"
+	SandboxService_ReadFile_FullMethodName            = "/evalfleet.sandbox.v1.SandboxService/ReadFile"
+	SandboxService_WriteFile_FullMethodName           = "/evalfleet.sandbox.v1.SandboxService/WriteFile"
+	SandboxService_DownloadFile_FullMethodName        = "/evalfleet.sandbox.v1.SandboxService/DownloadFile"
+	SandboxService_UploadFile_FullMethodName          = "/evalfleet.sandbox.v1.SandboxService/UploadFile"
+	SandboxService_ListFiles_FullMethodName           = "/evalfleet.sandbox.v1.SandboxService/ListFiles"
+	SandboxService_RemoveFile_FullMethodName          = "/evalfleet.sandbox.v1.SandboxService/RemoveFile"
+	SandboxService_OpenSession_FullMethodName         = "/evalfleet.sandbox.v1.SandboxService/OpenSession"
+	SandboxService_ListSessions_FullMethodName        = "/evalfleet.sandbox.v1.SandboxService/ListSessions"
+	SandboxService_WriteSession_FullMethodName        = "/evalfleet.sandbox.v1.SandboxService/WriteSession"
+	SandboxService_ReadSession_FullMethodName         = "/evalfleet.sandbox.v1.SandboxService/ReadSession"
+	SandboxService_StreamSession_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/StreamSession"
+	SandboxService_ResizeSession_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/ResizeSession"
+	SandboxService_CloseSession_FullMethodName        = "/evalfleet.sandbox.v1.SandboxService/CloseSession"
+	SandboxService_OpenPort_FullMethodName            = "/evalfleet.sandbox.v1.SandboxService/OpenPort"
+	SandboxService_ListPorts_FullMethodName           = "/evalfleet.sandbox.v1.SandboxService/ListPorts"
+	SandboxService_ClosePort_FullMethodName           = "/evalfleet.sandbox.v1.SandboxService/ClosePort"
+	SandboxService_DialPort_FullMethodName            = "/evalfleet.sandbox.v1.SandboxService/DialPort"
+	SandboxService_PauseSandbox_FullMethodName        = "/evalfleet.sandbox.v1.SandboxService/PauseSandbox"
+	SandboxService_ResumeSandbox_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/ResumeSandbox"
+	SandboxService_CreateSnapshot_FullMethodName      = "/evalfleet.sandbox.v1.SandboxService/CreateSnapshot"
+	SandboxService_ListSnapshots_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/ListSnapshots"
+	SandboxService_DeleteSnapshot_FullMethodName      = "/evalfleet.sandbox.v1.SandboxService/DeleteSnapshot"
+	SandboxService_ListDrivers_FullMethodName         = "/evalfleet.sandbox.v1.SandboxService/ListDrivers"
 )
 
 // SandboxServiceClient is the client API for SandboxService service.
@@ -86,6 +87,9 @@ type SandboxServiceClient interface {
 	CancelExec(ctx context.Context, in *CancelExecRequest, opts ...grpc.CallOption) (*CancelExecResponse, error)
 	// ReleaseExec drops kept results once the caller has recorded them. Idempotent; unknown keys are ignored.
 	ReleaseExec(ctx context.Context, in *ReleaseExecRequest, opts ...grpc.CallOption) (*ReleaseExecResponse, error)
+	// ReleaseRunSandboxes drops the kept results of the making of sandboxes of runs that were deleted or have ended, and cancels what of them would begin.
+	// Idempotent; unknown runs are ignored.
+	ReleaseRunSandboxes(ctx context.Context, in *ReleaseRunSandboxesRequest, opts ...grpc.CallOption) (*ReleaseRunSandboxesResponse, error)
 	// ReadFile reads a file, or a part of it, of at most 3 MiB.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (*ReadFileResponse, error)
 	// WriteFile replaces a file of at most 3 MiB at once: readers see the old content or the new. Parents are made.
@@ -245,6 +249,16 @@ func (c *sandboxServiceClient) ReleaseExec(ctx context.Context, in *ReleaseExecR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReleaseExecResponse)
 	err := c.cc.Invoke(ctx, SandboxService_ReleaseExec_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ReleaseRunSandboxes(ctx context.Context, in *ReleaseRunSandboxesRequest, opts ...grpc.CallOption) (*ReleaseRunSandboxesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseRunSandboxesResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ReleaseRunSandboxes_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -531,6 +545,9 @@ type SandboxServiceServer interface {
 	CancelExec(context.Context, *CancelExecRequest) (*CancelExecResponse, error)
 	// ReleaseExec drops kept results once the caller has recorded them. Idempotent; unknown keys are ignored.
 	ReleaseExec(context.Context, *ReleaseExecRequest) (*ReleaseExecResponse, error)
+	// ReleaseRunSandboxes drops the kept results of the making of sandboxes of runs that were deleted or have ended, and cancels what of them would begin.
+	// Idempotent; unknown runs are ignored.
+	ReleaseRunSandboxes(context.Context, *ReleaseRunSandboxesRequest) (*ReleaseRunSandboxesResponse, error)
 	// ReadFile reads a file, or a part of it, of at most 3 MiB.
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	// WriteFile replaces a file of at most 3 MiB at once: readers see the old content or the new. Parents are made.
@@ -616,6 +633,9 @@ func (UnimplementedSandboxServiceServer) CancelExec(context.Context, *CancelExec
 }
 func (UnimplementedSandboxServiceServer) ReleaseExec(context.Context, *ReleaseExecRequest) (*ReleaseExecResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseExec not implemented")
+}
+func (UnimplementedSandboxServiceServer) ReleaseRunSandboxes(context.Context, *ReleaseRunSandboxesRequest) (*ReleaseRunSandboxesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseRunSandboxes not implemented")
 }
 func (UnimplementedSandboxServiceServer) ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadFile not implemented")
@@ -876,6 +896,24 @@ func _SandboxService_ReleaseExec_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SandboxServiceServer).ReleaseExec(ctx, req.(*ReleaseExecRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ReleaseRunSandboxes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseRunSandboxesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ReleaseRunSandboxes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ReleaseRunSandboxes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ReleaseRunSandboxes(ctx, req.(*ReleaseRunSandboxesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1296,6 +1334,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReleaseExec",
 			Handler:    _SandboxService_ReleaseExec_Handler,
+		},
+		{
+			MethodName: "ReleaseRunSandboxes",
+			Handler:    _SandboxService_ReleaseRunSandboxes_Handler,
 		},
 		{
 			MethodName: "ReadFile",

@@ -1288,7 +1288,7 @@ type CancelToolsRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. The request's key.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required. The calls.
+	// Required. The calls. Of calls with one id, an id that comes again names the next one.
 	CallIds       []string `protobuf:"bytes,3,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1398,7 +1398,7 @@ type ReleaseToolsRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. The request's key.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The calls.
+	// The calls. Of calls with one id, an id that comes again names the next one.
 	CallIds       []string `protobuf:"bytes,3,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1492,6 +1492,98 @@ func (*ReleaseToolsResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{20}
 }
 
+// ReleaseRunToolsRequest names runs whose results are no longer needed.
+type ReleaseRunToolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Runs of that project. Format: `projects/{project}/runs/{run}`.
+	Runs          []string `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRunToolsRequest) Reset() {
+	*x = ReleaseRunToolsRequest{}
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRunToolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRunToolsRequest) ProtoMessage() {}
+
+func (x *ReleaseRunToolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRunToolsRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseRunToolsRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReleaseRunToolsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *ReleaseRunToolsRequest) GetRuns() []string {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// ReleaseRunToolsResponse is empty.
+type ReleaseRunToolsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRunToolsResponse) Reset() {
+	*x = ReleaseRunToolsResponse{}
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRunToolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRunToolsResponse) ProtoMessage() {}
+
+func (x *ReleaseRunToolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRunToolsResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseRunToolsResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{22}
+}
+
 // McpServer is an MCP server that a project knows.
 type McpServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1512,7 +1604,7 @@ type McpServer struct {
 
 func (x *McpServer) Reset() {
 	*x = McpServer{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1616,7 @@ func (x *McpServer) String() string {
 func (*McpServer) ProtoMessage() {}
 
 func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1629,7 @@ func (x *McpServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
 func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *McpServer) GetName() string {
@@ -1612,7 +1704,7 @@ type McpHttp struct {
 
 func (x *McpHttp) Reset() {
 	*x = McpHttp{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1716,7 @@ func (x *McpHttp) String() string {
 func (*McpHttp) ProtoMessage() {}
 
 func (x *McpHttp) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1729,7 @@ func (x *McpHttp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpHttp.ProtoReflect.Descriptor instead.
 func (*McpHttp) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *McpHttp) GetUrl() string {
@@ -1678,7 +1770,7 @@ type McpCommand struct {
 
 func (x *McpCommand) Reset() {
 	*x = McpCommand{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1782,7 @@ func (x *McpCommand) String() string {
 func (*McpCommand) ProtoMessage() {}
 
 func (x *McpCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1795,7 @@ func (x *McpCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpCommand.ProtoReflect.Descriptor instead.
 func (*McpCommand) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *McpCommand) GetArgv() []string {
@@ -1749,7 +1841,7 @@ type CreateMcpServerRequest struct {
 
 func (x *CreateMcpServerRequest) Reset() {
 	*x = CreateMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1853,7 @@ func (x *CreateMcpServerRequest) String() string {
 func (*CreateMcpServerRequest) ProtoMessage() {}
 
 func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1866,7 @@ func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*CreateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateMcpServerRequest) GetParent() string {
@@ -1809,7 +1901,7 @@ type GetMcpServerRequest struct {
 
 func (x *GetMcpServerRequest) Reset() {
 	*x = GetMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1913,7 @@ func (x *GetMcpServerRequest) String() string {
 func (*GetMcpServerRequest) ProtoMessage() {}
 
 func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1926,7 @@ func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*GetMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMcpServerRequest) GetName() string {
@@ -1859,7 +1951,7 @@ type ListMcpServersRequest struct {
 
 func (x *ListMcpServersRequest) Reset() {
 	*x = ListMcpServersRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1963,7 @@ func (x *ListMcpServersRequest) String() string {
 func (*ListMcpServersRequest) ProtoMessage() {}
 
 func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1976,7 @@ func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersRequest.ProtoReflect.Descriptor instead.
 func (*ListMcpServersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListMcpServersRequest) GetParent() string {
@@ -1921,7 +2013,7 @@ type ListMcpServersResponse struct {
 
 func (x *ListMcpServersResponse) Reset() {
 	*x = ListMcpServersResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2025,7 @@ func (x *ListMcpServersResponse) String() string {
 func (*ListMcpServersResponse) ProtoMessage() {}
 
 func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2038,7 @@ func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpServersResponse.ProtoReflect.Descriptor instead.
 func (*ListMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListMcpServersResponse) GetMcpServers() []*McpServer {
@@ -1974,7 +2066,7 @@ type DeleteMcpServerRequest struct {
 
 func (x *DeleteMcpServerRequest) Reset() {
 	*x = DeleteMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2078,7 @@ func (x *DeleteMcpServerRequest) String() string {
 func (*DeleteMcpServerRequest) ProtoMessage() {}
 
 func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2091,7 @@ func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteMcpServerRequest) GetName() string {
@@ -2018,7 +2110,7 @@ type DeleteMcpServerResponse struct {
 
 func (x *DeleteMcpServerResponse) Reset() {
 	*x = DeleteMcpServerResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2122,7 @@ func (x *DeleteMcpServerResponse) String() string {
 func (*DeleteMcpServerResponse) ProtoMessage() {}
 
 func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2135,7 @@ func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMcpServerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteMcpServerResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{31}
 }
 
 // ListMcpToolsRequest names an MCP server.
@@ -2057,7 +2149,7 @@ type ListMcpToolsRequest struct {
 
 func (x *ListMcpToolsRequest) Reset() {
 	*x = ListMcpToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2161,7 @@ func (x *ListMcpToolsRequest) String() string {
 func (*ListMcpToolsRequest) ProtoMessage() {}
 
 func (x *ListMcpToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2174,7 @@ func (x *ListMcpToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListMcpToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListMcpToolsRequest) GetName() string {
@@ -2103,7 +2195,7 @@ type ListMcpToolsResponse struct {
 
 func (x *ListMcpToolsResponse) Reset() {
 	*x = ListMcpToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2207,7 @@ func (x *ListMcpToolsResponse) String() string {
 func (*ListMcpToolsResponse) ProtoMessage() {}
 
 func (x *ListMcpToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2220,7 @@ func (x *ListMcpToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMcpToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListMcpToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListMcpToolsResponse) GetTools() []*ToolInfo {
@@ -2258,7 +2350,12 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12\x19\n" +
 	"\bcall_ids\x18\x03 \x03(\tR\acallIds\"\x16\n" +
-	"\x14ReleaseToolsResponse\"\xf9\x01\n" +
+	"\x14ReleaseToolsResponse\"[\n" +
+	"\x16ReleaseRunToolsRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
+	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x19\n" +
+	"\x17ReleaseRunToolsResponse\"\xf9\x01\n" +
 	"\tMcpServer\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x04http\x18\x02 \x01(\v2\x1a.evalfleet.tool.v1.McpHttpH\x00R\x04http\x129\n" +
@@ -2316,8 +2413,7 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x13REVIEW_DECISION_ASK\x10\x02\x12\x1a\n" +
 	"\x16REVIEW_DECISION_REJECT\x10\x03\x12\x1a\n" +
 	"\x16REVIEW_DECISION_CALLER\x10\x04\x12\x1d\n" +
-	"\x19REVIEW_DECISION_TERMINATE\x10\x052\xde\n" +
-	"\n" +
+	"\x19REVIEW_DECISION_TERMINATE\x10\x052\x86\f\n" +
 	"\vToolService\x12\x84\x01\n" +
 	"\tListTools\x12#.evalfleet.tool.v1.ListToolsRequest\x1a$.evalfleet.tool.v1.ListToolsResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}/tools\x90\x02\x01\x12\x98\x01\n" +
 	"\fResolveTools\x12&.evalfleet.tool.v1.ResolveToolsRequest\x1a'.evalfleet.tool.v1.ResolveToolsResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:resolve\x90\x02\x01\x12\x99\x01\n" +
@@ -2327,7 +2423,8 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\fWatchWorkers\x12&.evalfleet.tool.v1.WatchWorkersRequest\x1a'.evalfleet.tool.v1.WatchWorkersResponse\"9\x82\xd3\xe4\x93\x020\x12./api/v1/{parent=projects/*}/tools:watchWorkers\x90\x02\x010\x01\x12\x8e\x01\n" +
 	"\x0eAttachToolCall\x12(.evalfleet.tool.v1.AttachToolCallRequest\x1a\x1d.evalfleet.tool.v1.ToolResult\"3\x82\xd3\xe4\x93\x02*\x12(/api/v1/{parent=projects/*}/tools:attach\x90\x02\x01\x12\x94\x01\n" +
 	"\vCancelTools\x12%.evalfleet.tool.v1.CancelToolsRequest\x1a&.evalfleet.tool.v1.CancelToolsResponse\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{parent=projects/*}/tools:cancel\x90\x02\x02\x12\x98\x01\n" +
-	"\fReleaseTools\x12&.evalfleet.tool.v1.ReleaseToolsRequest\x1a'.evalfleet.tool.v1.ReleaseToolsResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:release\x90\x02\x022\x83\x06\n" +
+	"\fReleaseTools\x12&.evalfleet.tool.v1.ReleaseToolsRequest\x1a'.evalfleet.tool.v1.ReleaseToolsResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:release\x90\x02\x02\x12\xa5\x01\n" +
+	"\x0fReleaseRunTools\x12).evalfleet.tool.v1.ReleaseRunToolsRequest\x1a*.evalfleet.tool.v1.ReleaseRunToolsResponse\";\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/{parent=projects/*}/tools:releaseRuns\x90\x02\x022\x83\x06\n" +
 	"\n" +
 	"McpService\x12\x96\x01\n" +
 	"\x0fCreateMcpServer\x12).evalfleet.tool.v1.CreateMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\":\x82\xd3\xe4\x93\x024:\n" +
@@ -2351,7 +2448,7 @@ func file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_tool_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(ReviewDecision)(0),             // 0: evalfleet.tool.v1.ReviewDecision
 	(*ListToolsRequest)(nil),        // 1: evalfleet.tool.v1.ListToolsRequest
@@ -2375,63 +2472,65 @@ var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(*CancelToolsResponse)(nil),     // 19: evalfleet.tool.v1.CancelToolsResponse
 	(*ReleaseToolsRequest)(nil),     // 20: evalfleet.tool.v1.ReleaseToolsRequest
 	(*ReleaseToolsResponse)(nil),    // 21: evalfleet.tool.v1.ReleaseToolsResponse
-	(*McpServer)(nil),               // 22: evalfleet.tool.v1.McpServer
-	(*McpHttp)(nil),                 // 23: evalfleet.tool.v1.McpHttp
-	(*McpCommand)(nil),              // 24: evalfleet.tool.v1.McpCommand
-	(*CreateMcpServerRequest)(nil),  // 25: evalfleet.tool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),     // 26: evalfleet.tool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),   // 27: evalfleet.tool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),  // 28: evalfleet.tool.v1.ListMcpServersResponse
-	(*DeleteMcpServerRequest)(nil),  // 29: evalfleet.tool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil), // 30: evalfleet.tool.v1.DeleteMcpServerResponse
-	(*ListMcpToolsRequest)(nil),     // 31: evalfleet.tool.v1.ListMcpToolsRequest
-	(*ListMcpToolsResponse)(nil),    // 32: evalfleet.tool.v1.ListMcpToolsResponse
-	nil,                             // 33: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	nil,                             // 34: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	nil,                             // 35: evalfleet.tool.v1.McpCommand.EnvEntry
-	(*ToolDefinition)(nil),          // 36: evalfleet.tool.v1.ToolDefinition
-	(*ToolRef)(nil),                 // 37: evalfleet.tool.v1.ToolRef
-	(*ToolCall)(nil),                // 38: evalfleet.tool.v1.ToolCall
-	(*v1.Attribution)(nil),          // 39: evalfleet.effect.v1.Attribution
-	(*ToolCallError)(nil),           // 40: evalfleet.tool.v1.ToolCallError
-	(*ToolCallView)(nil),            // 41: evalfleet.tool.v1.ToolCallView
-	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
-	(*ToolResult)(nil),              // 43: evalfleet.tool.v1.ToolResult
-	(*v1.Note)(nil),                 // 44: evalfleet.effect.v1.Note
-	(*ToolInfo)(nil),                // 45: evalfleet.tool.v1.ToolInfo
+	(*ReleaseRunToolsRequest)(nil),  // 22: evalfleet.tool.v1.ReleaseRunToolsRequest
+	(*ReleaseRunToolsResponse)(nil), // 23: evalfleet.tool.v1.ReleaseRunToolsResponse
+	(*McpServer)(nil),               // 24: evalfleet.tool.v1.McpServer
+	(*McpHttp)(nil),                 // 25: evalfleet.tool.v1.McpHttp
+	(*McpCommand)(nil),              // 26: evalfleet.tool.v1.McpCommand
+	(*CreateMcpServerRequest)(nil),  // 27: evalfleet.tool.v1.CreateMcpServerRequest
+	(*GetMcpServerRequest)(nil),     // 28: evalfleet.tool.v1.GetMcpServerRequest
+	(*ListMcpServersRequest)(nil),   // 29: evalfleet.tool.v1.ListMcpServersRequest
+	(*ListMcpServersResponse)(nil),  // 30: evalfleet.tool.v1.ListMcpServersResponse
+	(*DeleteMcpServerRequest)(nil),  // 31: evalfleet.tool.v1.DeleteMcpServerRequest
+	(*DeleteMcpServerResponse)(nil), // 32: evalfleet.tool.v1.DeleteMcpServerResponse
+	(*ListMcpToolsRequest)(nil),     // 33: evalfleet.tool.v1.ListMcpToolsRequest
+	(*ListMcpToolsResponse)(nil),    // 34: evalfleet.tool.v1.ListMcpToolsResponse
+	nil,                             // 35: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	nil,                             // 36: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	nil,                             // 37: evalfleet.tool.v1.McpCommand.EnvEntry
+	(*ToolDefinition)(nil),          // 38: evalfleet.tool.v1.ToolDefinition
+	(*ToolRef)(nil),                 // 39: evalfleet.tool.v1.ToolRef
+	(*ToolCall)(nil),                // 40: evalfleet.tool.v1.ToolCall
+	(*v1.Attribution)(nil),          // 41: evalfleet.effect.v1.Attribution
+	(*ToolCallError)(nil),           // 42: evalfleet.tool.v1.ToolCallError
+	(*ToolCallView)(nil),            // 43: evalfleet.tool.v1.ToolCallView
+	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
+	(*ToolResult)(nil),              // 45: evalfleet.tool.v1.ToolResult
+	(*v1.Note)(nil),                 // 46: evalfleet.effect.v1.Note
+	(*ToolInfo)(nil),                // 47: evalfleet.tool.v1.ToolInfo
 }
 var file_evalfleet_tool_v1_tool_service_proto_depIdxs = []int32{
-	36, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	37, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	36, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	37, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	38, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
-	39, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	37, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	38, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	38, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	39, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	38, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	39, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	40, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
+	41, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	39, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	40, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
 	8,  // 8: evalfleet.tool.v1.ReviewToolsRequest.policies:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	0,  // 9: evalfleet.tool.v1.ToolReview.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	40, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
-	38, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
-	41, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
+	42, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
+	40, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
+	43, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
 	9,  // 13: evalfleet.tool.v1.ReviewToolsResponse.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	39, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	37, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	38, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
-	33, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	34, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	42, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
+	41, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	39, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	40, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	35, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	36, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	44, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
 	16, // 20: evalfleet.tool.v1.ExecuteToolsResponse.started:type_name -> evalfleet.tool.v1.ToolStarted
-	43, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
+	45, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
 	13, // 22: evalfleet.tool.v1.ExecuteToolsResponse.progress:type_name -> evalfleet.tool.v1.ToolProgress
-	44, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
-	23, // 24: evalfleet.tool.v1.McpServer.http:type_name -> evalfleet.tool.v1.McpHttp
-	24, // 25: evalfleet.tool.v1.McpServer.command:type_name -> evalfleet.tool.v1.McpCommand
-	42, // 26: evalfleet.tool.v1.McpHttp.timeout:type_name -> google.protobuf.Duration
-	35, // 27: evalfleet.tool.v1.McpCommand.env:type_name -> evalfleet.tool.v1.McpCommand.EnvEntry
-	22, // 28: evalfleet.tool.v1.CreateMcpServerRequest.mcp_server:type_name -> evalfleet.tool.v1.McpServer
-	22, // 29: evalfleet.tool.v1.ListMcpServersResponse.mcp_servers:type_name -> evalfleet.tool.v1.McpServer
-	45, // 30: evalfleet.tool.v1.ListMcpToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	46, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
+	25, // 24: evalfleet.tool.v1.McpServer.http:type_name -> evalfleet.tool.v1.McpHttp
+	26, // 25: evalfleet.tool.v1.McpServer.command:type_name -> evalfleet.tool.v1.McpCommand
+	44, // 26: evalfleet.tool.v1.McpHttp.timeout:type_name -> google.protobuf.Duration
+	37, // 27: evalfleet.tool.v1.McpCommand.env:type_name -> evalfleet.tool.v1.McpCommand.EnvEntry
+	24, // 28: evalfleet.tool.v1.CreateMcpServerRequest.mcp_server:type_name -> evalfleet.tool.v1.McpServer
+	24, // 29: evalfleet.tool.v1.ListMcpServersResponse.mcp_servers:type_name -> evalfleet.tool.v1.McpServer
+	47, // 30: evalfleet.tool.v1.ListMcpToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolInfo
 	1,  // 31: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
 	3,  // 32: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
 	5,  // 33: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
@@ -2441,27 +2540,29 @@ var file_evalfleet_tool_v1_tool_service_proto_depIdxs = []int32{
 	17, // 37: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
 	18, // 38: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
 	20, // 39: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
-	25, // 40: evalfleet.tool.v1.McpService.CreateMcpServer:input_type -> evalfleet.tool.v1.CreateMcpServerRequest
-	26, // 41: evalfleet.tool.v1.McpService.GetMcpServer:input_type -> evalfleet.tool.v1.GetMcpServerRequest
-	27, // 42: evalfleet.tool.v1.McpService.ListMcpServers:input_type -> evalfleet.tool.v1.ListMcpServersRequest
-	29, // 43: evalfleet.tool.v1.McpService.DeleteMcpServer:input_type -> evalfleet.tool.v1.DeleteMcpServerRequest
-	31, // 44: evalfleet.tool.v1.McpService.ListMcpTools:input_type -> evalfleet.tool.v1.ListMcpToolsRequest
-	2,  // 45: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
-	4,  // 46: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
-	6,  // 47: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
-	10, // 48: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
-	12, // 49: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
-	15, // 50: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
-	43, // 51: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
-	19, // 52: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
-	21, // 53: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
-	22, // 54: evalfleet.tool.v1.McpService.CreateMcpServer:output_type -> evalfleet.tool.v1.McpServer
-	22, // 55: evalfleet.tool.v1.McpService.GetMcpServer:output_type -> evalfleet.tool.v1.McpServer
-	28, // 56: evalfleet.tool.v1.McpService.ListMcpServers:output_type -> evalfleet.tool.v1.ListMcpServersResponse
-	30, // 57: evalfleet.tool.v1.McpService.DeleteMcpServer:output_type -> evalfleet.tool.v1.DeleteMcpServerResponse
-	32, // 58: evalfleet.tool.v1.McpService.ListMcpTools:output_type -> evalfleet.tool.v1.ListMcpToolsResponse
-	45, // [45:59] is the sub-list for method output_type
-	31, // [31:45] is the sub-list for method input_type
+	22, // 40: evalfleet.tool.v1.ToolService.ReleaseRunTools:input_type -> evalfleet.tool.v1.ReleaseRunToolsRequest
+	27, // 41: evalfleet.tool.v1.McpService.CreateMcpServer:input_type -> evalfleet.tool.v1.CreateMcpServerRequest
+	28, // 42: evalfleet.tool.v1.McpService.GetMcpServer:input_type -> evalfleet.tool.v1.GetMcpServerRequest
+	29, // 43: evalfleet.tool.v1.McpService.ListMcpServers:input_type -> evalfleet.tool.v1.ListMcpServersRequest
+	31, // 44: evalfleet.tool.v1.McpService.DeleteMcpServer:input_type -> evalfleet.tool.v1.DeleteMcpServerRequest
+	33, // 45: evalfleet.tool.v1.McpService.ListMcpTools:input_type -> evalfleet.tool.v1.ListMcpToolsRequest
+	2,  // 46: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
+	4,  // 47: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
+	6,  // 48: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
+	10, // 49: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
+	12, // 50: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
+	15, // 51: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
+	45, // 52: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
+	19, // 53: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
+	21, // 54: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
+	23, // 55: evalfleet.tool.v1.ToolService.ReleaseRunTools:output_type -> evalfleet.tool.v1.ReleaseRunToolsResponse
+	24, // 56: evalfleet.tool.v1.McpService.CreateMcpServer:output_type -> evalfleet.tool.v1.McpServer
+	24, // 57: evalfleet.tool.v1.McpService.GetMcpServer:output_type -> evalfleet.tool.v1.McpServer
+	30, // 58: evalfleet.tool.v1.McpService.ListMcpServers:output_type -> evalfleet.tool.v1.ListMcpServersResponse
+	32, // 59: evalfleet.tool.v1.McpService.DeleteMcpServer:output_type -> evalfleet.tool.v1.DeleteMcpServerResponse
+	34, // 60: evalfleet.tool.v1.McpService.ListMcpTools:output_type -> evalfleet.tool.v1.ListMcpToolsResponse
+	46, // [46:61] is the sub-list for method output_type
+	31, // [31:46] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name
@@ -2479,7 +2580,7 @@ func file_evalfleet_tool_v1_tool_service_proto_init() {
 		(*ExecuteToolsResponse_Result)(nil),
 		(*ExecuteToolsResponse_Progress)(nil),
 	}
-	file_evalfleet_tool_v1_tool_service_proto_msgTypes[21].OneofWrappers = []any{
+	file_evalfleet_tool_v1_tool_service_proto_msgTypes[23].OneofWrappers = []any{
 		(*McpServer_Http)(nil),
 		(*McpServer_Command)(nil),
 	}
@@ -2489,7 +2590,7 @@ func file_evalfleet_tool_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_tool_v1_tool_service_proto_rawDesc), len(file_evalfleet_tool_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -427,6 +427,51 @@ func local_request_ToolService_ReleaseTools_0(ctx context.Context, marshaler run
 	return msg, metadata, err
 }
 
+func request_ToolService_ReleaseRunTools_0(ctx context.Context, marshaler runtime.Marshaler, client ToolServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ReleaseRunToolsRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["parent"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "parent")
+	}
+	protoReq.Parent, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ReleaseRunTools(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_ToolService_ReleaseRunTools_0(ctx context.Context, marshaler runtime.Marshaler, server ToolServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ReleaseRunToolsRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	val, ok := pathParams["parent"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "parent")
+	}
+	protoReq.Parent, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	msg, err := server.ReleaseRunTools(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_McpService_CreateMcpServer_0 = &utilities.DoubleArray{Encoding: map[string]int{"mcp_server": 0, "parent": 1}, Base: []int{1, 1, 2, 0, 0}, Check: []int{0, 1, 1, 2, 3}}
 
 func request_McpService_CreateMcpServer_0(ctx context.Context, marshaler runtime.Marshaler, client McpServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
@@ -816,6 +861,26 @@ func RegisterToolServiceHandlerServer(ctx context.Context, mux *runtime.ServeMux
 		}
 		forward_ToolService_ReleaseTools_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_ToolService_ReleaseRunTools_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/evalfleet.tool.v1.ToolService/ReleaseRunTools", runtime.WithHTTPPathPattern("/api/v1/{parent=projects/*}/tools:releaseRuns"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_ToolService_ReleaseRunTools_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ToolService_ReleaseRunTools_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 
 	return nil
 }
@@ -1119,31 +1184,50 @@ func RegisterToolServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux
 		}
 		forward_ToolService_ReleaseTools_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_ToolService_ReleaseRunTools_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/evalfleet.tool.v1.ToolService/ReleaseRunTools", runtime.WithHTTPPathPattern("/api/v1/{parent=projects/*}/tools:releaseRuns"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_ToolService_ReleaseRunTools_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ToolService_ReleaseRunTools_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	return nil
 }
 
 var (
-	pattern_ToolService_ListTools_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, ""))
-	pattern_ToolService_ResolveTools_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "resolve"))
-	pattern_ToolService_ParseToolCall_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "parse"))
-	pattern_ToolService_ReviewTools_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "review"))
-	pattern_ToolService_ExecuteTools_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "execute"))
-	pattern_ToolService_WatchWorkers_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "watchWorkers"))
-	pattern_ToolService_AttachToolCall_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "attach"))
-	pattern_ToolService_CancelTools_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "cancel"))
-	pattern_ToolService_ReleaseTools_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "release"))
+	pattern_ToolService_ListTools_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, ""))
+	pattern_ToolService_ResolveTools_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "resolve"))
+	pattern_ToolService_ParseToolCall_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "parse"))
+	pattern_ToolService_ReviewTools_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "review"))
+	pattern_ToolService_ExecuteTools_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "execute"))
+	pattern_ToolService_WatchWorkers_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "watchWorkers"))
+	pattern_ToolService_AttachToolCall_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "attach"))
+	pattern_ToolService_CancelTools_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "cancel"))
+	pattern_ToolService_ReleaseTools_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "release"))
+	pattern_ToolService_ReleaseRunTools_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 2, 5, 3, 2, 4}, []string{"api", "v1", "projects", "parent", "tools"}, "releaseRuns"))
 )
 
 var (
-	forward_ToolService_ListTools_0      = runtime.ForwardResponseMessage
-	forward_ToolService_ResolveTools_0   = runtime.ForwardResponseMessage
-	forward_ToolService_ParseToolCall_0  = runtime.ForwardResponseMessage
-	forward_ToolService_ReviewTools_0    = runtime.ForwardResponseMessage
-	forward_ToolService_ExecuteTools_0   = runtime.ForwardResponseStream
-	forward_ToolService_WatchWorkers_0   = runtime.ForwardResponseStream
-	forward_ToolService_AttachToolCall_0 = runtime.ForwardResponseMessage
-	forward_ToolService_CancelTools_0    = runtime.ForwardResponseMessage
-	forward_ToolService_ReleaseTools_0   = runtime.ForwardResponseMessage
+	forward_ToolService_ListTools_0       = runtime.ForwardResponseMessage
+	forward_ToolService_ResolveTools_0    = runtime.ForwardResponseMessage
+	forward_ToolService_ParseToolCall_0   = runtime.ForwardResponseMessage
+	forward_ToolService_ReviewTools_0     = runtime.ForwardResponseMessage
+	forward_ToolService_ExecuteTools_0    = runtime.ForwardResponseStream
+	forward_ToolService_WatchWorkers_0    = runtime.ForwardResponseStream
+	forward_ToolService_AttachToolCall_0  = runtime.ForwardResponseMessage
+	forward_ToolService_CancelTools_0     = runtime.ForwardResponseMessage
+	forward_ToolService_ReleaseTools_0    = runtime.ForwardResponseMessage
+	forward_ToolService_ReleaseRunTools_0 = runtime.ForwardResponseMessage
 )
 
 // RegisterMcpServiceHandlerFromEndpoint is same as RegisterMcpServiceHandler but

@@ -19,15 +19,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ToolService_ListTools_FullMethodName      = "/evalfleet.tool.v1.ToolService/ListTools"
-	ToolService_ResolveTools_FullMethodName   = "/evalfleet.tool.v1.ToolService/ResolveTools"
-	ToolService_ParseToolCall_FullMethodName  = "/evalfleet.tool.v1.ToolService/ParseToolCall"
-	ToolService_ReviewTools_FullMethodName    = "/evalfleet.tool.v1.ToolService/ReviewTools"
-	ToolService_ExecuteTools_FullMethodName   = "/evalfleet.tool.v1.ToolService/ExecuteTools"
-	ToolService_WatchWorkers_FullMethodName   = "/evalfleet.tool.v1.ToolService/WatchWorkers"
-	ToolService_AttachToolCall_FullMethodName = "/evalfleet.tool.v1.ToolService/AttachToolCall"
-	ToolService_CancelTools_FullMethodName    = "/evalfleet.tool.v1.ToolService/CancelTools"
-	ToolService_ReleaseTools_FullMethodName   = "/evalfleet.tool.v1.ToolService/ReleaseTools"
+	ToolService_ListTools_FullMethodName       = "/evalfleet.tool.v1.ToolService/ListTools"
+	ToolService_ResolveTools_FullMethodName    = "/evalfleet.tool.v1.ToolService/ResolveTools"
+	ToolService_ParseToolCall_FullMethodName   = "/evalfleet.tool.v1.ToolService/ParseToolCall"
+	ToolService_ReviewTools_FullMethodName     = "/evalfleet.tool.v1.ToolService/ReviewTools"
+	ToolService_ExecuteTools_FullMethodName    = "/evalfleet.tool.v1.ToolService/ExecuteTools"
+	ToolService_WatchWorkers_FullMethodName    = "/evalfleet.tool.v1.ToolService/WatchWorkers"
+	ToolService_AttachToolCall_FullMethodName  = "/evalfleet.tool.v1.ToolService/AttachToolCall"
+	ToolService_CancelTools_FullMethodName     = "/evalfleet.tool.v1.ToolService/CancelTools"
+	ToolService_ReleaseTools_FullMethodName    = "/evalfleet.tool.v1.ToolService/ReleaseTools"
+	ToolService_ReleaseRunTools_FullMethodName = "/evalfleet.tool.v1.ToolService/ReleaseRunTools"
 )
 
 // ToolServiceClient is the client API for ToolService service.
@@ -56,6 +57,9 @@ type ToolServiceClient interface {
 	CancelTools(ctx context.Context, in *CancelToolsRequest, opts ...grpc.CallOption) (*CancelToolsResponse, error)
 	// ReleaseTools drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseTools(ctx context.Context, in *ReleaseToolsRequest, opts ...grpc.CallOption) (*ReleaseToolsResponse, error)
+	// ReleaseRunTools drops the kept results of the tool calls of runs that were deleted or have ended, and cancels what of them would begin.
+	// Idempotent; unknown runs are ignored.
+	ReleaseRunTools(ctx context.Context, in *ReleaseRunToolsRequest, opts ...grpc.CallOption) (*ReleaseRunToolsResponse, error)
 }
 
 type toolServiceClient struct {
@@ -174,6 +178,16 @@ func (c *toolServiceClient) ReleaseTools(ctx context.Context, in *ReleaseToolsRe
 	return out, nil
 }
 
+func (c *toolServiceClient) ReleaseRunTools(ctx context.Context, in *ReleaseRunToolsRequest, opts ...grpc.CallOption) (*ReleaseRunToolsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseRunToolsResponse)
+	err := c.cc.Invoke(ctx, ToolService_ReleaseRunTools_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ToolServiceServer is the server API for ToolService service.
 // All implementations must embed UnimplementedToolServiceServer
 // for forward compatibility.
@@ -200,6 +214,9 @@ type ToolServiceServer interface {
 	CancelTools(context.Context, *CancelToolsRequest) (*CancelToolsResponse, error)
 	// ReleaseTools drops kept results once the caller has journaled them. Idempotent; unknown keys are ignored.
 	ReleaseTools(context.Context, *ReleaseToolsRequest) (*ReleaseToolsResponse, error)
+	// ReleaseRunTools drops the kept results of the tool calls of runs that were deleted or have ended, and cancels what of them would begin.
+	// Idempotent; unknown runs are ignored.
+	ReleaseRunTools(context.Context, *ReleaseRunToolsRequest) (*ReleaseRunToolsResponse, error)
 	mustEmbedUnimplementedToolServiceServer()
 }
 
@@ -236,6 +253,9 @@ func (UnimplementedToolServiceServer) CancelTools(context.Context, *CancelToolsR
 }
 func (UnimplementedToolServiceServer) ReleaseTools(context.Context, *ReleaseToolsRequest) (*ReleaseToolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseTools not implemented")
+}
+func (UnimplementedToolServiceServer) ReleaseRunTools(context.Context, *ReleaseRunToolsRequest) (*ReleaseRunToolsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseRunTools not implemented")
 }
 func (UnimplementedToolServiceServer) mustEmbedUnimplementedToolServiceServer() {}
 func (UnimplementedToolServiceServer) testEmbeddedByValue()                     {}
@@ -406,6 +426,24 @@ func _ToolService_ReleaseTools_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ToolService_ReleaseRunTools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseRunToolsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).ReleaseRunTools(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_ReleaseRunTools_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).ReleaseRunTools(ctx, req.(*ReleaseRunToolsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ToolService_ServiceDesc is the grpc.ServiceDesc for ToolService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -440,6 +478,10 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReleaseTools",
 			Handler:    _ToolService_ReleaseTools_Handler,
+		},
+		{
+			MethodName: "ReleaseRunTools",
+			Handler:    _ToolService_ReleaseRunTools_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -19,6 +19,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
@@ -33,7 +34,7 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"stored once":   storedOnce,
 		"ranges":        ranges,
 		"wake":          wake,
-		"adopt own":     adoptOwn,
+		"resume":        resume,
 		"adopt dead":    adoptDead,
 		"inbox":         inbox,
 		"list":          list,
@@ -42,6 +43,9 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"list waits":    listWaits,
 		"waits":         waits,
 		"row is atomic": rowIsAtomic,
+		"delete":        deletes,
+		"delete all of": deletesChildren,
+		"roots":         roots,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +143,13 @@ func createOnce(t *testing.T, s journal.Store) {
 
 	c.Digest = []byte{2}
 	_, _, err = s.Create(t.Context(), c)
-	assert.ErrorIs(t, err, journal.ErrReused)
+	require.ErrorIs(t, err, journal.ErrReused)
+
+	c.Digest = nil
+	again, created, err = s.Create(t.Context(), c)
+	require.NoError(t, err, "without a digest the key alone says what is asked for")
+	assert.False(t, created)
+	assert.Equal(t, head, again)
 }
 
 func fence(t *testing.T, s journal.Store) {
@@ -173,7 +183,7 @@ func oneWinner(t *testing.T, s journal.Store) {
 			}
 		})
 	}
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every append to return")
 	assert.Equal(t, int32(1), won.Load())
 	assert.Len(t, texts(t, s, head.Ref, journal.Range{}), 2)
 }
@@ -284,19 +294,19 @@ func wake(t *testing.T, s journal.Store) {
 	r := row()
 	r.Parent = eval
 	head := mustCreate(t, s, journal.Creation{Name: name("a"), Row: r})
-	<-run.C
-	<-parent.C
+	waittest.For(t, run.C, "the wake of who follows the run, when it is created")
+	waittest.For(t, parent.C, "the wake of who follows the parent, when a run is created")
 
 	head = mustAppend(t, s, head, note(2, "two"))
-	<-run.C
+	waittest.For(t, run.C, "the wake of who follows the run, when it grows")
 	select {
 	case <-parent.C:
 		t.Error("the row did not change")
 	default:
 	}
 	require.NoError(t, s.Append(t.Context(), journal.Append{Head: head, Entries: notes(3, "three"), Row: &r}))
-	<-run.C
-	<-parent.C
+	waittest.For(t, run.C, "the wake of who follows the run, when its row changes")
+	waittest.For(t, parent.C, "the wake of who follows the parent, when a run's row changes")
 	run.Close()
 	head.Seq = 3
 	mustAppend(t, s, head, note(4, "four"))
@@ -307,7 +317,7 @@ func wake(t *testing.T, s journal.Store) {
 	}
 }
 
-func adoptOwn(t *testing.T, s journal.Store) {
+func resume(t *testing.T, s journal.Store) {
 	var heads []journal.Head
 	for i := range 5 {
 		heads = append(heads, mustCreate(t, s, journal.Creation{Name: name(fmt.Sprint("n", i))}))
@@ -316,25 +326,49 @@ func adoptOwn(t *testing.T, s journal.Store) {
 	done.Done = true
 	require.NoError(t, s.Append(t.Context(), journal.Append{Head: heads[2], Entries: notes(2, "end"), Row: &done}))
 
-	var got []string
-	a := journal.Adoption{Replica: "r1", Own: true, Limit: 2}
-	for {
-		page, err := s.Adopt(t.Context(), a)
-		require.NoError(t, err)
-		if len(page) == 0 {
-			break
-		}
-		for _, l := range page {
-			assert.Equal(t, int64(2), l.Epoch)
-			assert.Equal(t, "r1", l.Owner)
-			assert.Equal(t, int32(1), l.State)
-			got = append(got, l.Name)
-			a.After = l.Ref
+	mustCreate(t, s, journal.Creation{Name: name("other"), Owner: "r2"})
+	waits := row()
+	waits.Waiting = true
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: heads[3], Entries: notes(2, "waits"), Row: &waits}))
+	require.NoError(t, s.Post(t.Context(), name("n4"), journal.Command{ID: "k"}))
+	require.NoError(t, s.Post(t.Context(), name("other"), journal.Command{ID: "k"}))
+
+	newest, err := s.Resume(t.Context(), "r1")
+	require.NoError(t, err)
+	later := mustCreate(t, s, journal.Creation{Name: name("later"), Owner: "r1"})
+	assert.Greater(t, later.Ref, newest)
+	listed := func(waiting *bool) (names []string) {
+		for q := (journal.Query{Owner: "r1", Waiting: waiting, Before: newest + 1, Limit: 2}); ; {
+			page, err := s.List(t.Context(), q)
+			require.NoError(t, err)
+			for _, l := range page {
+				assert.Equal(t, int64(2), l.Epoch)
+				assert.Equal(t, "r1", l.Owner)
+				names, q.Before = append(names, l.Name), l.Ref
+			}
+			if len(page) == 0 {
+				return names
+			}
 		}
 	}
-	assert.Equal(t, []string{name("n0"), name("n1"), name("n3"), name("n4")}, got, "what is done is left alone")
+	assert.Equal(t, []string{name("n4"), name("n3"), name("n1"), name("n0")}, listed(nil), "what is done, new or another's is left alone")
+	assert.Equal(t, []string{name("n4"), name("n1"), name("n0")}, listed(new(false)))
+	assert.Equal(t, []string{name("n3")}, listed(new(true)))
+	owned, err := s.Owned(t.Context(), "r1")
+	require.NoError(t, err)
+	assert.Equal(t, []journal.Ref{heads[0].Ref, heads[1].Ref, heads[3].Ref, heads[4].Ref, later.Ref}, owned)
+	none, err := s.Owned(t.Context(), "r3")
+	require.NoError(t, err)
+	assert.Empty(t, none)
+	some, err := s.List(t.Context(), journal.Query{Refs: []journal.Ref{heads[1].Ref, later.Ref}})
+	require.NoError(t, err)
+	require.Len(t, some, 2)
+	assert.Equal(t, []string{name("later"), name("n1")}, []string{some[0].Name, some[1].Name})
+	mail, err := s.Mail(t.Context(), "r1")
+	require.NoError(t, err)
+	assert.Equal(t, []string{name("n4")}, mail)
 
-	err := s.Append(t.Context(), journal.Append{Head: heads[0], Entries: notes(2, "zombie")})
+	err = s.Append(t.Context(), journal.Append{Head: heads[0], Entries: notes(2, "zombie")})
 	require.ErrorIs(t, err, journal.ErrFenced)
 	renewed := heads[0]
 	renewed.Epoch = 2
@@ -346,6 +380,12 @@ func adoptDead(t *testing.T, s journal.Store) {
 	require.NoError(t, s.Beat(t.Context(), "dead", now.Add(-time.Minute)))
 	require.NoError(t, s.Beat(t.Context(), "alive", now.Add(-time.Minute)))
 	require.NoError(t, s.Beat(t.Context(), "alive", now))
+	last, err := s.LastBeat(t.Context(), "alive")
+	require.NoError(t, err)
+	assert.WithinDuration(t, now, last, time.Millisecond)
+	last, err = s.LastBeat(t.Context(), "unheard of")
+	require.NoError(t, err)
+	assert.Zero(t, last)
 	for _, owner := range []string{"dead", "alive", "silent", "r2"} {
 		mustCreate(t, s, journal.Creation{Name: name(owner), Owner: owner})
 	}
@@ -515,4 +555,140 @@ func rowIsAtomic(t *testing.T, s journal.Store) {
 	all, err := s.List(t.Context(), journal.Query{})
 	require.NoError(t, err)
 	assert.Equal(t, int32(1), all[0].State)
+}
+
+func doneRow() journal.Row {
+	r := row()
+	r.Done = true
+	return r
+}
+
+func deletes(t *testing.T, s journal.Store) {
+	large := strings.Repeat("a large content ", 1000)
+	open := mustCreate(t, s, journal.Creation{Name: name("open"), Entries: notes(1, large)})
+	_, err := s.Purge(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Delete(t.Context(), name("none")), journal.ErrNotFound)
+	require.ErrorIs(t, s.Delete(t.Context(), name("open")), journal.ErrOpen)
+
+	gone := mustCreate(t, s, journal.Creation{
+		Name: name("gone"), Row: journal.Row{Kind: journal.KindRun, Done: true, Labels: map[string]string{"a": "b"}}, Entries: notes(1, large, "own"),
+		Request: "p/request", Digest: []byte("d"),
+	})
+	require.NoError(t, s.Post(t.Context(), name("gone"), journal.Command{ID: "k"}))
+	require.NoError(t, s.Delete(t.Context(), name("gone")))
+	_, err = s.Open(t.Context(), name("gone"))
+	require.ErrorIs(t, err, journal.ErrNotFound)
+	_, err = s.Read(t.Context(), gone.Ref, journal.Range{})
+	require.ErrorIs(t, err, journal.ErrNotFound)
+	require.ErrorIs(t, s.Delete(t.Context(), name("gone")), journal.ErrNotFound)
+	require.ErrorIs(t, s.Post(t.Context(), name("gone"), journal.Command{ID: "l"}), journal.ErrNotFound)
+	require.ErrorIs(t, s.Append(t.Context(), journal.Append{Head: gone, Entries: notes(3, "late")}), journal.ErrFenced)
+	all, err := s.List(t.Context(), journal.Query{})
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	all, err = s.List(t.Context(), journal.Query{Labels: map[string]string{"a": "b"}})
+	require.NoError(t, err)
+	assert.Empty(t, all)
+
+	unreleased, err := s.Unreleased(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, unreleased, 1, "what others keep of it is to be released")
+	assert.Equal(t, journal.Deleted{Ref: gone.Ref, Name: name("gone"), At: unreleased[0].At}, unreleased[0])
+	assert.WithinDuration(t, time.Now(), unreleased[0].At, time.Hour)
+
+	purgeAll(t, s)
+	left := heldBy(t, s)
+	assert.Contains(t, left, "a large content", "another journal has it too")
+	assert.NotContains(t, left, "own")
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: open, Entries: notes(2, "more"), Row: new(doneRow())}))
+	events, err := s.Read(t.Context(), open.Ref, journal.Range{})
+	require.NoError(t, err)
+	assert.Equal(t, large, events[0].GetInfo().GetContent().GetDataJson())
+
+	later, created, err := s.Create(t.Context(), journal.Creation{Name: name("later"), Owner: "r1", Entries: notes(1, "x"), Row: doneRow(), Request: "p/request", Digest: []byte("other")})
+	require.NoError(t, err)
+	assert.True(t, created, "the request is forgotten")
+	assert.Greater(t, later.Ref, gone.Ref, "no number is given twice")
+	require.NoError(t, s.Delete(t.Context(), name("open")))
+	purgeAll(t, s)
+	assert.NotContains(t, heldBy(t, s), "a large content")
+}
+
+func deletesChildren(t *testing.T, s journal.Store) {
+	const eval, children = "projects/p/evals/e", 250
+	mustCreate(t, s, journal.Creation{Name: eval, Row: journal.Row{Kind: journal.KindEval, Done: true}})
+	var last journal.Head
+	for i := range children {
+		last = mustCreate(t, s, journal.Creation{Name: name(fmt.Sprint("c", i)), Row: journal.Row{Kind: journal.KindRun, Parent: eval, Done: i < children-1}})
+	}
+	other := mustCreate(t, s, journal.Creation{Name: name("other"), Row: doneRow()})
+	require.ErrorIs(t, s.Delete(t.Context(), name("c0")), journal.ErrPart)
+	err := s.Delete(t.Context(), eval)
+	require.ErrorIs(t, err, journal.ErrOpen)
+	require.ErrorContains(t, err, last.Name)
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: last, Entries: notes(2, "end"), Row: &journal.Row{Kind: journal.KindRun, Parent: eval, Done: true}}))
+	require.NoError(t, s.Delete(t.Context(), eval))
+	_, err = s.Open(t.Context(), eval)
+	require.ErrorIs(t, err, journal.ErrNotFound, "at once, before its runs are gone")
+	purgeAll(t, s)
+	all, err := s.List(t.Context(), journal.Query{Limit: children})
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.Equal(t, other.Name, all[0].Name)
+
+	first, err := s.Unreleased(t.Context(), 0, 200)
+	require.NoError(t, err)
+	require.Len(t, first, 200, "the runs, without the evaluation")
+	rest, err := s.Unreleased(t.Context(), first[199].Ref, 200)
+	require.NoError(t, err)
+	require.Len(t, rest, children-200)
+	require.NoError(t, s.Released(t.Context(), first[0].Ref, 1<<40))
+	left, err := s.Unreleased(t.Context(), 0, 1000)
+	require.NoError(t, err)
+	assert.Len(t, left, children-1)
+}
+
+func roots(t *testing.T, s journal.Store) {
+	for _, id := range []string{"a", "b", "c"} {
+		mustCreate(t, s, journal.Creation{Name: name(id)})
+	}
+	mustCreate(t, s, journal.Creation{Name: name("child"), Row: journal.Row{Kind: journal.KindRun, Parent: "projects/p/evals/e"}})
+	mustCreate(t, s, journal.Creation{Name: "projects/q/runs/d"})
+	mustCreate(t, s, journal.Creation{Name: "projects/p/evals/e", Row: journal.Row{Kind: journal.KindEval}})
+	var got []string
+	for q := (journal.Query{Kind: journal.KindRun, Roots: true, Limit: 2}); ; {
+		page, err := s.List(t.Context(), q)
+		require.NoError(t, err)
+		for _, l := range page {
+			got, q.After = append(got, l.Name), l.Ref
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	assert.Equal(t, []string{name("a"), name("b"), name("c"), "projects/q/runs/d"}, got)
+}
+
+func purgeAll(t *testing.T, s journal.Store) {
+	t.Helper()
+	for more := true; more; {
+		var err error
+		more, err = s.Purge(t.Context())
+		require.NoError(t, err)
+	}
+}
+
+func heldBy(t *testing.T, s journal.Store) string {
+	t.Helper()
+	var all strings.Builder
+	write := func(text []byte) error { _, _ = all.Write(text); return nil }
+	place, err := s.Texts(t.Context(), journal.Place{}, write)
+	require.NoError(t, err)
+	before := all.Len()
+	again, err := s.Texts(t.Context(), place, write)
+	require.NoError(t, err)
+	assert.Equal(t, place, again)
+	assert.Equal(t, before, all.Len(), "nothing came since")
+	return all.String()
 }

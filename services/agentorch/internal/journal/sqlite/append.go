@@ -73,7 +73,7 @@ func byRequest(tx *sqlite.Tx, request string, digest []byte) (journal.Head, bool
 		return h, false, nil
 	case err != nil:
 		return h, false, err
-	case !bytes.Equal(before, digest):
+	case len(digest) > 0 && !bytes.Equal(before, digest):
 		return h, false, journal.ErrReused
 	}
 	return h, true, nil

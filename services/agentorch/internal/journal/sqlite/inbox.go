@@ -75,3 +75,26 @@ func (s *Store) Taken(ctx context.Context, name, id string) (int64, error) {
 	}
 	return seq, nil
 }
+
+// Mail implements [journal.Inbox].
+func (s *Store) Mail(ctx context.Context, owner string) ([]string, error) {
+	var names []string
+	err := s.db.Read(ctx, func(v *sqlite.View) error {
+		names = nil
+		for row, err := range v.Query(`SELECT DISTINCT j.name FROM journal_inbox i JOIN journal j ON j.id = i.journal WHERE i.seq = 0 AND j.open = 1 AND j.owner = ?`, owner) {
+			var name string
+			if err == nil {
+				err = row.Scan(&name)
+			}
+			if err != nil {
+				return err
+			}
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("journal: mail of %s: %w", owner, err)
+	}
+	return names, nil
+}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -81,10 +82,24 @@ func selection(q journal.Query) (string, []any) {
 	if q.WaitReason != "" {
 		narrow(`v.reason = ?`, q.WaitReason)
 	}
+	if q.Owner != "" {
+		narrow(`j.open = 1 AND j.owner = ?`, q.Owner)
+	}
+	if q.Refs != nil {
+		refs, _ := json.Marshal(q.Refs) // numbers always have a JSON form
+		narrow(`v.id IN (SELECT value FROM json_each(?))`, string(refs))
+	}
+	if q.Waiting != nil {
+		narrow(`v.waiting = ?`, *q.Waiting)
+	}
 	if q.Before != 0 {
 		narrow(`v.id < ?`, q.Before)
 	}
 	order := ` ORDER BY v.id DESC`
+	if q.Roots {
+		narrow(`v.parent = '' AND v.id > ?`, q.After)
+		order = ` ORDER BY v.id`
+	}
 	if q.ChangedAfter != nil {
 		narrow(`v.changed > ?`, *q.ChangedAfter)
 		order = ` ORDER BY v.changed`
@@ -136,8 +151,11 @@ func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*
 	}
 	for after := journal.Ref(0); ; {
 		heads, err := s.heads(ctx, after)
-		if err != nil || len(heads) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(heads) == 0 {
+			return s.db.Write(ctx, func(tx *sqlite.Tx) error { _, err := tx.Exec(projected); return err })
 		}
 		rows := make([]journal.Row, len(heads))
 		for i, head := range heads {
@@ -168,7 +186,7 @@ func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*
 
 func (s *Store) heads(ctx context.Context, after journal.Ref) (heads []journal.Head, err error) {
 	err = s.db.Read(ctx, func(v *sqlite.View) error {
-		for row, err := range v.Query(`SELECT id, name, head, epoch, owner FROM journal WHERE id > ? ORDER BY id LIMIT ?`, after, rebuildPage) {
+		for row, err := range v.Query(`SELECT id, name, head, epoch, owner FROM journal WHERE id > ? AND id NOT IN (SELECT id FROM journal_deleted) ORDER BY id LIMIT ?`, after, rebuildPage) {
 			var h journal.Head
 			if err == nil {
 				err = row.Scan(&h.Ref, &h.Name, &h.Seq, &h.Epoch, &h.Owner)

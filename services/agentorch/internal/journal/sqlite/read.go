@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -47,7 +49,11 @@ func (s *Store) Read(ctx context.Context, ref journal.Ref, r journal.Range) ([]*
 
 func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, error) {
 	var name string
-	if err := v.QueryRow(`SELECT name FROM journal WHERE id = ?`, ref).Scan(&name); err != nil {
+	err := v.QueryRow(`SELECT name FROM journal WHERE id = ? AND id NOT IN (SELECT id FROM journal_deleted)`, ref).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, journal.ErrNotFound
+	}
+	if err != nil {
 		return nil, err
 	}
 	var (

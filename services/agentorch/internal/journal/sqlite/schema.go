@@ -50,6 +50,22 @@ CREATE TABLE journal_replica (
 	name TEXT PRIMARY KEY,
 	beat INTEGER NOT NULL
 ) WITHOUT ROWID;
+`, `
+CREATE INDEX journal_event_hash ON journal_event (hash) WHERE hash IS NOT NULL;
+CREATE TABLE journal_deleted (
+	id    INTEGER PRIMARY KEY,
+	name  TEXT NOT NULL, -- as it was
+	empty INTEGER NOT NULL DEFAULT 0
+);
+`, `
+CREATE TABLE journal_store (id TEXT NOT NULL);
+INSERT INTO journal_store (id) VALUES (lower(hex(randomblob(16))));
+`, `
+CREATE TABLE journal_unreleased (
+	id   INTEGER PRIMARY KEY, -- of the journal, which may be gone
+	name TEXT NOT NULL,       -- as it was
+	at   INTEGER NOT NULL     -- nanoseconds since 1970
+);
 `}
 
 // Projections names the tables that can be dropped at any time: they are made again from the journals when the store is opened.
@@ -72,7 +88,6 @@ CREATE TABLE view_journal (
 );
 CREATE INDEX view_journal_list ON view_journal (project, kind, id);
 CREATE INDEX view_journal_parent ON view_journal (parent, changed) WHERE parent <> '';
-CREATE INDEX view_journal_reason ON view_journal (parent, reason, since) WHERE reason <> '';
 CREATE TABLE view_label (
 	id    INTEGER NOT NULL,
 	key   TEXT NOT NULL,
@@ -81,11 +96,17 @@ CREATE TABLE view_label (
 ) WITHOUT ROWID;
 `
 
-// hasProjections reports whether the projections are there in their present form, with a row for every journal.
+// projected is the last part of that form. It is made once there is a row for every journal, and so says that there is.
+const projected = `CREATE INDEX view_journal_reason ON view_journal (parent, reason, since) WHERE reason <> ''`
+
+// rootIndex is for what looks at evaluations and at runs that belong to none. It is no part of the projections' form, which would be made again for it.
+const rootIndex = `CREATE INDEX IF NOT EXISTS view_journal_root ON view_journal (kind, id) WHERE parent = ''`
+
+// hasProjections reports whether the projections are there in their present form, with a row for every journal. It costs the same however many there are.
 func (s *Store) hasProjections(ctx context.Context) (bool, error) {
 	complete := true
 	err := s.db.Read(ctx, func(v *sqlite.View) error {
-		for statement := range statements(projection) {
+		for statement := range statements(projection + projected) {
 			var n int
 			if err := v.QueryRow(`SELECT count(*) FROM sqlite_master WHERE sql = ?`, statement).Scan(&n); err != nil {
 				return err
@@ -94,10 +115,7 @@ func (s *Store) hasProjections(ctx context.Context) (bool, error) {
 				return nil
 			}
 		}
-		var missing bool
-		err := v.QueryRow(`SELECT EXISTS (SELECT 1 FROM journal j LEFT JOIN view_journal v ON v.id = j.id WHERE v.id IS NULL)`).Scan(&missing)
-		complete = !missing
-		return err
+		return nil
 	})
 	return complete, err
 }

@@ -47,6 +47,9 @@ func Open(ctx context.Context, db *sqlite.DB, fold Fold) (*Store, error) {
 		}
 	}
 	err = db.Write(ctx, func(tx *sqlite.Tx) error {
+		if _, err := tx.Exec(rootIndex); err != nil {
+			return err
+		}
 		return tx.QueryRow(`SELECT coalesce(max(changed), 0) FROM view_journal`).Scan(&s.changed)
 	})
 	if err != nil {

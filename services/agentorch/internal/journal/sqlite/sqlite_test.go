@@ -4,6 +4,7 @@ import (
 	"iter"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,7 +55,7 @@ func TestSuite(t *testing.T) {
 // TestProjectionsAreMadeAgain drops what can be dropped.
 func TestProjectionsAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	for _, damage := range []string{"DROP TABLE view_journal", "DROP TABLE view_label", "DELETE FROM view_journal", "ALTER TABLE view_journal ADD COLUMN x TEXT"} {
+	for _, damage := range []string{"DROP TABLE view_journal", "DROP TABLE view_label", "DROP INDEX view_journal_reason", "ALTER TABLE view_journal ADD COLUMN x TEXT"} {
 		db := openDB(t)
 		s := openStore(t, db)
 		create := func(id string, n int) {
@@ -83,6 +84,91 @@ func TestProjectionsAreMadeAgain(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, int32(0), all[0].State, "what is whole is left alone")
 	}
+}
+
+// A deletion that a crash cuts short is never seen as half of an evaluation, and the next process goes on with it.
+func TestADeletionGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
+	const eval, runs = "projects/p/evals/e", 120
+	for steps := 0; ; steps++ {
+		db := openDB(t)
+		s := openStore(t, db)
+		done := func(name, parent string, kind journal.Kind) {
+			entries := []journal.Entry{{Event: &agentv1.Event{Seq: 1}}}
+			_, _, err := s.Create(t.Context(), journal.Creation{Name: name, Entries: entries, Row: journal.Row{Kind: kind, Parent: parent, Done: true}})
+			require.NoError(t, err)
+		}
+		done(eval, "", journal.KindEval)
+		for i := range runs {
+			done("projects/p/runs/r"+strconv.Itoa(i), eval, journal.KindRun)
+		}
+		done("projects/p/runs/kept", "", journal.KindRun)
+		require.NoError(t, s.Delete(t.Context(), eval))
+		more := true
+		for range steps {
+			var err error
+			more, err = s.Purge(t.Context())
+			require.NoError(t, err)
+		}
+		s = openStore(t, db) // as the process after a crash does
+		_, err := s.Open(t.Context(), eval)
+		require.ErrorIs(t, err, journal.ErrNotFound)
+		evals, err := s.List(t.Context(), journal.Query{Kind: journal.KindEval})
+		require.NoError(t, err)
+		require.Empty(t, evals)
+		for again := true; again; {
+			again, err = s.Purge(t.Context())
+			require.NoError(t, err)
+		}
+		left := map[string]int{}
+		require.NoError(t, db.Read(t.Context(), func(v *sqlite.View) error {
+			for _, table := range []string{"journal", "journal_event", "journal_inbox", "journal_deleted", "view_journal"} {
+				var n int
+				if err := v.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil {
+					return err
+				}
+				left[table] = n
+			}
+			return nil
+		}))
+		require.Equal(t, map[string]int{"journal": 1, "journal_event": 1, "journal_inbox": 0, "journal_deleted": 0, "view_journal": 1}, left, "after %d steps", steps)
+		if !more {
+			return
+		}
+		steps += 79 // some places of many
+	}
+}
+
+// Pages of what was deleted are used again: the file does not grow with what comes and goes.
+func TestDeletedPagesAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	db := openDB(t)
+	s := openStore(t, db)
+	pages := func() (n int) {
+		require.NoError(t, db.Read(t.Context(), func(v *sqlite.View) error { return v.QueryRow("PRAGMA page_count").Scan(&n) }))
+		return n
+	}
+	round := func(n int) {
+		var entries []journal.Entry
+		for i := range 300 {
+			text := strings.Repeat(strconv.Itoa(n*1000+i), 300)
+			entries = append(entries, journal.Entry{Event: &agentv1.Event{Seq: int64(i + 1), Kind: &agentv1.Event_Info{Info: &agentv1.Info{Content: &agentv1.InfoContent{DataJson: text}}}}})
+		}
+		name := "projects/p/runs/r" + strconv.Itoa(n)
+		_, _, err := s.Create(t.Context(), journal.Creation{Name: name, Entries: entries, Row: journal.Row{Kind: journal.KindRun, Done: true}})
+		require.NoError(t, err)
+		require.NoError(t, s.Delete(t.Context(), name))
+		for more := true; more; {
+			more, err = s.Purge(t.Context())
+			require.NoError(t, err)
+		}
+	}
+	round(1)
+	after := pages()
+	for n := range 5 {
+		round(n + 2)
+	}
+	assert.LessOrEqual(t, pages(), after+after/4)
 }
 
 // BenchmarkAppend appends three events (2 KiB in all) to one of 256 journals.

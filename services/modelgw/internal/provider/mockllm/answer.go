@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -62,6 +63,9 @@ type shortError struct {
 }
 
 func parseAnswers(raws []json.RawMessage) ([]*answer, error) {
+	if len(raws) > bound.ScriptAnswers {
+		return nil, tooManyAnswers()
+	}
 	var answers []*answer
 	for i, raw := range raws {
 		a, err := parseAnswer(raw)

@@ -31,12 +31,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/singleflight"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/lru"
+	"github.com/evalfleet/evalfleet/pkg/regular"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
@@ -58,8 +63,14 @@ type Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 // blobPrefix marks a script that is a body of the blob store.
 const blobPrefix = "blob:"
 
-// maxScripts bounds the parsed scripts that are kept.
-const maxScripts = 64
+const (
+	// keptBytes bounds the text of the parsed scripts that are kept.
+	keptBytes = 4 * bound.ScriptBytes
+	// keptWeight is what a kept script weighs beside its text, so that small ones are bounded too.
+	keptWeight = 64 << 10
+	// parsedAtOnce bounds the scripts that are parsed at the same time, for the memory that it takes.
+	parsedAtOnce = 2
+)
 
 // host is what instances share.
 type host struct {
@@ -67,8 +78,12 @@ type host struct {
 	blobs  Blobs
 	log    *callLog
 
+	// loads has the scripts that are being read, each once. parsing has room for as many as may be parsed at once.
+	loads   singleflight.Group
+	parsing chan struct{}
+
 	mu      sync.Mutex
-	scripts map[string]*script
+	scripts *lru.Cache[string, *script]
 }
 
 // Kind returns the provider. blobs may be nil where there is no blob store. The function that is returned with it closes the call log.
@@ -77,7 +92,7 @@ func Kind(config Config, blobs Blobs) (provider.Kind, func() error, error) {
 	if err != nil {
 		return provider.Kind{}, nil, fmt.Errorf("mockllm: %w", err)
 	}
-	h := &host{config: config, blobs: blobs, log: log, scripts: map[string]*script{}}
+	h := &host{config: config, blobs: blobs, log: log, parsing: make(chan struct{}, parsedAtOnce), scripts: lru.New[string, *script](keptBytes)}
 	return provider.Kind{
 		Name:        Name,
 		Description: "answers from a script; needs no account",
@@ -161,11 +176,39 @@ func (m *model) script(ctx context.Context) (*script, error) {
 	}
 	h := m.host
 	h.mu.Lock()
-	defer h.mu.Unlock() // held while a script is read, so that it is read once
-	if s, ok := h.scripts[key]; ok {
+	s, ok := h.scripts.Get(key)
+	h.mu.Unlock()
+	if ok {
 		return s, nil
 	}
+	// Calls that want the same script share one load, which no one of them ends for the others.
+	loading := h.loads.DoChan(key, func() (any, error) { return m.load(context.WithoutCancel(ctx), key, hash, isBlob) })
+	select {
+	case done := <-loading:
+		if done.Err != nil {
+			return nil, done.Err
+		}
+		return done.Val.(*script), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// load reads, parses and keeps a script. What it takes is bounded, since the script is. It runs in a goroutine of its own, where
+// a panic would end the process: it becomes an error.
+func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *script, err error) {
+	h := m.host
+	h.parsing <- struct{}{}
+	defer func() { <-h.parsing }()
+	defer func() {
+		if p := recover(); p != nil {
+			err = rpcerr.Internal("read script %s: panic: %v\n%s", m.title, p, debug.Stack())
+		}
+	}()
 	text, err := h.read(ctx, m.project, hash, isBlob)
+	if err == nil && len(text) > bound.ScriptBytes {
+		err = fmt.Errorf("it has %d bytes, more than %d", len(text), bound.ScriptBytes)
+	}
 	if _, said := rpcerr.As(err); err != nil && !said {
 		err = rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.title, err)
 	}
@@ -176,10 +219,9 @@ func (m *model) script(ctx context.Context) (*script, error) {
 	if err != nil {
 		return nil, rpcerr.InvalidField("model_args_json", "script %s, %v", m.title, err)
 	}
-	if len(h.scripts) >= maxScripts {
-		clear(h.scripts)
-	}
-	h.scripts[key] = s
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.scripts.Put(key, s, int64(len(text))+keptWeight)
 	return s, nil
 }
 
@@ -195,7 +237,7 @@ func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]b
 		return nil, rpcerr.InvalidField("model_args_json", "no script %q is configured; configured: %s, or give blob:<sha256>",
 			hash, strings.Join(slices.Sorted(maps.Keys(h.config.Scripts)), ", "))
 	}
-	return os.ReadFile(path)
+	return regular.Read(path, bound.ScriptBytes)
 }
 
 // exhausted is the failure of a call that the script has no answer for.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +19,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/mockllm"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
@@ -265,4 +268,105 @@ func FuzzScript(f *testing.F) {
 		cancel() // no waiting for delays
 		_, _ = p.Generate(ctx, &provider.Request{Config: &modelv1.GenerateConfig{}, Attempt: 1})
 	})
+}
+
+// bombs are scripts that stand for more than a reader can hold.
+func bombs() map[string]struct{ text, say string } {
+	layers := "a0: &a0 [x]\n"
+	for i := 1; i < 10; i++ {
+		alias := fmt.Sprintf("*a%d, ", i-1)
+		layers += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Repeat(alias, 10))
+	}
+	merges := "m0: &m0 {k: v}\n"
+	for i := 1; i < 40; i++ {
+		merges += fmt.Sprintf("m%d: &m%d {<<: [*m%d, *m%d]}\n", i, i, i-1, i-1)
+	}
+	return map[string]struct{ text, say string }{
+		"a list that holds itself": {"entries: &a [*a]", "line 1: *a: the value contains itself"},
+		"lists of lists":           {layers, "unfolds to more than 100000 values"},
+		"merges of merges":         {merges, "line"},
+		"one text many times":      {"a: &a " + strings.Repeat("x", 1<<20) + "\noutputs: [" + strings.Repeat("*a, ", 3000) + "]", "unfolds to more than 67108864 bytes"},
+		"many outputs":             {`{"outputs": [` + strings.Repeat(`"a",`, 100_000) + `"a"]}`, "more than 100000 entries and answers"},
+		"many outputs of an entry": {`{"entries": [{"outputs": [` + strings.Repeat(`"a",`, 100_000) + `"a"]}]}`, "more than 100000 entries and answers"},
+		"many lines":               {strings.Repeat("\"a\"\n", 100_001), "more than 100000 entries and answers"},
+		"many bytes":               {`"` + strings.Repeat("a", 16<<20) + `"`, "more than 16777216"},
+	}
+}
+
+func TestAScriptThatStandsForTooMuchIsRefused(t *testing.T) {
+	for name, tt := range bombs() {
+		t.Run(name, func(t *testing.T) {
+			blobs := func(context.Context, string, string) ([]byte, error) { return []byte(tt.text), nil }
+			p := open(t, mockllm.Config{}, blobs, `{"script": "blob:b#s.yaml"}`)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := ask(t, p, "1", 1, 1, "?")
+			runtime.ReadMemStats(&after)
+			require.Error(t, err)
+			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, rpcerr.Reason(err))
+			assert.ErrorContains(t, err, "s.yaml")
+			assert.ErrorContains(t, err, tt.say)
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(512<<20), "bytes allocated")
+		})
+	}
+}
+
+// A script that takes long to come holds up neither those who do not wait for it nor those who give up.
+func TestALoadOfAScriptHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	blobs := func(_ context.Context, _, hash string) ([]byte, error) {
+		if hash == "slow" {
+			close(arrived) // a second load would panic
+			waittest.Hold(t, release)
+		}
+		return []byte("default: " + hash), nil
+	}
+	kind, closeLog, err := mockllm.Kind(mockllm.Config{}, blobs)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, closeLog()) }()
+	load := func(ctx context.Context, script string) error {
+		return kind.Check(ctx, provider.Spec{Project: "p", Model: "model", Account: provider.DefaultAccount, Args: `{"script": "blob:` + script + `"}`})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- load(ctx, "slow") }()
+	waittest.For(t, arrived, "the load of the slow script")
+	waited := make(chan error, 1)
+	go func() { waited <- load(t.Context(), "slow") }()
+	require.NoError(t, load(t.Context(), "quick"))
+	cancel()
+	require.ErrorIs(t, waittest.For(t, gaveUp, "the caller that gave up"), context.Canceled)
+	close(release)
+	require.NoError(t, waittest.For(t, waited, "the caller that waited"))
+}
+
+// The load of a script runs in a goroutine of its own, where a panic would end the process.
+func TestALoadOfAScriptThatPanicsIsAnError(t *testing.T) {
+	t.Parallel()
+	loads := 0
+	blobs := func(context.Context, string, string) ([]byte, error) {
+		if loads++; loads <= 2 { // more than are parsed at once would hang if a place were lost
+			panic("boom")
+		}
+		return []byte("default: well"), nil
+	}
+	p := open(t, mockllm.Config{}, blobs, `{"script": "blob:b#s.yaml"}`)
+	for range 2 {
+		_, err := ask(t, p, "1", 1, 1, "?")
+		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_INTERNAL, rpcerr.Reason(err))
+		assert.ErrorContains(t, err, "s.yaml: panic: boom")
+	}
+	said, err := ask(t, p, "1", 1, 1, "?")
+	require.NoError(t, err)
+	assert.Equal(t, "well", said)
+}
+
+func TestAConfiguredScriptIsARegularFile(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	p := open(t, mockllm.Config{Scripts: map[string]string{"s": pipe}}, nil, `{"script": "s"}`)
+	_, err := ask(t, p, "1", 1, 1, "?")
+	assert.ErrorContains(t, err, "is a pipe")
 }

@@ -10,7 +10,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
 // script is what a model is to answer. It never changes once it is parsed.
@@ -113,7 +115,9 @@ func documentsOf(text []byte) ([]json.RawMessage, error) {
 		if err != nil {
 			return fromYAML(text)
 		}
-		documents = append(documents, next)
+		if documents = append(documents, next); len(documents) > bound.ScriptAnswers {
+			return nil, tooManyAnswers()
+		}
 	}
 	if len(documents) == 0 {
 		return nil, errors.New("the script is empty")
@@ -122,22 +126,23 @@ func documentsOf(text []byte) ([]json.RawMessage, error) {
 }
 
 func fromYAML(text []byte) ([]json.RawMessage, error) {
-	var node yaml.Node
-	if err := yaml.Unmarshal(text, &node); err != nil {
-		return nil, fmt.Errorf("the script is neither JSON nor YAML: %w", err)
+	node, err := yamlnode.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("the script is neither JSON nor YAML that can be read: %w", err)
 	}
-	value, err := valueOf(&node)
+	if node == nil {
+		return nil, errors.New("the script is empty")
+	}
+	value, err := valueOf(node)
 	if err != nil {
 		return nil, err
 	}
 	return []json.RawMessage{orderedjson.Append(nil, value)}, nil
 }
 
-// valueOf turns a YAML node into JSON that keeps the order of members.
+// valueOf turns a YAML node into JSON that keeps the order of members. yamlnode has bounded what it unfolds to.
 func valueOf(node *yaml.Node) (any, error) {
 	switch node.Kind {
-	case yaml.DocumentNode:
-		return valueOf(node.Content[0])
 	case yaml.AliasNode:
 		return valueOf(node.Alias)
 	case yaml.SequenceNode:
@@ -195,6 +200,10 @@ func isEntry(item json.RawMessage) bool {
 	return one || many && len(members) > 1 && !hasEntries && !hasDefault
 }
 
+func tooManyAnswers() error {
+	return fmt.Errorf("the script has more than %d entries and answers", bound.ScriptAnswers)
+}
+
 func (d *document) addItems(items []json.RawMessage) {
 	for _, item := range items {
 		if isEntry(item) {
@@ -207,10 +216,17 @@ func (d *document) addItems(items []json.RawMessage) {
 
 func (d *document) compile() (*script, error) {
 	s := &script{bySample: map[string][]int{}}
+	left := bound.ScriptAnswers - len(d.Entries) - len(d.Outputs)
+	if left < 0 {
+		return nil, tooManyAnswers()
+	}
 	for i, raw := range d.Entries {
 		var e entry
 		if err := errors.Join(decodeStrictly(raw, &e), e.compile()); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, err)
+		}
+		if left -= len(e.answers); left < 0 {
+			return nil, tooManyAnswers()
 		}
 		s.entries = append(s.entries, e)
 		if e.Sample != nil {

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"fmt"
+	"path"
 	"strconv"
 	"time"
 
@@ -26,6 +27,10 @@ const (
 	noResolver = "127.0.0.1"
 	hostname   = "sandbox"
 )
+
+// readonlyPaths are what an engine makes read-only when it is not told otherwise (Docker's default; moby, oci/defaults.go), and where
+// a file can be asked for work of the kernel.
+var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/pressure"}
 
 // configuration is the container of a box. Nothing that the image would start is started.
 func (d *Driver) configuration(spec driver.Spec, image settings) *container.Config {
@@ -57,7 +62,9 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 		AutoRemove:    true, // so that a box that ends with nobody alive leaves nothing with the engine
 		Init:          new(false),
 		Runtime:       d.cfg.Runtime, OomScoreAdj: outOfMemoryScore,
+		ReadonlyPaths: readonlyPaths,
 		Mounts: []mount.Mount{
+			{Type: mount.TypeBind, Source: d.folder, Target: path.Dir(guest.ContainerProgram), ReadOnly: true},
 			{Type: mount.TypeBind, Source: d.guest, Target: guest.ContainerProgram, ReadOnly: true},
 			{Type: mount.TypeBind, Source: d.boxes.Control(spec.ID), Target: guest.ContainerFolder, ReadOnly: true},
 		},
@@ -98,7 +105,10 @@ func report(spec driver.Spec, image settings, can facts, written bool) driver.Re
 	bounded(spec.Limits.MemoryBytes > 0 && !can.swap, false, "", "memory: without a bound of swap")
 	bounded(spec.Limits.PIDs > 0, can.pids, "cgroup pids", "pids: unbounded, since the engine cannot bound them")
 	bounded(spec.Limits.CPUMillis > 0, can.cpu, "cgroup cpu", "cpu: unbounded, since the engine cannot bound it")
-	bounded(spec.Limits.DiskBytes > 0, written, "disk quota", fmt.Sprintf("disk: unbounded, since the engine's storage (%s) has no quotas here", can.storage))
+	bounded(true, written, "disk quota", fmt.Sprintf(
+		"disk: unbounded by the engine, whose storage (%s) has no quotas here; the sandbox is ended some seconds after it has written over %d MiB", can.storage, spec.Limits.DiskBytes>>20))
+	// There is no user namespace, or not one that the engine lets be bounded, and its terminals have no bound of their own.
+	iso.Weaker = append(iso.Weaker, "inotify: instances and watches are counted with those of the machine's users", "terminals: bounded for the whole machine alone")
 	return r
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
@@ -25,6 +26,9 @@ import (
 
 // comeTimeout bounds the wait for the guest of a container that was started.
 const comeTimeout = 45 * time.Second
+
+// defaultDisk bounds what is written in a container when nothing else is asked for.
+const defaultDisk = 10 << 30
 
 // Create makes a box, or gives the one of the same id.
 func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
@@ -38,6 +42,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 		}
 		spec.Workdir = path.Clean(cmp.Or(spec.Workdir, image.workdir))
 		spec.User = cmp.Or(spec.User, image.user)
+		spec.Limits.DiskBytes = cmp.Or(spec.Limits.DiskBytes, defaultDisk)
 		made, err := d.make(ctx, spec, image)
 		if err != nil {
 			err = cmp.Or(d.engine.left(ctx), err)
@@ -66,6 +71,9 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	if err := d.isolates(spec, can); err != nil {
 		return driver.Report{}, err
 	}
+	if lack := d.space.With(can.root).Lack(); lack != "" {
+		return driver.Report{}, driver.NoRoom(lack)
+	}
 	rec := &record{Record: boxes.NewRecord(spec)}
 	if err := os.MkdirAll(d.boxes.Folder(spec.ID), 0o700); err != nil {
 		return driver.Report{}, fmt.Errorf("make the folder of a box: %w", err)
@@ -87,6 +95,9 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	}
 	failpoint.Hit("sandboxd/docker-started")
 	rec.Container, rec.Ready, rec.Report = id, true, report(spec, image, can, written)
+	if !written {
+		rec.DiskBytes = spec.Limits.DiskBytes
+	}
 	rec.Report.Isolation.Unisolated = needed(spec, can) != ""
 	return rec.Report, d.boxes.Write(spec.ID, rec)
 }
@@ -193,16 +204,16 @@ func (w *words) said() string {
 // specification is what the guest is told.
 func specification(spec driver.Spec) guest.ContainerSpec {
 	c := guest.ContainerSpec{
-		Guest:   box.Guest{OrphanSeconds: int64(spec.OrphanTimeout / time.Second)},
-		Command: box.Command{OOMScoreAdj: 1000},
-		Limits:  []box.Limit{{Resource: unix.RLIMIT_CORE}},
+		Guest:   box.Guest{OrphanSeconds: int64(spec.OrphanTimeout / time.Second), KeptBytes: bound.GuestOutput(spec.Limits.MemoryBytes)},
+		Command: box.Command{OOMScoreAdj: 1000, MayLackFilter: spec.AllowUnisolated},
+		Limits:  box.UserLimits(),
 		Workdir: spec.Workdir, User: spec.User,
 	}
 	if !spec.Deadline.IsZero() {
 		c.Guest.DeadlineUnix = spec.Deadline.Unix()
 	}
 	if n := spec.Limits.OpenFiles; n > 0 {
-		c.Limits = append(c.Limits, box.Limit{Resource: unix.RLIMIT_NOFILE, Value: uint64(n)})
+		c.Command.Limits = append(c.Command.Limits, box.Limit{Resource: unix.RLIMIT_NOFILE, Value: uint64(n)})
 	}
 	if n := spec.Limits.FileSizeBytes; n > 0 {
 		c.Limits = append(c.Limits, box.Limit{Resource: unix.RLIMIT_FSIZE, Value: uint64(n)})

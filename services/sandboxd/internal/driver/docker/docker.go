@@ -10,12 +10,17 @@ package docker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"path"
+	"path/filepath"
 
+	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/program"
 )
 
@@ -25,7 +30,9 @@ type Deps struct {
 	Dir string
 	// GuestPath is the guest program on this machine.
 	GuestPath string
-	Logger    *slog.Logger
+	// Space is the free disk space below which no box is made, where the engine keeps containers too; nil for no floor.
+	Space  *freespace.Floor
+	Logger *slog.Logger
 }
 
 // Driver is the docker driver.
@@ -33,7 +40,9 @@ type Driver struct {
 	cfg    Config
 	boxes  *boxes.Boxes
 	guest  string // our own copy of the guest program
+	folder string // what is mounted at /.evalfleet, so that nobody in a container can move that
 	log    *slog.Logger
+	space  *freespace.Floor
 	engine *engine
 	images *images
 }
@@ -47,7 +56,7 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{cfg: cfg, log: deps.Logger}
+	d := &Driver{cfg: cfg, log: deps.Logger, space: deps.Space}
 	var err error
 	if d.boxes, err = boxes.Open(boxes.Config{Dir: deps.Dir, Find: d.find, End: d.end, Logger: deps.Logger}); err != nil {
 		return nil, err
@@ -55,11 +64,28 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	if d.guest, err = program.Stage(deps.GuestPath, d.boxes.Dir()); err != nil {
 		return nil, err
 	}
+	if d.folder, err = makeFolder(d.boxes.Dir()); err != nil {
+		return nil, err
+	}
 	if d.engine, err = newEngine(cfg.Host); err != nil {
 		return nil, err
 	}
 	d.images = newImages(cfg, d.engine, d.log)
 	return d, nil
+}
+
+// makeFolder makes a folder with an entry for each of what is mounted in it, and gives its path. Its name is that of no box.
+func makeFolder(dir string) (string, error) {
+	folder := filepath.Join(dir, ".evalfleet")
+	program := filepath.Join(folder, path.Base(guest.ContainerProgram))
+	err := os.MkdirAll(filepath.Join(folder, path.Base(guest.ContainerFolder)), 0o755)
+	if err == nil {
+		err = os.WriteFile(program, nil, 0o644)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the folder that is mounted into containers: %w", err)
+	}
+	return folder, nil
 }
 
 // Name is `docker`.
@@ -121,10 +147,35 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 	for _, o := range out {
 		delete(containers, o.ID)
 	}
+	d.endWhatIsOver(ctx, owner, out)
 	for id, c := range containers {
 		out = append(out, driver.Observed{ID: id, Created: c.created})
 	}
 	return out, away
+}
+
+// endWhatIsOver marks the boxes that have written more than they may, where the engine does not bound that.
+func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []driver.Observed) {
+	bounds := map[string]int64{}
+	for _, o := range observed {
+		if rec, err := boxes.Read[record](d.boxes, o.ID); err == nil && o.Alive && rec.DiskBytes > 0 {
+			bounds[o.ID] = rec.DiskBytes
+		}
+	}
+	if len(bounds) == 0 {
+		return
+	}
+	written, err := d.engine.written(ctx, owner)
+	if err != nil {
+		d.log.Warn("cannot tell what containers have written; trying again later", "error", err)
+		return
+	}
+	for i, o := range observed {
+		if most := bounds[o.ID]; most > 0 && written[o.ID] > most {
+			observed[i].Alive = false
+			observed[i].Ended = fmt.Sprintf("its disk is full: it wrote %d MiB, and it may have %d MiB", written[o.ID]>>20, most>>20)
+		}
+	}
 }
 
 // Close stops listening for guests; they wait for the next one who does.

@@ -8,10 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/client"
@@ -20,9 +25,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/pkg/enginetest"
+	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/drivertest"
+	guestclient "github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/image"
 )
 
@@ -147,10 +154,40 @@ func newDriver(t *testing.T, dir string) driver.Driver {
 	return d
 }
 
+// Where the engine's storage has no quotas, what a box writes is measured, and a box over its bound is not alive any more.
+func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	spec := driver.Spec{ID: "writes", Owner: "disk", Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
+	report, err := d.Create(t.Context(), spec)
+	require.NoError(t, err)
+	if slices.Contains(report.Isolation.Parts, "disk quota") {
+		t.Skip("this engine bounds it")
+	}
+	assert.Contains(t, strings.Join(report.Isolation.Weaker, "; "), "disk: unbounded")
+	c := guestclient.New(guestclient.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, spec.ID) },
+		Hello:   &guestv1.HelloRequest{Env: report.Env, Workdir: report.Workdir, User: report.User},
+	})
+	t.Cleanup(c.Close)
+	write := func(mib int) driver.Observed {
+		require.NoError(t, c.WriteFile(t.Context(), "/tmp/"+strconv.Itoa(mib), 0o644, make([]byte, mib<<20)))
+		boxes, err := d.List(t.Context(), spec.Owner)
+		require.NoError(t, err)
+		require.Len(t, boxes, 1)
+		return boxes[0]
+	}
+	assert.True(t, write(4).Alive)
+	over := write(6)
+	assert.False(t, over.Alive)
+	assert.Equal(t, "its disk is full: it wrote 10 MiB, and it may have 8 MiB", over.Ended)
+}
+
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	caps, err := newDriver(t, t.TempDir()).Probe(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, caps.Problem, "this machine's engine must be able to isolate, or the promises below are not tested")
-	drivertest.Run(t, drivertest.Harness{New: newDriver, OwnSystem: true, NoDiskBound: true, Image: decidingImage})
+	drivertest.Run(t, drivertest.Harness{New: newDriver, OwnSystem: true, NoDiskBound: true, MachineCounters: true, GuestInside: true, Image: decidingImage})
 }

@@ -59,7 +59,8 @@ type facts struct {
 	remapped                bool     // root in containers is another user here
 	quota                   bool     // what is written may be bounded
 	storage                 string
-	processors              int64 // as the engine counts them
+	root                    string // where the engine keeps containers, as it sees it
+	processors              int64  // as the engine counts them
 }
 
 // Why there is no engine to ask.
@@ -159,7 +160,7 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 	if err != nil {
 		return facts{}, e.kind(ctx, "tell what it can do", err)
 	}
-	f := facts{memory: info.MemoryLimit, swap: info.SwapLimit, pids: info.PidsLimit, cpu: info.CPUCfsQuota, storage: info.Driver, processors: int64(info.NCPU)}
+	f := facts{memory: info.MemoryLimit, swap: info.SwapLimit, pids: info.PidsLimit, cpu: info.CPUCfsQuota, storage: info.Driver, root: info.DockerRootDir, processors: int64(info.NCPU)}
 	for _, option := range info.SecurityOptions {
 		name, rest, _ := strings.Cut(strings.TrimPrefix(option, "name="), ",")
 		switch name {
@@ -258,6 +259,21 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 	out := map[string]*found{}
 	for _, c := range all {
 		out[c.Labels[labelBox]] = &found{id: c.ID, running: c.State == container.StateRunning, created: time.Unix(c.Created, 0)}
+	}
+	return out, nil
+}
+
+// written tells how many bytes an owner's containers have written beyond their images, by box. The engine walks their folders for that.
+func (e *engine) written(ctx context.Context, owner string) (map[string]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	all, err := e.api.ContainerList(ctx, container.ListOptions{Size: true, Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+owner))})
+	if err != nil {
+		return nil, e.kind(ctx, "measure containers", err)
+	}
+	out := map[string]int64{}
+	for _, c := range all {
+		out[c.Labels[labelBox]] = c.SizeRw
 	}
 	return out, nil
 }

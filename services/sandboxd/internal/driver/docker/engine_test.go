@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +15,7 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 )
@@ -42,7 +42,7 @@ func fakeEngine(t *testing.T, api string) (host string) {
 	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
 		assert.NoError(t, server.Close())
-		assert.ErrorIs(t, <-done, http.ErrServerClosed)
+		assert.ErrorIs(t, waittest.For(t, done, "the engine to end"), http.ErrServerClosed)
 	})
 	return "unix://" + filepath.Join(dir, "d.sock")
 }
@@ -149,7 +149,7 @@ func TestAnEngineThatHangs(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) }) // the kernel takes connections that nobody accepts
 	d := withConfig(t, docker.Config{Host: "unix://" + filepath.Join(dir, "d.sock")})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Bound)
 	defer cancel()
 	caps, err := d.Probe(ctx)
 	require.NoError(t, err)

@@ -14,6 +14,8 @@ type record struct {
 	boxes.Record
 	// Container is the engine's id of it, so that no other of the same name is taken for it.
 	Container string `json:",omitempty"`
+	// DiskBytes is how much the container may write where the engine does not bound that; 0: the engine does.
+	DiskBytes int64 `json:",omitempty"`
 }
 
 // guestAlone owns the folder that is mounted into a container: nobody in there is that user, and the guest enters all folders. So

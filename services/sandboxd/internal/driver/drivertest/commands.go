@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
@@ -33,7 +35,7 @@ func commands(t *testing.T, h Harness) {
 			&sandboxv1.ExecResult{Stdout: []byte("$HOME; rm x * a  b\n")},
 		},
 		"a signal is told at once": {
-			&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "kill -9 $$"}, Timeout: durationpb.New(30 * time.Second)},
+			&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "kill -9 $$"}, Timeout: durationpb.New(patience)},
 			&sandboxv1.ExecResult{ExitCode: 137, Signal: 9},
 		},
 		"environment":       {&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "echo $X"}, Env: map[string]string{"X": "a b"}}, &sandboxv1.ExecResult{Stdout: []byte("a b\n")}},
@@ -121,22 +123,32 @@ func commands(t *testing.T, h Harness) {
 	})
 }
 
+// headless starts a process whose first thread has ended while another lives, and writes its id to the file headless.
+const headless = `cat > headless.py <<'END'
+import ctypes, os, threading, time
+def live():
+    open('headless.new', 'w').write(str(os.getpid())); os.rename('headless.new', 'headless')
+    time.sleep(7654)
+threading.Thread(target=live).start()
+ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)
+END
+rm -f headless; (setsid python3 headless.py >/dev/null 2>&1 &); until [ -s headless ]; do sleep 0.01; done`
+
 // ends: how commands are ended, and what they leave.
 func ends(t *testing.T, h Harness) {
 	b := newBox(t, h.New(t, t.TempDir()), func(s *driver.Spec) { s.Limits.MemoryBytes = 512 << 20 })
 	t.Run("a timeout ends the whole tree", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)
-		r, err := b.exec(&sandboxv1.ExecSpec{
-			Argv:    []string{"bash", "-c", "echo before; sleep 4321 & setsid sleep 4321 & (setsid env -i /bin/sleep 4321 &) ; wait"},
-			Timeout: durationpb.New(500 * time.Millisecond),
-		})
-		require.NoError(t, err)
-		assert.True(t, r.GetTimedOut())
-		assert.NotZero(t, r.GetExitCode())
-		assert.Equal(t, "before\n", string(r.GetStdout()), "what was printed before is there")
+		b.timesOut("before\n", "bash", "-c", "echo before; sleep 4321 & setsid sleep 4321 & (setsid env -i /bin/sleep 4321 &) ; wait")
 		assert.Equal(t, "0", b.running("sleep", "4321"))
 		assert.Equal(t, "0", b.running("/bin/sleep", "4321"))
+	})
+	t.Run("a timeout ends a process whose first thread has ended", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		b.timesOut("headless\n", "bash", "-c", headless+"; echo headless; sleep 4321")
+		b.sh("pid=$(cat headless) && ! grep -s 'Threads:.*2' /proc/$pid/status")
 	})
 	t.Run("a timeout ends what ignores SIGTERM", func(t *testing.T) {
 		t.Parallel()
@@ -144,19 +156,50 @@ func ends(t *testing.T, h Harness) {
 		r, err := b.sub(t).exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, Timeout: durationpb.New(200 * time.Millisecond)})
 		require.NoError(t, err)
 		assert.True(t, r.GetTimedOut())
-		assert.Less(t, time.Since(begin), 20*time.Second)
+		assert.Less(t, time.Since(begin), patience)
 	})
+	for name, disguise := range map[string]string{
+		"timer slack":              "libc.prctl(29, 50000, 0, 0, 0)",
+		"timer slack by its file":  "open('/proc/self/timerslack_ns', 'w').write('50000')",
+		"core dumps":               "open('/proc/self/coredump_filter', 'w').write('0x33')",
+		"limit of locks":           "resource.setrlimit(10, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))",
+		"limit of locks by number": "libc.prlimit(os.getpid(), 10, struct.pack('QQ', 1 << 40, 1 << 63), None)",
+		"environment and name":     "libc.prctl(15, b'sleep', 0, 0, 0); os.environ.clear()",
+	} {
+		t.Run("a timeout ends what left its session and changed its "+name, func(t *testing.T) {
+			t.Parallel()
+			b := b.sub(t)
+			seconds := strconv.Itoa(10_000 + len(name)) // tells the tests apart
+			b.timesOut("left\n", "python3", "-c", `
+import ctypes, os, resource, struct, sys, time
+libc = ctypes.CDLL(None)
+ready, go = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        try: `+disguise+`
+        except (OSError, ValueError): pass
+        os.write(go, b'x')
+        os.execv('/bin/sleep', ['sleep', sys.argv[1]])
+    os._exit(0)
+os.read(ready, 1)
+print('left', flush=True)
+time.sleep(1000)`, seconds)
+			assert.Equal(t, "0", b.running("sleep", seconds))
+		})
+	}
 	t.Run("background children do not hold the call, nor die of its end", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)
 		begin := time.Now()
 		out := b.sh("(while :; do echo noise || exit; sleep 0.01; touch beat; done) & echo $!")
-		assert.Less(t, time.Since(begin), 10*time.Second)
+		assert.Less(t, time.Since(begin), patience)
 		pid := strings.Fields(out)[0]
 		if pid == "noise" {
 			pid = strings.Fields(out)[1]
 		}
-		b.sh("rm -f beat; for i in $(seq 500); do [ -e beat ] && exit 0; sleep 0.01; done; exit 1")
+		b.sh("rm -f beat; for i in $(seq 3000); do [ -e beat ] && exit 0; sleep 0.01; done; exit 1")
 		b.sh("kill %s", pid)
 	})
 	t.Run("output over its limit keeps head and tail and says so", func(t *testing.T) {
@@ -178,6 +221,6 @@ func ends(t *testing.T, h Harness) {
 		t.Parallel()
 		b := b.sub(t)
 		b.abandon(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", "touch started; exec sleep 8765"}}, "started")
-		require.Eventually(t, func() bool { return b.running("sleep", "8765") == "0" }, 10*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return b.running("sleep", "8765") == "0" }, waittest.Bound, 20*time.Millisecond)
 	})
 }

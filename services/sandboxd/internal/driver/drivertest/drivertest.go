@@ -28,12 +28,17 @@ type Harness struct {
 	New func(t *testing.T, dir string) driver.Driver
 	// OneUser tells that boxes have a single user.
 	OneUser bool
-	// PerProcess tells that memory is bounded for each process alone.
-	PerProcess bool
+	// Unisolated tells that boxes can be made only where a part of the isolation may be missing: no cgroup bounds memory, which is
+	// bounded for each process alone.
+	Unisolated bool
 	// OwnSystem tells that a box's system folders are its own: root may write them.
 	OwnSystem bool
 	// NoDiskBound tells that what is written is not bounded, but for the size of one file.
 	NoDiskBound bool
+	// GuestInside tells that the guest has what its commands leave it of a box's memory and processors.
+	GuestInside bool
+	// MachineCounters tells that watches of files and terminals are counted with those of the machine.
+	MachineCounters bool
 	// Image is an image that was built from Dockerfile; empty for a driver without images.
 	Image string
 	// Secrets are files and folders of the host that no box may see.
@@ -44,18 +49,35 @@ type Harness struct {
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
+	if h.Unisolated {
+		build := h.New
+		h.New = func(t *testing.T, dir string) driver.Driver { return allowing{build(t, dir)} }
+	}
 	t.Run("commands", func(t *testing.T) { t.Parallel(); commands(t, h) })
 	t.Run("ends", func(t *testing.T) { t.Parallel(); ends(t, h) })
 	t.Run("streams", func(t *testing.T) { t.Parallel(); streams(t, h) })
 	t.Run("keys", func(t *testing.T) { t.Parallel(); keys(t, h) })
 	t.Run("files", func(t *testing.T) { t.Parallel(); files(t, h) })
+	t.Run("checks", func(t *testing.T) { t.Parallel(); checks(t, h) })
 	t.Run("isolation", func(t *testing.T) { t.Parallel(); isolation(t, h) })
+	t.Run("escapes", func(t *testing.T) { t.Parallel(); escapes(t, h) })
 	t.Run("limits", func(t *testing.T) { t.Parallel(); bounds(t, h) })
+	t.Run("system calls", func(t *testing.T) { t.Parallel(); calls(t, h) })
 	t.Run("images", func(t *testing.T) { t.Parallel(); images(t, h) })
 	t.Run("life", func(t *testing.T) { t.Parallel(); life(t, h) })
 }
 
 const owner = "drivertest"
+
+// runWhere runs a subtest of a promise that a driver with this harness makes.
+func runWhere(t *testing.T, promised bool, name string, f func(t *testing.T)) {
+	if promised {
+		t.Run(name, f)
+	}
+}
+
+// patience is the timeout of commands that end by themselves, far above what they take on a loaded or an emulated machine.
+const patience = 2 * time.Minute
 
 // small bounds the boxes of the suite.
 var small = driver.Limits{MemoryBytes: 256 << 20, PIDs: 64, OpenFiles: 256, FileSizeBytes: 64 << 20, DiskBytes: 96 << 20}
@@ -67,6 +89,14 @@ type box struct {
 	spec   driver.Spec
 	report driver.Report
 	client *client.Client
+}
+
+// allowing makes boxes also where a part of the isolation is missing.
+type allowing struct{ driver.Driver }
+
+func (a allowing) Create(ctx context.Context, spec driver.Spec) (driver.Report, error) {
+	spec.AllowUnisolated = true
+	return a.Driver.Create(ctx, spec)
 }
 
 // newBox makes a box that is destroyed with the test.
@@ -119,7 +149,7 @@ func (b *box) exec(spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
 // run runs a command under a key, over any client; over a cut connection it asks again where it has a key.
 func (b *box) run(c *client.Client, key string, spec *sandboxv1.ExecSpec) (*sandboxv1.ExecResult, error) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.Context(), patience+time.Minute)
 	defer cancel()
 	call := c.Once
 	if key != "" {
@@ -134,11 +164,27 @@ func (b *box) run(c *client.Client, key string, spec *sandboxv1.ExecSpec) (*sand
 	return result, err
 }
 
+// timesOut runs a command that never ends by itself until its timeout, which is doubled while the command has not printed
+// what it begins with: a loaded machine may need longer for that.
+func (b *box) timesOut(begins string, argv ...string) {
+	b.Helper()
+	for timeout := 5 * time.Second; ; timeout *= 2 {
+		r, err := b.exec(&sandboxv1.ExecSpec{Argv: argv, Timeout: durationpb.New(timeout)})
+		require.NoError(b, err)
+		require.True(b, r.GetTimedOut(), "exit code %d: %s", r.GetExitCode(), r.GetStderr())
+		assert.NotZero(b, r.GetExitCode())
+		if string(r.GetStdout()) == begins {
+			return // What was printed before the timeout is there.
+		}
+		require.Less(b, timeout, time.Minute, "stdout: %s\nstderr: %s", r.GetStdout(), r.GetStderr())
+	}
+}
+
 // sh runs a script that must end well and gives what it printed.
 func (b *box) sh(format string, args ...any) string {
 	b.Helper()
 	script := fmt.Sprintf(format, args...)
-	r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", script}, Timeout: durationpb.New(30 * time.Second)})
+	r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", script}, Timeout: durationpb.New(patience)})
 	require.NoError(b, err, script)
 	require.Zero(b, r.GetExitCode(), "%s\nstdout: %s\nstderr: %s\ntimed out: %v", script, r.GetStdout(), r.GetStderr(), r.GetTimedOut())
 	return string(r.GetStdout())
@@ -148,7 +194,7 @@ func (b *box) sh(format string, args ...any) string {
 func (b *box) fails(format string, args ...any) {
 	b.Helper()
 	script := fmt.Sprintf(format, args...)
-	r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", script}, Timeout: durationpb.New(30 * time.Second)})
+	r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", script}, Timeout: durationpb.New(patience)})
 	require.NoError(b, err, script)
 	require.NotZero(b, r.GetExitCode(), "%s\nstdout: %s\nstderr: %s", script, r.GetStdout(), r.GetStderr())
 }
@@ -156,7 +202,7 @@ func (b *box) fails(format string, args ...any) {
 // python runs a program that must end well and gives what it printed.
 func (b *box) python(program string, args ...string) string {
 	b.Helper()
-	r, err := b.exec(&sandboxv1.ExecSpec{Argv: append([]string{"python3", "-c", program}, args...), Timeout: durationpb.New(30 * time.Second)})
+	r, err := b.exec(&sandboxv1.ExecSpec{Argv: append([]string{"python3", "-c", program}, args...), Timeout: durationpb.New(patience)})
 	require.NoError(b, err)
 	require.Zero(b, r.GetExitCode(), "%s\nstdout: %s\nstderr: %s", program, r.GetStdout(), r.GetStderr())
 	return strings.TrimSpace(string(r.GetStdout()))

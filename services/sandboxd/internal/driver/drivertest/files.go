@@ -2,9 +2,11 @@ package drivertest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,13 +15,14 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
 func (b *box) read(req *guestv1.ReadFileRequest) (content []byte, info *sandboxv1.FileInfo, err error) {
 	b.Helper()
 	err = b.client.Once(b.Context(), func(api guestv1.GuestServiceClient) error {
-		stream, err := api.ReadFile(b.Context(), req)
+		stream, err := api.ReadFile(waittest.Context(b), req)
 		for err == nil {
 			var piece *guestv1.ReadFileResponse
 			if piece, err = stream.Recv(); err == nil {
@@ -143,5 +146,45 @@ func files(t *testing.T, h Harness) {
 			return err
 		}))
 		b.fails("ls list")
+	})
+	t.Run("names that are no UTF-8", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		b.sh(`mkdir odd; cd odd; touch "$(printf 'a\377b')"; ln -s "$(printf '\376')" link; touch plain`)
+		names, err := b.list("odd")
+		require.NoError(t, err)
+		assert.Equal(t, []string{`a\xffb`, "link", "plain"}, names)
+	})
+	t.Run("files of accounts that are none", func(t *testing.T) {
+		t.Parallel()
+		users := b.users(h)
+		owner, other := users[len(users)-1], "4711"
+		if h.OneUser {
+			other = "1000"
+		}
+		for name, make := range map[string]string{
+			"a pipe": "mkfifo $f", "a device": "ln -s /dev/zero $f", "the guest's": "ln -s /proc/self/fd/0 $f", "a folder": "mkdir $f", "a loop": "ln -s $f $f",
+			"too large": "python3 -c \"print('x:x:1:1::/:/bin/sh\\n' * 200000)\" > $f",
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBox(t, b.driver, nil) // its accounts are not to be found any more
+				b.sh("true")
+				r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "for f in /etc/passwd /etc/group; do mv $f $f.old; " + make + " || exit 1; done"}, User: owner})
+				require.NoError(t, err)
+				require.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
+				r, err = b.exec(&sandboxv1.ExecSpec{Argv: []string{"id", "-u"}, User: other})
+				require.NoError(t, err)
+				assert.Equal(t, other+"\n", string(r.GetStdout()))
+				_, err = b.exec(&sandboxv1.ExecSpec{Argv: []string{"true"}, User: "no-such-user"})
+				require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
+				b.client.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err = b.connect("").Hello(ctx)
+				require.NoError(t, ctx.Err(), "the guest does not answer a later host")
+				assert.True(t, err == nil || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
+			})
+		}
 	})
 }

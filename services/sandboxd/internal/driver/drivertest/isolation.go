@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
@@ -74,9 +75,28 @@ print(c.recv(5).decode())`))
 		}
 		b.fails("find / -xdev -type b 2>/dev/null | grep .") // no disk of the host
 	})
+	t.Run("the platform's own program cannot be replaced", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		folder := filepath.Dir(b.report.GuestPath)
+		for _, user := range b.users(h) {
+			for _, attempt := range []string{
+				"mv $0 /moved", "mv $0 $0.moved", "rm -r $0", "touch $0/x", "ln -sfn /tmp $0/x", "mv $0/guestd /tmp/", "ln -sf /bin/true $0/guestd", "chmod 777 $0", "chmod 777 $0/guestd",
+			} {
+				r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", attempt, folder}, User: user})
+				require.NoError(t, err)
+				assert.NotZero(t, r.GetExitCode(), "%s as %q", attempt, user)
+			}
+		}
+		assert.NotEmpty(t, b.sh("%s version", b.report.GuestPath))
+	})
 	t.Run("the kernel of the host cannot be read or turned", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)
+		hidden := "diskstats partitions swaps locks zoneinfo iomem"
+		if h.OwnSystem {
+			hidden = "" // what an engine hides is its own choice
+		}
 		for _, user := range b.users(h) {
 			r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", `
 				cd /proc
@@ -84,11 +104,26 @@ print(c.recv(5).decode())`))
 					sys/net/ipv4/ip_forward sys/user/max_user_namespaces sys/fs/file-max; do
 					[ ! -e $f ] || ! (: >> $f) 2>/dev/null || { echo "$f is writable"; exit 1; }
 				done
-				for f in kcore keys timer_list; do
+				for f in kcore keys timer_list $0; do
 					[ ! -e $f ] || [ -z "$(head -c 1 $f | tr '\0' x)" ] || { echo "$f is readable"; exit 2; }
-				done`}, User: user})
+				done`, hidden}, User: user})
 			require.NoError(t, err)
 			assert.Zero(t, r.GetExitCode(), "as %q: %s", user, r.GetStdout())
+		}
+	})
+	// An engine names its containers in /proc.
+	runWhere(t, !h.OwnSystem, "nothing tells where the box is kept", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		for _, user := range b.users(h) {
+			r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "cat /proc/self/cgroup /proc/1/cgroup; grep -c . /proc/self/mountinfo; cat /proc/self/mountinfo | grep " + b.spec.ID}, User: user})
+			require.NoError(t, err)
+			for line := range strings.Lines(string(r.GetStdout())) {
+				if strings.HasPrefix(line, "0::") {
+					continue // births into a group of version 2 need its place
+				}
+				assert.NotContains(t, line, b.spec.ID, "as %q", user)
+			}
 		}
 	})
 	t.Run("secrets of the host are not there", func(t *testing.T) {
@@ -194,7 +229,7 @@ print(c.recv(5).decode())`))
 		other.sh("touch /tmp/mine; sleep 1000 >/dev/null 2>&1 & echo started")
 		b := b.sub(t)
 		b.fails("test -e /tmp/mine")
-		require.Eventually(t, func() bool { return other.running("sleep", "1000") == "1" }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return other.running("sleep", "1000") == "1" }, waittest.Bound, 10*time.Millisecond)
 		assert.Equal(t, "0", b.running("sleep", "1000"))
 	})
 }

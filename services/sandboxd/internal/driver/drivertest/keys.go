@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,11 +13,12 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // counting is a command that leaves a line in a file each time it runs.
 func counting(file, rest string) *sandboxv1.ExecSpec {
-	return &sandboxv1.ExecSpec{Argv: []string{"bash", "-c", fmt.Sprintf("echo ran >> %s; %s", file, rest)}, Timeout: durationpb.New(50 * time.Second)}
+	return &sandboxv1.ExecSpec{Argv: []string{"bash", "-c", fmt.Sprintf("echo ran >> %s; %s", file, rest)}, Timeout: durationpb.New(patience)}
 }
 
 // keys: a command with a key runs once.
@@ -78,7 +78,7 @@ func keys(t *testing.T, h Harness) {
 				}
 			})
 		}
-		wg.Wait()
+		waittest.Return(t, wg.Wait, "every caller of the key to be answered")
 		assert.Equal(t, "ran\n", b.sh("cat shared"))
 	})
 	t.Run("attaching to nothing starts nothing", func(t *testing.T) {
@@ -104,9 +104,9 @@ func keys(t *testing.T, h Harness) {
 			assert.NoError(t, err)
 			done <- r
 		}()
-		b.sh("for i in $(seq 500); do [ -e cancel ] && exit 0; sleep 0.01; done; exit 1")
+		b.sh("for i in $(seq 3000); do [ -e cancel ] && exit 0; sleep 0.01; done; exit 1")
 		assert.False(t, kill(t, "cancel"))
-		r := <-done
+		r := waittest.For(t, done, "the end of the command that was cancelled")
 		assert.True(t, r.GetCancelled())
 		assert.False(t, r.GetTimedOut())
 		assert.Equal(t, "0", b.running("sleep", "7654"))

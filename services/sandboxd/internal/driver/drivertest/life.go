@@ -13,6 +13,7 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
@@ -108,7 +109,7 @@ func life(t *testing.T, h Harness) {
 		assert.False(t, ok)
 		require.NoError(t, d.Destroy(t.Context(), b.spec.ID))
 		require.NoError(t, d.Destroy(t.Context(), "never-was"))
-		_, err := d.Connect(t.Context(), b.spec.ID)
+		_, err := d.Connect(waittest.Context(t), b.spec.ID)
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST), "%v", err)
 		_, err = b.exec(&sandboxv1.ExecSpec{Argv: []string{"true"}})
 		assert.Error(t, err)
@@ -126,10 +127,10 @@ func life(t *testing.T, h Harness) {
 			_, err := b.run(b.client, "long", spec)
 			cut <- err
 		}()
-		b.sh("for i in $(seq 500); do [ -e count ] && exit 0; sleep 0.01; done; exit 1")
+		b.sh("for i in $(seq 3000); do [ -e count ] && exit 0; sleep 0.01; done; exit 1")
 		b.client.Close()
 		require.NoError(t, first.Close())
-		require.Error(t, <-cut)
+		require.Error(t, waittest.For(t, cut, "the end of the call whose connection was cut"))
 
 		second := h.New(t, dir)
 		o, ok := listed(t, second, owner, b.spec.ID)
@@ -180,7 +181,7 @@ func life(t *testing.T, h Harness) {
 		t.Parallel()
 		dir := t.TempDir()
 		first := h.New(t, dir)
-		b := newBox(t, first, func(s *driver.Spec) { s.Deadline = time.Now().Add(10 * time.Second) })
+		b := newBox(t, first, func(s *driver.Spec) { s.Deadline = time.Now().Add(20 * time.Second) })
 		b.sh("sleep 1000 >/dev/null 2>&1 & echo started")
 		b.client.Close()
 		require.NoError(t, first.Close())
@@ -192,13 +193,13 @@ func life(t *testing.T, h Harness) {
 		t.Parallel()
 		dir := t.TempDir()
 		first := h.New(t, dir)
-		b := newBox(t, first, func(s *driver.Spec) { s.OrphanTimeout = time.Second })
+		b := newBox(t, first, func(s *driver.Spec) { s.OrphanTimeout = 5 * time.Second })
 		b.sh("true")
 		b.client.Close()
 		require.NoError(t, first.Close())
 		second := h.New(t, dir)
 		gone(t, second, b.spec.ID)
-		_, err := second.Connect(t.Context(), b.spec.ID)
+		_, err := second.Connect(waittest.Context(t), b.spec.ID)
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST), "%v", err)
 		require.NoError(t, second.Destroy(t.Context(), b.spec.ID))
 	})

@@ -13,6 +13,7 @@ import (
 
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // followed is what a stream gave.
@@ -75,9 +76,9 @@ func (b *box) abandon(spec *sandboxv1.ExecSpec, file string) {
 			return err
 		})
 	}()
-	b.sh("for i in $(seq 500); do [ -e %s ] && exit 0; sleep 0.01; done; exit 1", file)
+	b.sh("for i in $(seq 3000); do [ -e %s ] && exit 0; sleep 0.01; done; exit 1", file)
 	cancel()
-	require.ErrorIs(b, <-done, context.Canceled)
+	require.ErrorIs(b, waittest.For(b, done, "the end of the call that was left"), context.Canceled)
 }
 
 // streams: output as it comes, and input by offset.
@@ -148,7 +149,7 @@ func streams(t *testing.T, h Harness) {
 			})
 			return at, err
 		}
-		require.Eventually(t, func() bool { at, err := write(2, "", false); return err == nil && at == 2 }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { at, err := write(2, "", false); return err == nil && at == 2 }, waittest.Bound, 5*time.Millisecond)
 		at, err := write(2, "llo", false)
 		require.NoError(t, err)
 		assert.EqualValues(t, 5, at)
@@ -160,7 +161,7 @@ func streams(t *testing.T, h Harness) {
 		at, err = write(7, "orld\n", true)
 		require.NoError(t, err)
 		assert.EqualValues(t, 12, at)
-		f := <-done
+		f := waittest.For(t, done, "the end of the command whose input has ended")
 		assert.Equal(t, "hello world\n", string(f.stdout))
 		assert.Zero(t, f.ended.GetExitCode())
 		_, err = write(12, "more", false)

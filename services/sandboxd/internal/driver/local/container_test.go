@@ -8,14 +8,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/local"
 )
 
 // TestSuiteInAContainer runs the suite in a program that sees /proc as in a container: with parts covered and parts read-only.
@@ -29,45 +32,44 @@ func TestSuiteInAContainer(t *testing.T) {
 	require.NoError(t, inMounts(coverProc, suite(t, self)))
 }
 
-// TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces.
+// TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces and a cgroup that was given to him.
 func TestSuiteWithoutRoot(t *testing.T) {
 	needsRoot(t)
+	cmd := withoutRoot(t, "^TestSuite$", local.DelegateGroups(t, unprivileged)...)
+	require.NoError(t, inMounts(uncoverProc, cmd))
+}
+
+// TestWithoutRootAndCgroups runs, as another user who can make no cgroup, the test of what is refused there.
+func TestWithoutRootAndCgroups(t *testing.T) {
+	needsRoot(t)
+	require.NoError(t, inMounts(uncoverProc, withoutRoot(t, "^TestWithoutCgroupsABoxNeedsLeave$")))
+}
+
+// unprivileged is a user of this machine without rights.
+const unprivileged = 23456
+
+// withoutRoot is tests in a program of another user, that is in cgroups of these folders.
+func withoutRoot(t *testing.T, tests string, groups ...string) *exec.Cmd {
+	t.Helper()
 	require.NoError(t, inMounts(uncoverProc, mountsProc(t)), "what they can do takes a whole /proc, which this test's own machine may lack")
-	const user = 23456
 	dir, err := os.MkdirTemp("/tmp", "unprivileged") //nolint:usetesting // a folder that another user can walk to
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	require.NoError(t, os.Chown(dir, user, user))
+	require.NoError(t, os.Chown(dir, unprivileged, unprivileged))
 	program, guest := filepath.Join(dir, "local.test"), filepath.Join(dir, "guestd")
 	self, err := os.Executable()
 	require.NoError(t, err)
 	copyFile(t, self, program)
 	copyFile(t, guestPath, guest)
-	cmd := suite(t, program)
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
+	t.Cleanup(cancel)
+	id := strconv.Itoa(unprivileged)
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `program=$1 tests=$2; shift 2; for group; do echo $$ > "$group/cgroup.procs" || exit; done
+		exec setpriv --reuid ` + id + ` --regid ` + id + ` --clear-groups "$program" -test.run "$tests" -test.timeout 6m`, "sh", program, tests}, groups...)...)
+	cmd.WaitDelay = waittest.Bound // for who holds its output
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, guestVariable + "=" + guest}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	require.NoError(t, inMounts(uncoverProc, cmd))
-}
-
-// Without CAP_SYS_NICE, as in most containers, the guest tells processes apart by another mark than with it. That holds too.
-func TestTimeoutsWithoutTheRightToReadMarks(t *testing.T) {
-	needsRoot(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	ran := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never undone: the thread, which has lost a capability, ends with the goroutine
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_NICE, 0, 0, 0)
-		if err == nil {
-			var said []byte
-			if said, err = exec.CommandContext(t.Context(), self, "-test.run", "^TestATimeoutEndsWhatAnUnisolatedBoxStarted$").CombinedOutput(); err != nil {
-				err = fmt.Errorf("%w: %s", err, said)
-			}
-		}
-		ran <- err
-	}()
-	require.NoError(t, <-ran)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir, "TMPDIR=" + dir, guestVariable + "=" + guest}
+	return cmd
 }
 
 func needsRoot(t *testing.T) {
@@ -77,12 +79,17 @@ func needsRoot(t *testing.T) {
 	}
 }
 
+// suiteTimeout is longer than the tests take by their own timeout.
+const suiteTimeout = 7 * time.Minute
+
 // suite is TestSuite in a test program of its own.
 func suite(t *testing.T, program string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	t.Cleanup(cancel)
-	return exec.CommandContext(ctx, program, "-test.run", "^TestSuite$", "-test.timeout", "3m30s")
+	cmd := exec.CommandContext(ctx, program, "-test.run", "^TestSuite$", "-test.timeout", "6m")
+	cmd.WaitDelay = waittest.Bound
+	return cmd
 }
 
 // mountsProc is a command that succeeds where a user namespace may mount a /proc.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
@@ -52,11 +53,13 @@ func (d *Driver) check(spec *driver.Spec) error {
 
 // make tries the best isolation first, and where that is allowed goes without what is missing.
 func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, error) {
-	p := plan{spec: spec, namespaces: true, groups: d.cgroups != nil}
-	if !p.groups && d.root {
-		missing := &box.PartError{Part: "cgroups for memory and pids", Err: d.noGroup}
+	d.askForGroups(ctx)
+	groups, why := d.groups()
+	p := plan{spec: spec, namespaces: true, groups: groups}
+	if groups == nil {
+		missing := &box.PartError{Part: groupsPart, Err: errors.New(strings.ReplaceAll(why.Error(), "\n", "; "))}
 		if !spec.AllowUnisolated {
-			return driver.Report{}, unavailable(missing)
+			return driver.Report{}, d.unavailable(missing)
 		}
 		p.missing = append(p.missing, missing.Error())
 	}
@@ -65,8 +68,8 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 	if !missing {
 		return report, err
 	}
-	if !spec.AllowUnisolated {
-		return driver.Report{}, unavailable(part)
+	if !spec.AllowUnisolated || part.Part == box.GuestProgram {
+		return driver.Report{}, d.unavailable(part)
 	}
 	d.log.Warn("a part of the isolation is missing; making the box without", "box", spec.ID, "part", part.Part, "reason", part.Err)
 	if err := d.boxes.Clear(ctx, spec.ID); err != nil {
@@ -74,7 +77,11 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 	}
 	p.namespaces = false
 	p.missing = append(p.missing, part.Error())
-	return d.launch(ctx, p)
+	report, err = d.launch(ctx, p)
+	if part, missing := errors.AsType[*box.PartError](err); missing {
+		err = d.unavailable(part)
+	}
+	return report, err
 }
 
 // moreNamespaces is what lets users make namespaces, and have powers in them.
@@ -83,16 +90,29 @@ const moreNamespaces = "set the sysctl user.max_user_namespaces above 0 (and ker
 
 // nextSteps tells for a missing part what would help.
 var nextSteps = map[string]string{
-	"mount namespace":             moreNamespaces,
-	"user namespace":              moreNamespaces,
-	"own /proc":                   "run as root with CAP_SYS_ADMIN, or in a container whose /proc is not masked (docker: --security-opt systempaths=unconfined)",
-	"system folders":              "use Linux 5.12 or later",
-	"cgroups for memory and pids": "run with CAP_SYS_ADMIN and a cgroup hierarchy that has memory and pids",
+	"mount namespace": moreNamespaces,
+	"user namespace":  moreNamespaces,
+	"own /proc":       "run as root with CAP_SYS_ADMIN, or in a container whose /proc is not masked (docker: --security-opt systempaths=unconfined)",
+	"system folders":  "use Linux 5.12 or later",
+	groupsPart:        "run with CAP_SYS_ADMIN and a cgroup hierarchy that has memory and pids",
 }
 
-func unavailable(part *box.PartError) error {
+// groupsPart bounds memory and processes of a box.
+const groupsPart = "cgroups for memory and pids"
+
+// userGroups is what gives an ordinary user cgroups.
+const userGroups = "start it in a session of systemd (systemd-run --user --scope -p Delegate=yes evalfleet …, or log in so that systemctl --user works), run as root"
+
+func (d *Driver) unavailable(part *box.PartError) error {
+	if part.Part == box.GuestProgram {
+		return rpcerr.IsolationUnavailable(part.Part,
+			"%s cannot serve a sandbox: %w; build it with CGO_ENABLED=0, as `make build` does, and say where it is with guest_path", d.given, part.Err)
+	}
 	next := nextSteps[part.Part]
-	if next == "" {
+	switch {
+	case part.Part == groupsPart && !d.root:
+		next = userGroups
+	case next == "":
 		next = "run as root, in a container with CAP_SYS_ADMIN, seccomp=unconfined and apparmor=unconfined"
 	}
 	return rpcerr.IsolationUnavailable(part.Part,
@@ -105,41 +125,61 @@ const (
 	defaultInodes = 250_000
 )
 
+// rootBytes bounds what is written in a box. It is memory too.
+func rootBytes(l driver.Limits) int64 {
+	switch {
+	case l.DiskBytes > 0:
+		return l.DiskBytes
+	case l.MemoryBytes > 0:
+		return min(defaultDisk, l.MemoryBytes/2)
+	}
+	return defaultDisk
+}
+
+// guestBytes bounds the memory of the guest. The files that are written through it are in its account.
+func guestBytes(l driver.Limits) int64 {
+	return bound.GuestMemory(bound.GuestOutput(l.MemoryBytes)) + rootBytes(l)
+}
+
+// processors is how many whole processors a share of them takes.
+func processors(l driver.Limits) int { return int((l.CPUMillis + 999) / 1000) }
+
 // specification is what the guest is told.
 func (d *Driver) specification(p plan, g *group) box.Spec {
 	l := p.spec.Limits
 	s := box.Spec{
-		Isolated: p.namespaces, Hostname: hostname, Inodes: defaultInodes, RootBytes: l.DiskBytes,
-		Guest:   box.Guest{DeadlineUnix: unixSeconds(p.spec.Deadline), OrphanSeconds: int64(p.spec.OrphanTimeout / time.Second)},
-		Command: box.Command{OOMScoreAdj: 1000},
-		Limits:  []box.Limit{{Resource: unix.RLIMIT_CORE, Value: 0}},
+		Isolated: p.namespaces, Hostname: hostname, Inodes: defaultInodes, RootBytes: rootBytes(l),
+		Guest: box.Guest{
+			DeadlineUnix: unixSeconds(p.spec.Deadline), OrphanSeconds: int64(p.spec.OrphanTimeout / time.Second), KeptBytes: bound.GuestOutput(l.MemoryBytes),
+		},
+		Command: box.Command{OOMScoreAdj: 1000, MayLackFilter: p.spec.AllowUnisolated},
+		Limits:  box.UserLimits(),
 	}
-	if s.RootBytes == 0 {
-		s.RootBytes = defaultDisk
-		if l.MemoryBytes > 0 {
-			s.RootBytes = min(s.RootBytes, l.MemoryBytes/2) // it is memory too
-		}
+	if (g == nil || !g.cpu) && l.CPUMillis > 0 {
+		s.Command.Processors = processors(l)
 	}
-	for _, limit := range []box.Limit{{Resource: unix.RLIMIT_NOFILE, Value: uint64(l.OpenFiles)}, {Resource: unix.RLIMIT_FSIZE, Value: uint64(l.FileSizeBytes)}} {
-		var now unix.Rlimit
-		if limit.Value > 0 && unix.Getrlimit(limit.Resource, &now) == nil {
-			limit.Value = min(limit.Value, now.Max)
-			s.Limits = append(s.Limits, limit)
-		}
+	if l.FileSizeBytes > 0 {
+		s.Limits = append(s.Limits, box.Limit{Resource: unix.RLIMIT_FSIZE, Value: uint64(l.FileSizeBytes)})
 	}
+	s.Command.Limits = []box.Limit{{Resource: unix.RLIMIT_NOFILE, Value: uint64(l.OpenFiles)}}
 	if g == nil {
-		s.Command.Limits = []box.Limit{{Resource: unix.RLIMIT_DATA, Value: uint64(l.MemoryBytes)}, {Resource: unix.RLIMIT_NPROC, Value: uint64(l.PIDs)}}
+		s.Command.Limits = append(s.Command.Limits,
+			box.Limit{Resource: unix.RLIMIT_DATA, Value: uint64(l.MemoryBytes)}, box.Limit{Resource: unix.RLIMIT_NPROC, Value: uint64(l.PIDs)})
 	}
 	if !p.namespaces {
+		s.Guest.ChecksDir = filepath.Join(d.boxes.Folder(p.spec.ID), filesFolder, "checks")
 		return s
 	}
+	s.Guest.ChecksDir = checksTarget
+	s.Command.HideCgroups = g == nil || g.born == ""
 	root := userID
 	s.TerminalGroup = -1
 	if d.many {
 		root, s.TerminalGroup = 0, ttyGroup
 	}
 	s.Trees = append(s.Trees, d.system.trees...)
-	s.Trees = append(s.Trees, box.Tree{Target: guestTarget, Source: d.guest, File: true})
+	s.Trees = append(s.Trees, box.Tree{Target: guestTarget, Mount: box.Mount{Source: d.guest}, File: true})
+	s.Fixed = []string{filepath.Dir(guestTarget)}
 	s.Links, s.Devices = d.system.links, d.system.devices
 	s.Files = settings(accounts(d.many))
 	s.Folders = d.system.folders(root, userID, p.spec.Workdir)
@@ -173,11 +213,11 @@ func (d *Driver) report(p plan, g *group, weaker []string) driver.Report {
 	} else {
 		iso.Weaker = append(iso.Weaker, "memory: a bound per process (RLIMIT_DATA) instead of a cgroup", "pids: a bound per user (RLIMIT_NPROC) instead of a cgroup")
 		if p.spec.Limits.CPUMillis > 0 {
-			iso.Weaker = append(iso.Weaker, "cpu: unbounded, since there is no cgroup")
+			iso.Weaker = append(iso.Weaker, unboundedCPU(errors.New("there is no cgroup")))
 		}
 	}
 	if !d.many && p.namespaces {
-		iso.Weaker = append(iso.Weaker, "users: commands run as the one user that can be mapped without root")
+		iso.Weaker = append(iso.Weaker, "users: commands run as the one user that can be mapped without root, and so do the checks of scorers")
 	}
 	return r
 }

@@ -20,25 +20,34 @@ const cpuPeriod = 100_000 // µs
 // groupRef names a cgroup so that a later process finds it: the tree and the path from its mount.
 type groupRef struct{ Tree, Path string }
 
-// group is the cgroup of a box that is being made.
+// group is the cgroup of a box that is being made: one for the guest and one for its commands, side by side. What bounds commands does not
+// bound, slow or end the guest.
 type group struct {
 	refs   []groupRef // children first
 	enter  []string   // `cgroup.procs` files for the guest
-	tasks  string     // v1: `tasks` file for the thread that starts commands
+	tasks  []string   // v1: `tasks` files for the thread that starts commands
 	born   string     // v2: folder that commands are born into
-	events string     // counts kills for memory
+	events string     // counts kills of commands for memory
 	parts  []string
 	weaker []string
+	cpu    bool // their share of the processors is bounded
+}
+
+// share is what a box may use.
+type share struct {
+	driver.Limits
+	// guestBytes bounds the memory of the guest, with the files that it writes.
+	guestBytes int64
 }
 
 // create makes the groups of a box and sets its bounds; owner is who the guest is to this machine.
-func (c *cgroups) create(ctx context.Context, id string, l driver.Limits, owner int) (*group, error) {
+func (c *cgroups) create(ctx context.Context, id string, s share, owner int) (*group, error) {
 	g := &group{parts: []string{"cgroup memory", "cgroup pids"}}
 	var err error
 	if _, v2 := c.trees[unified]; v2 {
-		err = c.createV2(g, id, l, owner)
+		err = c.createV2(g, id, s, owner)
 	} else {
-		err = c.createV1(g, id, l)
+		err = c.createV1(g, id, s)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make the cgroups of a box: %w", err), c.remove(ctx, g.refs))
@@ -65,8 +74,15 @@ func (c *cgroups) named(id string) []groupRef {
 	return refs
 }
 
-func (c *cgroups) createV1(g *group, id string, l driver.Limits) error {
-	memory, err := c.add(g, "memory", id)
+func (c *cgroups) createV1(g *group, id string, s share) error {
+	if _, err := c.add(g, "memory", id); err != nil {
+		return err
+	}
+	guest, err := c.add(g, "memory", id, "guest")
+	if err != nil {
+		return err
+	}
+	memory, err := c.add(g, "memory", id, "work")
 	if err != nil {
 		return err
 	}
@@ -78,26 +94,22 @@ func (c *cgroups) createV1(g *group, id string, l driver.Limits) error {
 	if err != nil {
 		return err
 	}
-	g.enter = []string{filepath.Join(memory, "cgroup.procs"), filepath.Join(pids, "cgroup.procs")}
-	g.tasks = filepath.Join(work, "tasks")
+	g.enter = []string{filepath.Join(guest, "cgroup.procs"), filepath.Join(pids, "cgroup.procs")}
+	g.tasks = []string{filepath.Join(memory, "tasks"), filepath.Join(work, "tasks")}
 	g.events = filepath.Join(memory, "memory.oom_control")
-	if l.MemoryBytes > 0 {
-		if err := set(memory, "memory.limit_in_bytes", l.MemoryBytes); err != nil {
-			return err
-		}
-		// Where the kernel counts swap, it is part of the bound.
-		if err := set(memory, "memory.memsw.limit_in_bytes", l.MemoryBytes); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if s.MemoryBytes > 0 {
+		if err := errors.Join(setMemoryV1(memory, s.MemoryBytes), setMemoryV1(guest, s.guestBytes)); err != nil {
 			return err
 		}
 	}
-	if err := setPIDs(pids, work, l.PIDs); err != nil {
+	if err := setPIDs(pids, work, s.PIDs); err != nil {
 		return err
 	}
-	if l.CPUMillis <= 0 {
+	if s.CPUMillis <= 0 {
 		return nil
 	}
 	if _, ok := c.trees["cpu"]; !ok {
-		g.weaker = append(g.weaker, "cpu: unbounded, since there is no cpu cgroup")
+		g.weaker = append(g.weaker, unboundedCPU(errors.New("there is no cpu cgroup")))
 		return nil
 	}
 	cpu, err := c.add(g, "cpu", id)
@@ -105,16 +117,31 @@ func (c *cgroups) createV1(g *group, id string, l driver.Limits) error {
 		return err
 	}
 	// The kernel refuses a share above that of a group further up, which then holds the box too.
-	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", l.CPUMillis*cpuPeriod/1000)); err != nil {
+	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", s.CPUMillis*cpuPeriod/1000)); err != nil {
 		g.weaker = append(g.weaker, unboundedCPU(err))
 		return nil
 	}
-	g.enter = append(g.enter, filepath.Join(cpu, "cgroup.procs"))
-	g.parts = append(g.parts, "cgroup cpu")
+	g.tasks = append(g.tasks, filepath.Join(cpu, "tasks"))
+	g.boundsCPU()
 	return nil
 }
 
-func (c *cgroups) createV2(g *group, id string, l driver.Limits, owner int) error {
+// setMemoryV1 bounds memory; where the kernel counts swap, that is part of the bound.
+func setMemoryV1(folder string, bytes int64) error {
+	if err := set(folder, "memory.limit_in_bytes", bytes); err != nil {
+		return err
+	}
+	if err := set(folder, "memory.memsw.limit_in_bytes", bytes); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (g *group) boundsCPU() {
+	g.cpu, g.parts = true, append(g.parts, "cgroup cpu")
+}
+
+func (c *cgroups) createV2(g *group, id string, s share, owner int) error {
 	top, err := c.add(g, unified, id)
 	if err != nil {
 		return err
@@ -138,31 +165,41 @@ func (c *cgroups) createV2(g *group, id string, l driver.Limits, owner int) erro
 	}
 	g.enter = []string{filepath.Join(guest, "cgroup.procs")}
 	g.born = work
-	g.events = filepath.Join(top, "memory.events")
-	if l.MemoryBytes > 0 {
-		if err := set(top, "memory.max", l.MemoryBytes); err != nil {
-			return err
-		}
-		if err := set(top, "memory.swap.max", 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+	g.events = filepath.Join(work, "memory.events")
+	if s.MemoryBytes > 0 {
+		if err := errors.Join(setMemoryV2(work, s.MemoryBytes), setMemoryV2(guest, s.guestBytes)); err != nil {
 			return err
 		}
 	}
-	if err := setPIDs(top, work, l.PIDs); err != nil {
+	if err := setPIDs(top, work, s.PIDs); err != nil {
 		return err
 	}
-	if l.CPUMillis <= 0 {
+	if s.CPUMillis <= 0 {
 		return nil
 	}
-	if err := put(filepath.Join(top, "cpu.max"), fmt.Sprintf("%d %d", l.CPUMillis*cpuPeriod/1000, cpuPeriod)); err != nil {
+	if err := put(filepath.Join(work, "cpu.max"), fmt.Sprintf("%d %d", s.CPUMillis*cpuPeriod/1000, cpuPeriod)); err != nil {
 		g.weaker = append(g.weaker, unboundedCPU(err))
 		return nil
 	}
-	g.parts = append(g.parts, "cgroup cpu")
+	g.boundsCPU()
 	return nil
 }
 
-// unboundedCPU tells that a box has no share of the processors of its own.
-func unboundedCPU(err error) string { return "cpu: no bound of its own (" + err.Error() + ")" }
+// setMemoryV2 bounds memory, without swap.
+func setMemoryV2(folder string, bytes int64) error {
+	if err := set(folder, "memory.max", bytes); err != nil {
+		return err
+	}
+	if err := set(folder, "memory.swap.max", 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// unboundedCPU says what a box has in place of a share of the processors.
+func unboundedCPU(err error) string {
+	return "cpu: a number of whole processors instead of a share of a cgroup (" + err.Error() + ")"
+}
 
 // setPIDs bounds the commands, and the box with the guest's own threads.
 func setPIDs(box, work string, limit int64) error {

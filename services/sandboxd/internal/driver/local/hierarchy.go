@@ -36,6 +36,16 @@ func mountedHierarchies() (hierarchies, error) {
 	return parseMounts(string(data), own), nil
 }
 
+// unifiedBounds tells whether the hierarchy of version 2 is what bounds memory on this machine.
+func unifiedBounds() bool {
+	mounted, err := mountedHierarchies()
+	if err != nil || mounted[unified].mount == "" {
+		return false
+	}
+	has, err := os.ReadFile(filepath.Join(mounted[unified].mount, "cgroup.controllers"))
+	return err == nil && slices.Contains(strings.Fields(string(has)), "memory")
+}
+
 // parseMounts reads lines such as "36 35 98:0 /root /mount/point options … - type source superoptions".
 func parseMounts(mountinfo string, own map[string]string) hierarchies {
 	h := hierarchies{}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/descriptor"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
@@ -24,7 +25,7 @@ import (
 type plan struct {
 	spec       driver.Spec
 	namespaces bool
-	groups     bool
+	groups     *cgroups // nil: the box has none
 	missing    []string // parts that are missing and were allowed to be
 }
 
@@ -49,10 +50,10 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 		owner = rangeOf(id)
 	}
 	var g *group
-	if p.groups {
+	if p.groups != nil {
 		var err error
-		if g, err = d.cgroups.create(ctx, id, p.spec.Limits, owner); err != nil {
-			return driver.Report{}, &box.PartError{Part: "cgroups for memory and pids", Err: err}
+		if g, err = p.groups.create(ctx, id, share{p.spec.Limits, guestBytes(p.spec.Limits)}, owner); err != nil {
+			return driver.Report{}, &box.PartError{Part: groupsPart, Err: err}
 		}
 		rec.Cgroups = g.refs
 	}
@@ -78,7 +79,7 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	}
 	if g != nil {
 		if err := g.admit(start.pid); err != nil {
-			return driver.Report{}, &box.PartError{Part: "cgroups for memory and pids", Err: err}
+			return driver.Report{}, &box.PartError{Part: groupsPart, Err: err}
 		}
 	}
 	if _, err := d.boxes.Listen(id, rec.isGuest); err != nil {
@@ -158,15 +159,22 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 	}()
 	_, _ = give(specRead, nil)
 	_, _ = give(outcomeWrite, nil)
-	if s.Guest.ControlFD, err = give(os.OpenFile(control, unix.O_PATH|unix.O_DIRECTORY, 0)); err != nil {
-		return nil, describe(err)
+	// What leads out of the box if it were a path is given as a mount of its own. Without root the guest makes those itself.
+	detach := func(m *box.Mount) (err error) {
+		if d.many && p.namespaces {
+			m.FD, err = give(detached(m.Source))
+		}
+		return err
 	}
-	program, err := give(os.Open(d.guest))
-	if err != nil {
-		return nil, describe(err)
+	s.Guest.Control.Source = control
+	program := box.Mount{Source: d.guest}
+	for _, m := range []*box.Mount{&s.Guest.Control, &program} {
+		if err := detach(m); err != nil {
+			return nil, &box.PartError{Part: "system folders", Err: err}
+		}
 	}
-	if err := giveGroup(g, s, give); err != nil {
-		return nil, &box.PartError{Part: "cgroups for memory and pids", Err: err}
+	if err := giveGroup(g, s, give, detach); err != nil {
+		return nil, &box.PartError{Part: groupsPart, Err: err}
 	}
 	if d.many && p.namespaces {
 		theirEnd, err := st.procSocket()
@@ -174,12 +182,10 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 			return nil, describe(err)
 		}
 		s.ProcFD, _ = give(theirEnd, nil)
-		for i, tree := range s.Trees {
-			fd, err := box.OpenTree(tree.Source)
-			if err != nil {
+		for i := range s.Trees {
+			if err := detach(&s.Trees[i].Mount); err != nil {
 				return nil, &box.PartError{Part: "system folders", Err: err}
 			}
-			s.Trees[i].FD, _ = give(os.NewFile(uintptr(fd), tree.Source), nil)
 		}
 	}
 	logFile, err := os.OpenFile(filepath.Join(filepath.Dir(control), "guestd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -188,9 +194,15 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 	}
 	defer logFile.Close()
 	cmd := &exec.Cmd{
-		// By its descriptor: the guest is another user, who may not walk to the file.
-		Path: fmt.Sprintf("/proc/self/fd/%d", program), Args: []string{"guestd", "init"}, Env: []string{}, Dir: "/",
+		Path: d.guest, Args: []string{"guestd", "init"}, Env: []string{}, Dir: "/",
 		Stdout: logFile, Stderr: logFile, ExtraFiles: theirs, SysProcAttr: d.attributes(p),
+	}
+	if program.FD > 0 {
+		// By its descriptor: the guest is another user, who may not walk to the file.
+		cmd.Path = fmt.Sprintf("/proc/self/fd/%d", program.FD)
+	}
+	if err := descriptor.Keep(); err != nil {
+		return nil, describe(err)
 	}
 	if err := cmd.Start(); err != nil {
 		if p.namespaces {
@@ -214,22 +226,40 @@ func (s *starting) procSocket() (theirs *os.File, err error) {
 }
 
 // giveGroup opens the files of the cgroup that the guest needs.
-func giveGroup(g *group, s *box.Spec, give func(*os.File, error) (int, error)) (err error) {
+func giveGroup(g *group, s *box.Spec, give func(*os.File, error) (int, error), detach func(*box.Mount) error) (err error) {
 	if g == nil {
 		return nil
 	}
 	if s.Guest.OOMFD, err = give(os.Open(g.events)); err != nil {
 		return err
 	}
-	if g.tasks != "" {
-		if s.Command.TasksFD, err = give(os.OpenFile(g.tasks, os.O_WRONLY, 0)); err != nil {
+	for _, tasks := range g.tasks {
+		fd, err := give(os.OpenFile(tasks, os.O_WRONLY, 0))
+		if err != nil {
 			return err
 		}
+		s.Command.TasksFDs = append(s.Command.TasksFDs, fd)
 	}
-	if g.born != "" {
-		s.Command.CgroupFD, err = give(os.OpenFile(g.born, os.O_RDONLY|unix.O_DIRECTORY, 0))
+	if g.born == "" {
+		return nil
+	}
+	s.Command.Cgroup.Source = g.born
+	err = detach(&s.Command.Cgroup)
+	if errors.Is(err, unix.EINVAL) {
+		// Before Linux 6.15 nothing can be detached from a hierarchy that this process mounted for itself, which has no place among
+		// other files either: a path through it ends at its root.
+		s.Command.Cgroup.FD, err = give(os.OpenFile(g.born, unix.O_PATH|unix.O_DIRECTORY, 0))
 	}
 	return err
+}
+
+// detached makes a mount of its own of a file or folder.
+func detached(path string) (*os.File, error) {
+	fd, err := box.OpenTree(path)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // hostFolders makes the folders of a box that sees the host's files.

@@ -1,6 +1,7 @@
 // Package local makes boxes on this machine out of Linux namespaces, without an engine and without images: the system's own
-// folders, read-only, under a private root. As root it gives each box users of its own and bounds it by cgroups; without root it
-// does the same by a user namespace and says what is weaker.
+// folders, read-only, under a private root. As root it gives each box users of its own; without root it does the same by a user
+// namespace and says what is weaker. Cgroups bound a box: those that this process may make, or, without root, that the user's
+// systemd gives it. Where there are none, a box is made only if it may be unisolated.
 //
 // A box is a process that was cloned into new namespaces, the guest, and a folder with its record. The guest is nobody's child that
 // matters: it lives on when this program ends, and dials the socket in the box's folder again when there is a new one.
@@ -13,6 +14,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
@@ -27,6 +30,7 @@ type Config struct {
 	// GuestPath is the guest program on this machine.
 	GuestPath string
 	// Python is the prefix of a Python installation to show in boxes; empty looks for the python3 of PATH where that is not the system's.
+	// One whose prefix is the user's home, or has that or Dir in it, is refused; one that is found there is left out.
 	Python string
 	// SearchPath is the host's PATH, to find python3 in.
 	SearchPath string
@@ -35,16 +39,20 @@ type Config struct {
 
 // Driver is the local driver.
 type Driver struct {
-	boxes   *boxes.Boxes
-	guest   string // our own copy of the guest program
-	log     *slog.Logger
-	search  func(context.Context) system
-	found   sync.Once
-	system  system   // once found
-	cgroups *cgroups // nil where none can be used
-	noGroup error    // why there are none
-	root    bool
-	many    bool // boxes have a range of users
+	boxes  *boxes.Boxes
+	guest  string // our own copy of the guest program
+	given  string // the guest program, for people
+	log    *slog.Logger
+	search func(context.Context) system
+	found  sync.Once
+	system system // once found
+	root   bool
+	many   bool // boxes have a range of users
+
+	grouping sync.Mutex
+	cgroups  *cgroups // nil where none can be used
+	noGroup  error    // why there are none
+	asked    bool     // systemd was asked for some
 }
 
 // New makes the driver. It makes no box and starts no program.
@@ -52,7 +60,7 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{log: cfg.Logger, root: os.Geteuid() == 0}
+	d := &Driver{log: cfg.Logger, given: cfg.GuestPath, root: os.Geteuid() == 0}
 	var err error
 	if d.boxes, err = boxes.Open(boxes.Config{Dir: cfg.Dir, Find: d.find, End: d.end, Logger: cfg.Logger}); err != nil {
 		return nil, err
@@ -60,10 +68,18 @@ func New(cfg Config) (*Driver, error) {
 	if d.guest, err = program.Stage(cfg.GuestPath, d.boxes.Dir()); err != nil {
 		return nil, err
 	}
-	d.search = func(ctx context.Context) system { return findSystem(ctx, cfg.Python, cfg.SearchPath) }
+	private := []string{d.boxes.Dir()}
+	if home, err := os.UserHomeDir(); err == nil {
+		private = append(private, home)
+	}
+	if err := tooWide(cfg.Python, private); err != nil {
+		return nil, err
+	}
+	d.search = func(ctx context.Context) system { return findSystem(ctx, cfg.Python, cfg.SearchPath, private, d.log) }
 	if d.cgroups, d.noGroup = findCgroups(d.log); d.cgroups != nil {
 		d.cgroups.sweep()
 	}
+	d.asked = d.root // root needs nobody's leave
 	d.many = d.root && mapsAll()
 	return d, nil
 }
@@ -71,6 +87,33 @@ func New(cfg Config) (*Driver, error) {
 // look finds what boxes are made of, once. It may start Python.
 func (d *Driver) look(ctx context.Context) {
 	d.found.Do(func() { d.system = d.search(context.WithoutCancel(ctx)) })
+}
+
+// groups gives where cgroups for boxes can be made. Nil: nowhere, for that reason.
+func (d *Driver) groups() (*cgroups, error) {
+	d.grouping.Lock()
+	defer d.grouping.Unlock()
+	return d.cgroups, d.noGroup
+}
+
+// askForGroups asks the user's systemd for cgroups where there are none, once.
+func (d *Driver) askForGroups(ctx context.Context) {
+	d.grouping.Lock()
+	defer d.grouping.Unlock()
+	if d.cgroups != nil || d.asked {
+		return
+	}
+	d.asked = true
+	if !unifiedBounds() {
+		return // systemd rules the cgroups of version 2
+	}
+	asked := enterScope(context.WithoutCancel(ctx), filepath.Join("/run/user", strconv.Itoa(os.Geteuid())))
+	groups, err := findCgroups(d.log) // Whatever systemd said: another driver of this process may have asked before.
+	if err != nil {
+		d.noGroup = errors.Join(err, asked)
+		return
+	}
+	d.cgroups = groups
 }
 
 // Name is `local`.
@@ -102,8 +145,8 @@ func (d *Driver) end(ctx context.Context, id string) error {
 	rec, err := boxes.Read[record](d.boxes, id)
 	if errors.Is(err, boxes.ErrNoRecord) {
 		rec, err = &record{Record: boxes.Record{ID: id}}, nil // nothing runs in it
-		if d.cgroups != nil {
-			rec.Cgroups = d.cgroups.named(id)
+		if groups, _ := d.groups(); groups != nil {
+			rec.Cgroups = groups.named(id)
 		}
 	}
 	if err != nil {
@@ -131,10 +174,11 @@ func (d *Driver) Close() error {
 
 // removeGroups removes the cgroups of a box; where this process has no cgroups, they are left to one that has.
 func (d *Driver) removeGroups(ctx context.Context, rec *record) error {
-	if d.cgroups == nil || len(rec.Cgroups) == 0 {
+	groups, _ := d.groups()
+	if groups == nil || len(rec.Cgroups) == 0 {
 		return nil
 	}
-	return d.cgroups.remove(ctx, rec.Cgroups)
+	return groups.remove(ctx, rec.Cgroups)
 }
 
 // mapsAll tells that this process can map any user of the machine into a namespace.

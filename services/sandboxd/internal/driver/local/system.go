@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,12 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	guestaccount "github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
 // What a box shows of the platform itself.
 const (
 	guestTarget  = "/.evalfleet/guestd"
+	checksTarget = "/.evalfleet-checks"
 	pythonTarget = "/opt/python"
 	systemPath   = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
@@ -55,7 +58,8 @@ type system struct {
 }
 
 // findSystem looks what the machine has. Python is the prefix of an installation to show, or empty to find one by the host's PATH.
-func findSystem(ctx context.Context, python, searchPath string) system {
+// One that holds any of private is not shown; the log says so.
+func findSystem(ctx context.Context, python, searchPath string, private []string, log *slog.Logger) system {
 	s := system{links: map[string]string{}, path: systemPath}
 	for _, name := range systemFolders {
 		s.show("/"+name, "/"+name)
@@ -74,6 +78,10 @@ func findSystem(ctx context.Context, python, searchPath string) system {
 	if python == "" {
 		python = findPython(ctx, searchPath)
 	}
+	if err := tooWide(python, private); err != nil {
+		log.Warn("sandboxes have the system's Python alone", "reason", err)
+		python = ""
+	}
 	if python != "" && !strings.HasPrefix(python, "/usr/") && python != "/usr" {
 		// At its own path, since that is built into its programs and scripts; by another name, so that PATH tells nothing of the host.
 		s.python = python
@@ -84,6 +92,33 @@ func findSystem(ctx context.Context, python, searchPath string) system {
 		}
 	}
 	return s
+}
+
+// tooWide refuses to show a Python installation whose prefix holds one of the folders in private with all that is in them.
+func tooWide(python string, private []string) error {
+	if python == "" {
+		return nil
+	}
+	for _, folder := range private {
+		if folder != "" && (within(folder, python) || within(followed(folder), followed(python))) {
+			return fmt.Errorf("the Python installation at %s cannot be shown in sandboxes, since %s is in there; install Python in a folder of its own, or name one (sandboxd.python)", python, folder)
+		}
+	}
+	return nil
+}
+
+// within tells that a path is the folder or lies in it.
+func within(path, folder string) bool {
+	rest, err := filepath.Rel(folder, path)
+	return err == nil && rest != ".." && !strings.HasPrefix(rest, "../")
+}
+
+// followed is a path without links, as far as it is there.
+func followed(path string) string {
+	if found, err := filepath.EvalSymlinks(path); err == nil {
+		return found
+	}
+	return path
 }
 
 // show adds what is at source, if anything; links of the top stay links.
@@ -102,7 +137,7 @@ func (s *system) show(source, target string) {
 			return
 		}
 	}
-	s.trees = append(s.trees, box.Tree{Target: target, Source: source, File: !info.IsDir()})
+	s.trees = append(s.trees, box.Tree{Target: target, Mount: box.Mount{Source: source}, File: !info.IsDir()})
 }
 
 // findPython gives the prefix of the python3 that the host's PATH means, following shims and virtual environments to the
@@ -177,7 +212,12 @@ func accounts(many bool) []account {
 	if !many {
 		return []account{agent}
 	}
-	return []account{{"root", "root", 0, "/root", "/bin/bash"}, agent, {"nobody", "nogroup", nobodyID, "/nonexistent", "/usr/sbin/nologin"}}
+	return []account{
+		{"root", "root", 0, "/root", "/bin/bash"},
+		agent,
+		{"nobody", "nogroup", nobodyID, "/nonexistent", "/usr/sbin/nologin"},
+		{"checker", "checker", guestaccount.CheckerID, "/nonexistent", "/usr/sbin/nologin"},
+	}
 }
 
 const nobodyID = 65534

@@ -1,9 +1,11 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -42,7 +44,7 @@ func make1(t *testing.T, d *Driver, allow bool) (driver.Report, func(argv ...str
 	id := "w-" + strings.ToLower(rand.Text())
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
 	report, err := d.Create(t.Context(), driver.Spec{
-		ID: id, Owner: "test", Deadline: time.Now().Add(time.Minute), AllowUnisolated: allow, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64},
+		ID: id, Owner: "test", Deadline: time.Now().Add(time.Minute), AllowUnisolated: allow, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64, CPUMillis: 700},
 	})
 	c := client.New(client.Config{
 		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, id) },
@@ -68,7 +70,7 @@ func TestAMissingPartIsNamedUnlessItIsAllowed(t *testing.T) {
 	t.Parallel()
 	d := newTestDriver(t)
 	// A folder that is not there cannot be shown, which stands for any part that this machine may lack.
-	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Source: "/no/such/folder"})
+	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Mount: box.Mount{Source: "/no/such/folder"}})
 	_, _, err := make1(t, d, false)
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
 	require.ErrorContains(t, err, "system folders")
@@ -92,10 +94,32 @@ func TestAMissingPartIsNamedUnlessItIsAllowed(t *testing.T) {
 	assert.NotEqual(t, int32(0), run("unshare", "-U", "true").GetExitCode(), "what can be taken from commands is")
 }
 
+// A guest program that cannot work is named, with what helps; to go without isolation does not.
+func TestAGuestProgramThatWasBuiltWithCgoIsNamed(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "guestd")
+	answer := `#!/bin/sh
+cat <&3 >/dev/null
+echo '{"Failed": "guest program", "Reason": "it was built with cgo"}' >&4
+`
+	require.NoError(t, os.WriteFile(program, []byte(answer), 0o755))
+	d, err := New(Config{Dir: t.TempDir(), GuestPath: program, SearchPath: os.Getenv("PATH")})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	for _, allow := range []bool{false, true} {
+		_, _, err = make1(t, d, allow)
+		require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
+		for _, words := range []string{program, "it was built with cgo", "CGO_ENABLED=0", "make build"} {
+			require.ErrorContains(t, err, words)
+		}
+		assert.NotContains(t, err.Error(), "allow-unisolated")
+	}
+}
+
 func TestDestroyEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 	t.Parallel()
 	d := newTestDriver(t)
-	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Source: "/no/such/folder"})
+	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Mount: box.Mount{Source: "/no/such/folder"}})
 	report, run, err := make1(t, d, true)
 	require.NoError(t, err)
 	r := run("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $! > pid; until [ -s pid ]; do sleep 0.01; done")
@@ -111,14 +135,21 @@ func TestDestroyEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 			require.NoError(t, d.Destroy(t.Context(), e.Name()))
 		}
 	}
-	assert.NoDirExists(t, "/proc/"+pid)
+	assertEnded(t, pid)
+}
+
+// assertEnded fails the test where a process runs. One that nobody has taken note of yet may be there.
+func assertEnded(t *testing.T, pid string) {
+	t.Helper()
+	state, err := os.ReadFile("/proc/" + pid + "/stat")
+	assert.True(t, err != nil || strings.Contains(string(state), ") Z "), "it runs: %s", state)
 }
 
 // A process that left its session and its parent ends with the timeout of its command, also where nothing is isolated.
 func TestATimeoutEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 	t.Parallel()
 	d := newTestDriver(t)
-	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Source: "/no/such/folder"})
+	d.system.trees = append(d.system.trees, box.Tree{Target: "/no/such/folder", Mount: box.Mount{Source: "/no/such/folder"}})
 	report, run, err := make1(t, d, true)
 	require.NoError(t, err)
 	t.Log(report.Isolation.Weaker)
@@ -126,20 +157,21 @@ func TestATimeoutEndsWhatAnUnisolatedBoxStarted(t *testing.T) {
 	require.True(t, r.GetTimedOut())
 	data, err := os.ReadFile(filepath.Join(report.Workdir, "pid"))
 	require.NoError(t, err)
-	state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(data)) + "/stat")
-	assert.True(t, err != nil || strings.Contains(string(state), ") Z "), "it has ended, and perhaps nobody has taken note: %s", state)
+	assertEnded(t, strings.TrimSpace(string(data)))
 }
 
-func TestWithoutCgroupsRootAsksForLeave(t *testing.T) {
+func TestWithoutCgroupsABoxNeedsLeave(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("without root, cgroups are a luxury")
-	}
 	d := newTestDriver(t)
-	d.cgroups, d.noGroup = nil, errors.New("none here")
+	d.cgroups, d.noGroup, d.asked = nil, errors.New("none here"), true
 	_, _, err := make1(t, d, false)
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
-	require.ErrorContains(t, err, "cgroups")
+	require.ErrorContains(t, err, "cgroups for memory and pids: none here")
+	for _, next := range map[bool][]string{true: {"CAP_SYS_ADMIN"}, false: {"systemd-run --user --scope -p Delegate=yes", "run as root"}}[d.root] {
+		require.ErrorContains(t, err, next)
+	}
+	require.ErrorContains(t, err, "another driver")
+	require.ErrorContains(t, err, "--allow-unisolated")
 
 	report, run, err := make1(t, d, true)
 	require.NoError(t, err)
@@ -148,6 +180,12 @@ func TestWithoutCgroupsRootAsksForLeave(t *testing.T) {
 	weaker := strings.Join(report.Isolation.Weaker, "; ")
 	assert.Contains(t, weaker, "RLIMIT_DATA")
 	assert.Contains(t, weaker, "RLIMIT_NPROC")
+	assert.Contains(t, weaker, "cpu: a number of whole processors")
+	assert.Equal(t, "1 refused\n", string(run("python3", "-c", `
+import os
+try: os.sched_setaffinity(0, range(64)); left = 'moved'
+except PermissionError: left = 'refused'
+print(len(os.sched_getaffinity(0)), left)`).GetStdout()))
 	assert.NotZero(t, run("python3", "-c", "x = b'x' * (1 << 30)").GetExitCode(), "a bound per process")
 }
 
@@ -209,9 +247,39 @@ func TestARecordIsNotTakenForAnotherProcess(t *testing.T) {
 	assert.False(t, rec.alive())
 }
 
+// A Python that was installed for one user alone may have the home for its prefix, with all that is in there.
+func TestPythonThatHoldsWhatIsPrivateIsNotShown(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "bin"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "data"), 0o755))
+	program := "#!/bin/sh\necho " + home + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(home, "bin", "python3"), []byte(program), 0o755))
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(home, link))
+	guest := os.Getenv("EVALFLEET_TEST_GUEST")
+	for _, python := range []string{home, home + "/", filepath.Dir(home), "/", link, filepath.Join(home, "bin", "..")} {
+		_, err := New(Config{Dir: t.TempDir(), GuestPath: guest, Python: python})
+		require.ErrorContains(t, err, "cannot be shown in sandboxes", python)
+	}
+	_, err := New(Config{Dir: filepath.Join(home, "python", "boxes"), GuestPath: guest, Python: filepath.Join(home, "python")})
+	require.ErrorContains(t, err, "cannot be shown in sandboxes")
+
+	var said bytes.Buffer
+	d, err := New(Config{Dir: t.TempDir(), GuestPath: guest, SearchPath: filepath.Join(home, "bin"), Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	d.look(t.Context())
+	assert.Contains(t, said.String(), home)
+	assert.Empty(t, d.system.python)
+	for _, tree := range d.system.trees {
+		assert.False(t, within(home, tree.Source), tree.Source)
+	}
+}
+
 func TestPythonElsewhereIsShownByANeutralName(t *testing.T) {
 	t.Parallel()
-	s := findSystem(t.Context(), "/home/someone/pythons/3.12", "")
+	s := findSystem(t.Context(), "/home/someone/pythons/3.12", "", []string{"/home/someone", "/home/someone/pythons/3.1"}, slog.New(slog.DiscardHandler))
 	assert.Equal(t, pythonTarget+"/bin:"+systemPath, s.path)
 	assert.Equal(t, "/home/someone/pythons/3.12", s.links[pythonTarget])
 	modes := map[string]uint32{}

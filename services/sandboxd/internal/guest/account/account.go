@@ -3,6 +3,7 @@ package account
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/walk"
 )
 
 // Account is a user of the sandbox.
@@ -45,6 +48,17 @@ func Lookup(name string) (Account, error) {
 	}
 	a.Groups = groupsOf(a)
 	return a, nil
+}
+
+// CheckerID is the user and group of checks: an id that no image and no driver gives to another.
+const CheckerID = 65_533
+
+// Checker is the user of checks. Where the guest cannot act for others that is the guest's own user, who runs commands too.
+func Checker() Account {
+	if os.Geteuid() != 0 {
+		return Account{Name: "checker", UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	}
+	return Account{Name: "checker", UID: CheckerID, GID: CheckerID, Groups: []uint32{}}
 }
 
 // Current says whether the program itself is this user, so that nothing needs to be switched.
@@ -131,15 +145,15 @@ func groupsOf(a Account) []uint32 {
 	return groups
 }
 
-// lines gives the fields of each line of a file of /etc; none when it cannot be read.
+// lines gives the fields of each line of a file of /etc, which its sandbox may have replaced by anything; none when it cannot be read.
 func lines(file string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
-		f, err := os.Open(file)
+		f, _, err := walk.Regular(file)
 		if err != nil {
 			return
 		}
 		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan(); {
+		for s := bufio.NewScanner(io.LimitReader(f, bound.AccountFileBytes)); s.Scan(); {
 			if !yield(strings.Split(s.Text(), ":")) {
 				return
 			}

@@ -4,12 +4,19 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
 // Enter makes the calling process the first process of a box. It gives what is weaker than it should be; a part that is needed
 // and cannot be made is a *PartError. The process must have namespaces of its own (user, mount, process, ipc, uts and network)
-// and all capabilities in them.
-func Enter(spec Spec) (weaker []string, err error) {
+// and all capabilities in them. Mounts that the launcher left to it are opened, and their descriptors filled in.
+func Enter(spec *Spec) (weaker []string, err error) {
+	for _, m := range []*Mount{&spec.Guest.Control, &spec.Command.Cgroup} {
+		if err := m.open(spec.Isolated); err != nil {
+			return nil, &PartError{Part: "control folder", Err: err}
+		}
+	}
 	if !spec.Isolated {
 		return nil, limits(spec.Limits)
 	}
@@ -43,17 +50,42 @@ func Enter(spec Spec) (weaker []string, err error) {
 		}
 	}
 	r.at = "/"
-	if err := noNestedNamespaces(); err != nil {
-		weaker = append(weaker, "nested namespaces: not forbidden ("+err.Error()+")")
-	}
+	weaker = append(weaker, boundUsers()...)
 	if err := r.coverProc(); err != nil {
 		return nil, &PartError{Part: "own /proc", Err: err}
+	}
+	for _, own := range spec.Fixed {
+		if err := fix(r.path(own)); err != nil {
+			return nil, &PartError{Part: "private root", Err: err}
+		}
 	}
 	return weaker, nil
 }
 
-func limits(limits []Limit) error {
+// UserLimits bound what each user of a box takes of counters of the whole machine, and that no command leaves a core.
+func UserLimits() []Limit {
+	return []Limit{
+		{Resource: unix.RLIMIT_CORE, Value: 0},
+		{Resource: unix.RLIMIT_SIGPENDING, Value: bound.BoxPendingSignals},
+		{Resource: unix.RLIMIT_MSGQUEUE, Value: bound.BoxMessageQueueBytes},
+		{Resource: unix.RLIMIT_MEMLOCK, Value: bound.BoxLockedBytes},
+	}
+}
+
+// Possible lowers limits to what this process may have.
+func Possible(limits []Limit) []Limit {
+	var out []Limit
 	for _, l := range limits {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(l.Resource, &now); err == nil {
+			out = append(out, Limit{Resource: l.Resource, Value: min(l.Value, now.Max)})
+		}
+	}
+	return out
+}
+
+func limits(limits []Limit) error {
+	for _, l := range Possible(limits) {
 		if err := unix.Setrlimit(l.Resource, &unix.Rlimit{Cur: l.Value, Max: l.Value}); err != nil {
 			return fmt.Errorf("limit %d: %w", l.Resource, err)
 		}

@@ -26,6 +26,18 @@ func OpenTree(path string) (int, error) {
 	return fd, nil
 }
 
+// open makes the mount where the launcher has not. It is done before the box has a root of its own.
+func (m *Mount) open(isolated bool) (err error) {
+	switch {
+	case m.FD > 0 || m.Source == "":
+	case isolated:
+		m.FD, err = OpenTree(m.Source)
+	default: // what is around it is the box's as well
+		m.FD, err = unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	return err
+}
+
 // openDevice makes a detached copy of a device node of the host.
 func openDevice(path string) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)

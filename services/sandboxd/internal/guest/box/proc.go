@@ -10,12 +10,13 @@ import (
 
 // hiddenProc are entries of /proc that tell of the host; they are covered, as container runtimes do.
 var hiddenProc = []string{
-	"acpi", "asound", "cmdline", "config.gz", "interrupts", "kallsyms", "kcore", "keys", "key-users", "kmsg", "kpagecgroup", "kpagecount",
-	"kpageflags", "latency_stats", "modules", "sched_debug", "scsi", "timer_list", "timer_stats",
+	"acpi", "asound", "buddyinfo", "cmdline", "config.gz", "consoles", "diskstats", "driver", "dynamic_debug", "fb", "interrupts", "iomem", "ioports",
+	"kallsyms", "kcore", "keys", "key-users", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "locks", "mdstat", "modules", "mtrr",
+	"pagetypeinfo", "partitions", "sched_debug", "schedstat", "scsi", "slabinfo", "softirqs", "swaps", "timer_list", "timer_stats", "vmallocinfo", "zoneinfo",
 }
 
-// fixedProc are entries of /proc through which the host could be changed; they are read-only.
-var fixedProc = []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}
+// fixedProc are entries of /proc through which the host could be changed or be given work, and the guest itself; they are read-only.
+var fixedProc = []string{"1", "bus", "fs", "irq", "pressure", "sys", "sysrq-trigger"}
 
 // HandProc mounts a /proc of the process namespace behind the descriptor ns, or of the caller's own where ns is 0, and hands it to
 // the box's first process through a socket. Where the kernel cannot mount one for another namespace (before Linux 6.17), the error is
@@ -105,16 +106,21 @@ func (r *root) coverProc() error {
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		fd, err := OpenTree(path)
-		if err != nil {
+		if err := fix(path); err != nil {
 			return err
 		}
-		if err := attach(fd, path); err != nil {
-			return err
-		}
-		unix.Close(fd)
 	}
 	return nil
+}
+
+// fix makes what is at path read-only with all below it, and not to be moved, since something is mounted there.
+func fix(path string) error {
+	fd, err := OpenTree(path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return attach(fd, path)
 }
 
 func emptyFolder(path string) error {

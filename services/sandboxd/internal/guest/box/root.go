@@ -124,17 +124,11 @@ func mountPoint(path string, file bool) error {
 // openTrees opens all trees; those that the launcher has opened are taken as they are.
 func openTrees(trees []Tree) ([]int, error) {
 	fds := make([]int, len(trees))
-	for i, tree := range trees {
-		fds[i] = tree.FD
-		if tree.FD > 0 {
-			unix.CloseOnExec(tree.FD)
-			continue
-		}
-		fd, err := OpenTree(tree.Source)
-		if err != nil {
+	for i := range trees {
+		if err := trees[i].open(true); err != nil {
 			return nil, err
 		}
-		fds[i] = fd
+		fds[i] = trees[i].FD
 	}
 	return fds, nil
 }

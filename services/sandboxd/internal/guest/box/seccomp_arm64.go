@@ -7,3 +7,6 @@ const (
 	// firstForeignCall lies beyond all numbers: this machine has one set.
 	firstForeignCall = 0xffffffff
 )
+
+// machineCalls are allowed calls that only this kind of machine has: none.
+var machineCalls []uint32

@@ -28,6 +28,8 @@ type Spec struct {
 	Files map[string]string
 	// Folders are writable folders of the root.
 	Folders []Folder
+	// Fixed are folders of the root that no user of the box may change or move.
+	Fixed []string
 	// Devices are device nodes of the host that are shown, such as `null`.
 	Devices []string
 	// ProcFD is a socket through which the launcher hands over a /proc of the box (HandProc); 0: the first process mounts its own.
@@ -45,12 +47,18 @@ type Spec struct {
 // Tree is a file or folder of the host, with all below it, that is shown read-only.
 type Tree struct {
 	Target string
-	// Source is opened in the box's first process when FD is 0.
-	Source string
-	// FD is a detached copy of the mount, made by the launcher.
-	FD int
+	Mount
 	// File says that it is a file.
 	File bool
+}
+
+// Mount is a file or folder of the host as a mount of its own without a place among other files, so that no path leads from it to
+// what is around it.
+type Mount struct {
+	// Source is opened in the box's first process when FD is 0.
+	Source string
+	// FD is the detached mount, made by the launcher where that has the right to.
+	FD int
 }
 
 // Folder is a writable folder of the private root.
@@ -68,22 +76,34 @@ type Limit struct {
 
 // Command says how commands are held, beyond what the whole box is.
 type Command struct {
-	// TasksFD is an open `tasks` file of a cgroup v1 for the thread that starts commands; 0: none.
-	TasksFD int
-	// CgroupFD is a folder of the cgroup v2 hierarchy into which commands are born; 0: none.
-	CgroupFD int
-	// Limits bound each process where no cgroup bounds the box.
+	// TasksFDs are open `tasks` files of cgroups v1 for the threads that start commands. They stay open, since each check has a
+	// thread of its own.
+	TasksFDs []int
+	// Cgroup is a folder of the cgroup v2 hierarchy into which commands are born; the zero value: none.
+	Cgroup Mount
+	// HideCgroups has commands see the groups that they are in as the roots of all. It is not for births into a group of version 2:
+	// the kernel lets no process start another in a group that it does not see.
+	HideCgroups bool
+	// Limits are set on commands alone, each of which inherits them to what it starts; entries of value 0 are left as they are.
 	Limits []Limit
+	// Processors is how many processors commands run on where no cgroup bounds their share; 0: all.
+	Processors int
+	// MayLackFilter lets commands run without the filter of system calls where the kernel does not take it.
+	MayLackFilter bool
 	// OOMScoreAdj raises the chance that the kernel takes a command and not the guest; 0 leaves it.
 	OOMScoreAdj int
 }
 
 // Guest says how the guest runs.
 type Guest struct {
-	// ControlFD is the folder in which the host listens.
-	ControlFD int
+	// Control is the folder in which the host listens.
+	Control Mount
 	// OOMFD is a cgroup file that counts kills for memory (`memory.events` or `memory.oom_control`); 0: none.
 	OOMFD int
+	// ChecksDir is an absolute path in the box: the folder below which checks work. The guest makes it.
+	ChecksDir string
+	// KeptBytes bounds what it keeps of the output of all commands; 0: bound.GuestOutputBytes.
+	KeptBytes int64
 	// DeadlineUnix is when the guest ends by itself, in seconds since 1970; 0: never.
 	DeadlineUnix int64
 	// OrphanSeconds is how long the guest lives without a host; 0: for ever.
@@ -99,6 +119,9 @@ type Outcome struct {
 	// Weaker are parts that are missing but not needed.
 	Weaker []string `json:",omitempty"`
 }
+
+// GuestProgram is the part that is the program itself, without which there is no box at all.
+const GuestProgram = "guest program"
 
 // PartError says which part of the isolation could not be made.
 type PartError struct {

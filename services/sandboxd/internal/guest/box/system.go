@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
 // dev makes a /dev of the given devices and terminals of the box's own.
@@ -21,7 +23,7 @@ func (r *root) dev(names []string, fds []int, terminalGroup int) error {
 		}
 		unix.Close(fds[i])
 	}
-	options := []option{{name: "ptmxmode", text: "0666"}, {name: "mode", text: "0620"}}
+	options := []option{{name: "ptmxmode", text: "0666"}, {name: "mode", text: "0620"}, {name: "max", text: strconv.Itoa(bound.BoxTerminals)}}
 	if terminalGroup >= 0 {
 		options = append(options, option{name: "gid", text: strconv.Itoa(terminalGroup)})
 	}
@@ -75,7 +77,24 @@ func loopback() error {
 	return nil
 }
 
-// noNestedNamespaces forbids user namespaces inside the box: through one a program would get powers over its own copy of the rest.
-func noNestedNamespaces() error {
-	return os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
+// userSettings bound what the users of a box take of counters of the whole machine (/proc/sys/user): user namespaces, since through one a program
+// would get powers over its own copy of the rest, and watches of files.
+var userSettings = []struct {
+	name  string
+	value int
+	part  string // what is weaker without it
+}{
+	{"max_user_namespaces", 0, "nested namespaces: not forbidden"},
+	{"max_inotify_instances", bound.BoxInotifyInstances, "inotify instances: bounded for the user of this machine alone"},
+	{"max_inotify_watches", bound.BoxInotifyWatches, "inotify watches: bounded for the user of this machine alone"},
+}
+
+// boundUsers sets the user settings of the box's own user namespace, and says which could not be set.
+func boundUsers() (weaker []string) {
+	for _, s := range userSettings {
+		if err := os.WriteFile("/proc/sys/user/"+s.name, []byte(strconv.Itoa(s.value)), 0); err != nil {
+			weaker = append(weaker, s.part+" ("+err.Error()+")")
+		}
+	}
+	return weaker
 }

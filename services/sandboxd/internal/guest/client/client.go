@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -75,8 +76,24 @@ func (c *Client) Once(ctx context.Context, f func(guestv1.GuestServiceClient) er
 	err = f(s.api)
 	if cut(err) {
 		c.drop(s)
+		if lost := c.lost(ctx); lost != nil {
+			return lost
+		}
 	}
 	return c.kind(ctx, err)
+}
+
+// lostTimeout bounds the wait for whether a connection was cut because the sandbox is gone.
+const lostTimeout = 2 * time.Second
+
+// lost is the error of a sandbox that is gone; nil where its guest comes back, or nothing is known yet.
+func (c *Client) lost(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lostTimeout)
+	defer cancel()
+	if _, err := c.session(ctx); rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST) {
+		return err
+	}
+	return nil
 }
 
 // Again calls f with the guest's API, and once more over each new connection when the old is cut. f must be harmless to repeat.
@@ -171,8 +188,11 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 }
 
 // connect takes the guest's next connection and says hello. A connection that is cut at once is followed by the next.
-func (c *Client) connect(ctx context.Context) (*session, error) {
-	for {
+func (c *Client) connect(ctx context.Context) (s *session, err error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, bound.GuestAnswer, errSilent)
+	defer cancel()
+	defer func() { err = c.explain(bounded, bound.GuestAnswer, err) }()
+	for ctx := bounded; ; {
 		stream, err := c.cfg.Connect(ctx)
 		if err != nil {
 			return nil, err
@@ -203,6 +223,7 @@ func (c *Client) greet(ctx context.Context, stream net.Conn) (*session, error) {
 		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+		grpc.WithChainUnaryInterceptor(c.answered), grpc.WithChainStreamInterceptor(c.followed),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 	)
 	if err != nil {

@@ -28,6 +28,7 @@ type Command struct {
 	stdout, stderr *spool.Spool
 	input          *input
 	began          time.Time
+	after          func()        // runs before the end is visible; nil does nothing
 	begun          chan struct{} // closed when it runs, or will not
 	done           chan struct{}
 
@@ -182,6 +183,9 @@ func (c *Command) complete() {
 	c.state = ended
 	c.mu.Unlock()
 	c.duration = time.Since(c.began)
+	if c.after != nil {
+		c.after()
+	}
 	c.stdout.Close()
 	c.stderr.Close()
 	close(c.done)

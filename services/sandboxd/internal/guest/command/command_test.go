@@ -21,6 +21,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/command"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
 )
@@ -58,7 +59,7 @@ func newRunner(t *testing.T, keptBytes int64) *command.Runner {
 }
 
 func sh(script string) *sandboxv1.ExecSpec {
-	return &sandboxv1.ExecSpec{Argv: []string{"sh", "-c", script}, Timeout: durationpb.New(30 * time.Second)}
+	return &sandboxv1.ExecSpec{Argv: []string{"sh", "-c", script}, Timeout: durationpb.New(waittest.Bound)}
 }
 
 // run runs a command to its end.
@@ -66,7 +67,7 @@ func run(t *testing.T, r *command.Runner, key string, spec *sandboxv1.ExecSpec) 
 	t.Helper()
 	c, replayed, err := r.Run(t.Context(), key, nil, spec)
 	require.NoError(t, err)
-	<-c.Done()
+	waittest.For(t, c.Done(), "the end of the command")
 	require.NoError(t, c.Err())
 	return c.Result(1 << 30), replayed
 }
@@ -82,14 +83,14 @@ func TestManyAtOnceKeepTheirOwn(t *testing.T) {
 			if !assert.NoError(t, err) {
 				return
 			}
-			<-c.Done()
+			waittest.Hold(t, c.Done())
 			got := c.Result(1 << 20)
 			assert.EqualValues(t, i%20, got.GetExitCode())
 			assert.Equal(t, "out-"+key+"\n", string(got.GetStdout()))
 			assert.Equal(t, "err-"+key+"\n", string(got.GetStderr()))
 		})
 	}
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "every command to end")
 	assert.Len(t, r.Keys(), 20)
 }
 
@@ -111,8 +112,8 @@ func TestKillAtAnyMomentEndsTheCommand(t *testing.T) {
 		}
 		_, err := r.Kill(t.Context(), key)
 		require.NoError(t, err)
-		if c := <-began; c != nil {
-			<-c.Done()
+		if c := waittest.For(t, began, "the start of the command, or its refusal"); c != nil {
+			waittest.For(t, c.Done(), "the end of the command that was killed")
 			assert.True(t, c.Result(0).GetCancelled())
 		}
 	}
@@ -127,12 +128,12 @@ func TestACommandWithoutAKeyEndsWithItsCaller(t *testing.T) {
 	pid, _ := c.Started()
 	assert.Positive(t, pid)
 	leave()
-	<-c.Done()
+	waittest.For(t, c.Done(), "the end of the command whose caller left")
 	assert.True(t, c.Result(0).GetCancelled())
 	assert.Empty(t, r.Keys())
 	c, _, err = r.Run(ctx, "key", nil, sh("echo on"))
 	require.NoError(t, err)
-	<-c.Done()
+	waittest.For(t, c.Done(), "the end of the command")
 	assert.Equal(t, "on\n", string(c.Result(10).GetStdout()), "one with a key does not")
 }
 
@@ -146,7 +147,7 @@ func TestOldOutputMakesRoomExplicitly(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c, _, err := r.Run(t.Context(), "key0", nil, nil)
 		return err == nil && len(c.Result(1<<20).GetStdout()) == 0
-	}, 10*time.Second, time.Millisecond)
+	}, waittest.Bound, time.Millisecond)
 	c, replayed, err := r.Run(t.Context(), "key0", nil, nil)
 	require.NoError(t, err)
 	got := c.Result(1 << 20)
@@ -196,7 +197,7 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 	} {
 		c, _, err := r.Run(t.Context(), "", nil, spec)
 		require.NoError(t, err)
-		<-c.Done()
+		waittest.For(t, c.Done(), "the end of the command")
 		assert.True(t, rpcerr.Is(c.Err(), errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", name, c.Err())
 	}
 }

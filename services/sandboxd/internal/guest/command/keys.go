@@ -79,8 +79,8 @@ func (r *Runner) Release(keys []string) {
 			delete(r.byKey, key)
 		}
 		if i := slices.Index(r.order, c); c != nil && i >= 0 {
-			r.kept -= c.size()
 			r.order = slices.Delete(r.order, i, i+1)
+			c.drop()
 		}
 	}
 }
@@ -92,27 +92,37 @@ func (r *Runner) Keys() []string {
 	return slices.Sorted(maps.Keys(r.byKey))
 }
 
-// keep counts the output of a command that has ended and makes room by dropping the output of the oldest ones.
+// keep makes a command that has ended one of those that lose their output when there is no room.
 func (r *Runner) keep(c *Command) {
 	<-c.done
+	c.stdout.Settle()
+	c.stderr.Settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.byKey[c.key] != c {
-		return // released in between
-	}
-	r.order = append(r.order, c)
-	r.kept += c.size()
-	for _, old := range r.order {
-		if r.kept <= r.most || old == c {
-			break
-		}
-		r.kept -= old.size()
-		old.stdout.Drop()
-		old.stderr.Drop()
+	if r.byKey[c.key] == c {
+		r.order = append(r.order, c)
+	} else {
+		c.drop() // released in between
 	}
 }
 
-func (c *Command) size() int64 { return c.stdout.Kept() + c.stderr.Kept() }
+// dropOldest drops the output of the oldest command that has any, of those that have ended; false where none has.
+func (r *Runner) dropOldest() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, old := range r.order {
+		if old.stdout.Kept() > 0 || old.stderr.Kept() > 0 {
+			old.drop()
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Command) drop() {
+	c.stdout.Drop()
+	c.stderr.Drop()
+}
 
 func (c *Command) over() bool {
 	select {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
@@ -25,8 +27,6 @@ const (
 	MaxOutput     = 64 << 20
 	// keptResults bounds the results that wait for their release.
 	keptResults = 20_000
-	// DefaultKept bounds their output.
-	DefaultKept = 128 << 20
 	// DefaultGrace lies between asking a process tree to end and killing it.
 	DefaultGrace = 2 * time.Second
 )
@@ -38,9 +38,13 @@ type Config struct {
 	Grace time.Duration
 	// OOMCount tells how often the kernel killed a process of the sandbox for memory; nil: not known.
 	OOMCount func() int64
-	// KeptBytes bounds the output of results that wait for their release; beyond it the oldest lose theirs, explicitly. 0 takes
-	// DefaultKept.
+	// KeptBytes bounds the output of all commands that is kept, but for a little of each (spool.Floor); beyond it the oldest of
+	// those that have ended lose theirs, and then those that run keep less, explicitly. 0 takes bound.GuestOutputBytes.
 	KeptBytes int64
+	// Rooms is the folder below which checks work, by an absolute path. Nil allows no checks. The caller closes it.
+	Rooms *os.Root
+	// CheckCapabilities are given to checks that run as their own user.
+	CheckCapabilities []uintptr
 }
 
 // Settings are what all commands of the sandbox have in common.
@@ -65,14 +69,18 @@ type Runner struct {
 	table    *process.Table
 	grace    time.Duration
 	oomCount func() int64
-	most     int64
+	budget   *spool.Budget
 	null     *os.File
+
+	rooms     *os.Root
+	checkCaps []uintptr
+	checking  chan struct{} // holds a token while a check runs
+
 	settings atomic.Pointer[settings]
 
 	mu    sync.Mutex
 	byKey map[string]*Command // nil: cancelled before it began
 	order []*Command          // ended commands with a key, oldest first
-	kept  int64               // bytes of their output
 }
 
 // NewRunner makes a runner; Configure must be called before the first command.
@@ -81,13 +89,14 @@ func NewRunner(cfg Config) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the null device: %w", err)
 	}
-	r := &Runner{table: cfg.Table, grace: cfg.Grace, oomCount: cfg.OOMCount, most: cfg.KeptBytes, null: null, byKey: map[string]*Command{}}
+	r := &Runner{
+		table: cfg.Table, grace: cfg.Grace, oomCount: cfg.OOMCount, null: null, byKey: map[string]*Command{},
+		rooms: cfg.Rooms, checkCaps: cfg.CheckCapabilities, checking: make(chan struct{}, 1),
+	}
 	if r.grace == 0 {
 		r.grace = DefaultGrace
 	}
-	if r.most == 0 {
-		r.most = DefaultKept
-	}
+	r.budget = spool.NewBudget(cmp.Or(cfg.KeptBytes, bound.GuestOutputBytes), r.dropOldest)
 	if r.oomCount == nil {
 		r.oomCount = func() int64 { return 0 }
 	}
@@ -161,7 +170,14 @@ func (r *Runner) create(key string, hash []byte, spec *sandboxv1.ExecSpec) *Comm
 	}
 	return &Command{
 		key: key, hash: hash, grace: r.grace, oomCount: r.oomCount, began: time.Now(), begun: make(chan struct{}), done: make(chan struct{}),
-		stdout: spool.New(limit), stderr: spool.New(limit), input: &input{},
+		stdout: spool.New(limit, r.budget), stderr: spool.New(limit, r.budget), input: &input{},
+	}
+}
+
+// Forget drops the output of a command without a key, whose caller has seen what it wants. Of others it does nothing.
+func (r *Runner) Forget(c *Command) {
+	if c.key == "" {
+		c.drop()
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/walk"
 )
 
 // pipeBytes is what fits into a pipe without a reader, so that short input needs no goroutine.
@@ -24,7 +25,17 @@ const pipeBytes = 64 << 10
 
 // start starts the process of c, or completes c at once when it cannot.
 func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
-	cmd, err := r.prepare(spec)
+	var in *room
+	if spec.GetCheck() != nil {
+		var err error
+		if in, err = r.enter(spec); err != nil {
+			c.fail(err)
+			return
+		}
+		c.after = func() { r.leave(spec, in) }
+		c.began = time.Now() // ending processes and placing files is not the check's time
+	}
+	cmd, err := r.prepare(spec, in)
 	if err != nil {
 		c.fail(err)
 		return
@@ -41,7 +52,7 @@ func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
 		pipes.closeTheirs()
 		if err != nil {
 			pipes.closeOurs()
-			c.fail(explain(err, cmd))
+			c.fail(explain(err, cmd, in != nil))
 			return
 		}
 		if pipes.stdin != nil {
@@ -78,11 +89,13 @@ func (in *input) open(file *os.File, spec *sandboxv1.ExecSpec) {
 	}
 }
 
-// prepare works out user, folder, environment and program.
-func (r *Runner) prepare(spec *sandboxv1.ExecSpec) (*process.Command, error) {
+// prepare works out user, folder, environment and program. A check has a room.
+func (r *Runner) prepare(spec *sandboxv1.ExecSpec, in *room) (*process.Command, error) {
 	settings := r.settings.Load()
 	user := settings.user
-	if name := spec.GetUser(); name != "" && name != settings.User {
+	if in != nil {
+		user = in.user
+	} else if name := spec.GetUser(); name != "" && name != settings.User {
 		var err error
 		if user, err = account.Lookup(name); err != nil {
 			return nil, err
@@ -92,11 +105,16 @@ func (r *Runner) prepare(spec *sandboxv1.ExecSpec) (*process.Command, error) {
 		return nil, err
 	}
 	dir := spec.GetCwd()
+	if in != nil && dir == "" {
+		dir = in.path(roomWork)
+	}
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(settings.Workdir, dir)
 	}
 	env, path := settings.env, settings.path
-	if len(spec.GetEnv()) > 0 || user.Name != settings.user.Name {
+	if in != nil {
+		env, path = in.environment(settings, spec.GetEnv())
+	} else if len(spec.GetEnv()) > 0 || user.Name != settings.user.Name {
 		env, path = environment(settings.Env, user, spec.GetEnv())
 	}
 	for _, arg := range slices.Concat(spec.GetArgv(), env) {
@@ -107,22 +125,36 @@ func (r *Runner) prepare(spec *sandboxv1.ExecSpec) (*process.Command, error) {
 	cmd := &process.Command{Argv: spec.GetArgv(), Env: env, Dir: dir}
 	if !user.Current() && os.Geteuid() == 0 {
 		cmd.User = &process.Credential{UID: user.UID, GID: user.GID, Groups: user.Groups}
+		if in != nil && spec.GetUser() == "" {
+			cmd.User.Capabilities = r.checkCaps
+		}
 	}
 	var err error
 	if cmd.Path, err = process.LookPath(cmd.Argv[0], path, dir); err != nil {
-		return nil, explain(err, cmd)
+		return nil, explain(err, cmd, in != nil)
 	}
 	return cmd, nil
 }
 
-// explain turns the reason why a program did not start into what the caller shall see.
-func explain(err error, cmd *process.Command) error {
-	if info, statErr := os.Stat(cmd.Dir); statErr != nil {
-		return fault.File("start in", cmd.Dir, statErr)
-	} else if !info.IsDir() {
-		return fault.File("start in", cmd.Dir, syscall.ENOTDIR)
+// spoiltStarts are what a start fails with where somebody in the sandbox spoilt the program that a check names.
+var spoiltStarts = []syscall.Errno{syscall.EACCES, syscall.EPERM, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.ENOTDIR, syscall.ETXTBSY}
+
+// explain turns the reason why a program did not start into what the caller shall see. A check whose folder is not there has failed,
+// since commands before it could have removed the folder.
+func explain(err error, cmd *process.Command, check bool) error {
+	folder, dirErr := walk.Open(cmd.Dir, unix.O_PATH|unix.O_DIRECTORY)
+	if dirErr != nil {
+		err := fault.File("start in", cmd.Dir, dirErr)
+		if check {
+			return &badProgram{exitNotExecutable, err.Error()}
+		}
+		return err
 	}
+	unix.Close(folder)
 	errno, _ := errors.AsType[syscall.Errno](err)
+	if check && slices.Contains(spoiltStarts, errno) {
+		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": " + errno.Error()}
+	}
 	switch errno { //nolint:exhaustive // All others are faults of the start.
 	case syscall.ENOENT:
 		return &badProgram{exitNotFound, cmd.Argv[0] + ": no such program in the sandbox"}
@@ -135,6 +167,9 @@ func explain(err error, cmd *process.Command) error {
 	case syscall.ENAMETOOLONG, syscall.ELOOP, syscall.ENOTDIR:
 		return fault.File("execute", cmd.Argv[0], err)
 	case syscall.EAGAIN, syscall.ENOMEM:
+		if check {
+			return &badProgram{exitNotExecutable, "the sandbox has no room for the check: " + errno.Error()}
+		}
 		return fault.NoRoom(err)
 	}
 	return rpcerr.Internal("start a process: %w", err)

@@ -43,7 +43,11 @@ func File(op, path string, err error) error {
 	default:
 		return rpcerr.Internal("%s %s: %w", op, path, err)
 	}
-	return say(path, "%s %s: %s%w", op, path, errno.Error(), hidden{err})
+	why := errno.Error()
+	if errno == syscall.ELOOP {
+		why = "too many symbolic links, or one of /proc that leads to what a process has open"
+	}
+	return say(path, "%s %s: %s%w", op, path, why, hidden{err})
 }
 
 // hidden keeps a cause in the chain without saying it twice.

@@ -14,6 +14,7 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/file"
 )
@@ -194,7 +195,7 @@ func TestReadingNeverWaits(t *testing.T) {
 	select {
 	case err := <-done:
 		require.Error(t, err)
-	case <-time.After(5 * time.Second):
+	case <-time.After(waittest.Bound):
 		t.Fatal("reading a pipe hangs")
 	}
 }

@@ -5,10 +5,9 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/walk"
 )
 
 // Reader reads a part of a regular file. The caller closes it.
@@ -31,23 +30,9 @@ func (p Place) Open(path string, offset, limit, maxBytes int64) (*Reader, error)
 	if limit <= 0 {
 		r.left = -1
 	}
-	err := p.do("read", path, func(full string) error {
-		info, err := os.Stat(full)
-		if err != nil {
-			return err
-		}
-		if err := regular(path, info); err != nil {
-			return err
-		}
-		// Not blocking, should the file have become a pipe in between.
-		r.file, err = os.OpenFile(full, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-		if err != nil {
-			return err
-		}
-		if info, err = r.file.Stat(); err == nil {
-			err = regular(path, info)
-		}
-		if err != nil {
+	err := p.do("read", path, func(full string) (err error) {
+		var info os.FileInfo
+		if r.file, info, err = walk.Regular(full); err != nil {
 			return err
 		}
 		r.Info = describe(path, full, info)
@@ -91,15 +76,4 @@ func (r *Reader) Close() {
 	if r.file != nil {
 		r.file.Close()
 	}
-}
-
-// regular fails for what is not a regular file.
-func regular(path string, info os.FileInfo) error {
-	switch {
-	case info.IsDir():
-		return unix.EISDIR
-	case !info.Mode().IsRegular():
-		return fault.InvalidPath(path, "neither a file nor a folder")
-	}
-	return nil
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/walk"
 )
 
 const defaultMode = 0o644
@@ -20,8 +20,8 @@ const defaultMode = 0o644
 type Writer struct {
 	place  Place
 	path   string
-	target string
-	temp   string
+	target entry
+	temp   entry
 	file   *os.File
 	mode   fs.FileMode
 }
@@ -29,24 +29,23 @@ type Writer struct {
 // Create begins to replace the file at path, whose parents are made. Mode 0 means that of the file that is there, else 0644.
 func (p Place) Create(path string, mode uint32) (*Writer, error) {
 	w := &Writer{place: p, path: path, mode: fs.FileMode(mode).Perm()}
-	err := p.do("write", path, func(full string) error {
-		target, err := follow(full)
-		if err != nil {
+	err := p.do("write", path, func(full string) (err error) {
+		if w.target, err = target(full); err != nil {
 			return err
 		}
-		w.target = target
 		if err := w.check(); err != nil {
 			return err
 		}
-		folder := filepath.Dir(target)
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+		w.temp = entry{w.target.folder, ".evalfleet-" + rand.Text()}
+		fd, err := unix.Openat(w.temp.folder, w.temp.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+		if err != nil {
 			return err
 		}
-		w.temp = filepath.Join(folder, ".evalfleet-"+rand.Text())
-		w.file, err = os.OpenFile(w.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		return err
+		w.file = os.NewFile(uintptr(fd), path)
+		return nil
 	})
 	if err != nil {
+		w.target.close()
 		return nil, err
 	}
 	return w, nil
@@ -54,26 +53,24 @@ func (p Place) Create(path string, mode uint32) (*Writer, error) {
 
 // check refuses what cannot be replaced by a file, and files that the user may not write.
 func (w *Writer) check() error {
-	info, err := os.Stat(w.target)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := w.target.lstat()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		if w.mode == 0 {
 			w.mode = defaultMode
 		}
-		if name := filepath.Base(w.target); name == "." || name == ".." || w.target[len(w.target)-1] == '/' {
-			return unix.EISDIR
-		}
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	if err := regular(w.path, info); err != nil {
-		return err
+	case info.IsDir():
+		return unix.EISDIR
+	case !info.Mode().IsRegular():
+		return walk.ErrNotRegular
 	}
 	if w.mode == 0 {
 		w.mode = info.Mode().Perm()
 	}
-	return unix.Faccessat(unix.AT_FDCWD, w.target, unix.W_OK, unix.AT_EACCESS)
+	return unix.Faccessat(w.target.folder, w.target.name, unix.W_OK, unix.AT_EACCESS)
 }
 
 // Write adds content.
@@ -99,21 +96,23 @@ func (w *Writer) Commit() (*sandboxv1.FileInfo, error) {
 		if err := w.file.Close(); err != nil {
 			return err
 		}
-		if err := os.Rename(w.temp, w.target); err != nil {
+		if err := unix.Renameat(w.temp.folder, w.temp.name, w.target.folder, w.target.name); err != nil {
 			return err
 		}
-		out = describe(w.path, w.target, info)
+		out = describe(w.path, w.target.path(), info)
 		return nil
 	})
 	if err != nil {
 		w.Abort()
 		return nil, err
 	}
+	w.target.close()
 	return out, nil
 }
 
 // Abort drops what was written.
 func (w *Writer) Abort() {
 	w.file.Close()
-	_ = w.place.User.Do(func() error { return os.Remove(w.temp) })
+	_ = w.place.User.Do(func() error { return unix.Unlinkat(w.temp.folder, w.temp.name, 0) })
+	w.target.close()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/link"
 )
 
@@ -119,9 +120,9 @@ func TestAFolderTellsOfANewSocketAndOfItsRights(t *testing.T) {
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: file, Net: "unix"})
 	require.NoError(t, err)
 	defer socket.Close()
-	<-changed
+	waittest.For(t, changed, "the news of the socket")
 	require.NoError(t, os.Chmod(file, 0o666))
-	<-changed
+	waittest.For(t, changed, "the news of its rights")
 	_, _, err = link.WatchFolder(filepath.Join(folder, "absent"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -1,6 +1,8 @@
 package process
 
 import (
+	"fmt"
+	"math"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -11,7 +13,11 @@ import (
 // A birth makes a process as vfork does: the child borrows this program's memory until it executes its own program, and all that
 // it does before is a list of system calls, so that no Go code runs in it. Against syscall.ForkExec that saves a pipe that tells of
 // failure, a second sleep of the thread that forks, and a system call for every signal that this program handles; docs/adr/0018 tells more.
+//
+// The child closes the guest's descriptors before it enters its working directory: a path through /proc that leads to one of them
+// leads nowhere. What it opens next is the folder, at the first number that is free.
 type birth struct {
+	first  call
 	calls  [maxCalls]call
 	count  int
 	clone  cloneArgs
@@ -23,6 +29,12 @@ type birth struct {
 	path, dir *byte
 	argv, env []*byte
 	groups    []uint32
+	limits    []Limit
+	rlimits   []unix.Rlimit // of limits
+	how       unix.OpenHow
+	byDefault signalAction
+	capHeader unix.CapUserHeader
+	capData   [2]unix.CapUserData
 }
 
 // call is a system call.
@@ -31,8 +43,29 @@ type call struct {
 	args   [4]uintptr
 }
 
-// maxCalls is more than a birth has.
-const maxCalls = 12
+// maxCalls is more than a birth has: one for every signal, and the rest.
+const maxCalls = lastSignal + 24 + maxLimits
+
+// maxLimits is how many kinds of limits there are.
+const maxLimits = 16
+
+// firstFree is the first descriptor that is neither of the three that a command has.
+const firstFree = 3
+
+// lastSignal is the greatest number of a signal.
+const lastSignal = 64
+
+// signalAction begins as the kernel's struct sigaction, whose zero value is the default action.
+type signalAction struct {
+	handler uintptr
+	rest    [56]byte
+}
+
+// defaultAction and ignoreAction are handlers that are no functions.
+const (
+	defaultAction = 0
+	ignoreAction  = 1
+)
 
 // cloneArgs is the kernel's struct clone_args.
 type cloneArgs struct {
@@ -44,19 +77,43 @@ type cloneArgs struct {
 	cgroup     uint64
 }
 
-// born makes a child that makes the calls, the last of which is execve. It gives the child's id, or the kernel's negative error number
-// where there is none. It returns when the child has its own program, or has failed and ended.
+// born makes a child by the first call and has it make the calls, the last of which is execve. It gives the child's id, or the
+// kernel's negative error number where there is none. It returns when the child has its own program, or has failed and ended.
 //
 //go:noescape
-func born(args *cloneArgs, size uintptr, calls *call, failed *uintptr) (pid uintptr)
+func born(first, calls *call, failed *uintptr) (pid uintptr)
 
-// errNoBirth says that this kernel or its filter does not know births. They came with Linux 5.5, into a cgroup with 5.7; engines
-// that cannot look into clone3 deny that it exists.
-const errNoBirth = syscall.ENOSYS
+// errNoClone3 says that this kernel or its filter has no clone3 that does what is asked for. That came with Linux 5.5, into a cgroup
+// with 5.7; engines that cannot look into clone3 deny that it exists.
+const errNoClone3 = syscall.ENOSYS
+
+// way is what this kernel and its filter let a birth use.
+type way struct {
+	// clone: there is no clone3. The child takes the signals' handlers back itself, and there is no birth into a cgroup.
+	clone bool
+	// chdir: there is no openat2. The working directory may be a link of /proc, though not to anything of the guest.
+	chdir bool
+}
+
+// findWay looks for what the calling thread may use, but for clone3. It fails where a child could not be kept from the guest's descriptors.
+func findWay() (w way, err error) {
+	if err := unix.CloseRange(math.MaxUint32, math.MaxUint32, 0); err != nil {
+		return w, fmt.Errorf("close descriptors (Linux 5.9 can, and an engine's filter must let it): %w", err)
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return way{chdir: true}, nil //nolint:nilerr // that is the answer
+	}
+	unix.Close(fd)
+	return w, nil
+}
 
 // bear starts a process. The caller has its thread for itself.
-func (b *birth) bear(c Command, cgroup int) (pid, fd int, err error) {
-	if err := b.prepare(c); err != nil {
+func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
+	if w.clone && cgroup > 0 {
+		return 0, -1, errNoClone3
+	}
+	if err := b.prepare(c, w); err != nil {
 		return 0, -1, err
 	}
 	b.pidfd, b.failed = -1, 0
@@ -68,32 +125,39 @@ func (b *birth) bear(c Command, cgroup int) (pid, fd int, err error) {
 		b.clone.flags |= unix.CLONE_INTO_CGROUP
 		b.clone.cgroup = uint64(cgroup)
 	}
+	b.first = call{unix.SYS_CLONE3, [4]uintptr{uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone)}}
+	if w.clone {
+		const flags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | uintptr(unix.SIGCHLD)
+		b.first = call{unix.SYS_CLONE, [4]uintptr{flags, 0, uintptr(unsafe.Pointer(&b.pidfd))}}
+	}
 	syscall.ForkLock.Lock()
 	// A signal in the child would be handled on the parent's stack.
 	all := ^uint64(0)
 	setMask(&all, &b.mask)
-	r := born(&b.clone, unsafe.Sizeof(b.clone), &b.calls[0], &b.failed)
+	r := born(&b.first, &b.calls[0], &b.failed)
 	setMask(&b.mask, nil)
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(b)
 
 	if code := -int(r); code > 0 {
-		if syscall.Errno(code) == syscall.EINVAL {
-			return 0, -1, errNoBirth
+		if syscall.Errno(code) == syscall.EINVAL && !w.clone {
+			return 0, -1, errNoClone3
 		}
 		return 0, -1, syscall.Errno(code)
 	}
 	pid, fd = int(r), int(b.pidfd)
 	if b.failed != 0 {
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
-		unix.Close(fd)
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 		return 0, -1, syscall.Errno(b.failed)
 	}
 	return pid, fd, nil
 }
 
 // prepare lists what the child does.
-func (b *birth) prepare(c Command) (err error) {
+func (b *birth) prepare(c Command, w way) (err error) {
 	if b.path, err = syscall.BytePtrFromString(c.Path); err != nil {
 		return err
 	}
@@ -107,23 +171,81 @@ func (b *birth) prepare(c Command) (err error) {
 		return err
 	}
 	b.count = 0
+	if w.clone {
+		b.forgetHandlers()
+	}
 	b.then(unix.SYS_SETSID)
 	if u := c.User; u != nil {
 		b.groups = append(b.groups[:0], u.Groups...)
 		b.then(unix.SYS_SETGROUPS, uintptr(len(b.groups)), address(unsafe.SliceData(b.groups)))
 		b.then(unix.SYS_SETGID, uintptr(u.GID))
-		b.then(unix.SYS_SETUID, uintptr(u.UID))
+		b.become(u)
 	}
-	b.then(unix.SYS_CHDIR, address(b.dir))
 	for i, fd := range c.Files {
 		if int(fd) < len(c.Files) {
 			return syscall.EBADF // dup3 would close another before it is given
 		}
 		b.then(unix.SYS_DUP3, fd, uintptr(i), 0)
 	}
+	b.then(unix.SYS_CLOSE_RANGE, firstFree, math.MaxUint32, 0)
+	if w.chdir {
+		b.then(unix.SYS_CHDIR, address(b.dir))
+	} else {
+		at := unix.AT_FDCWD
+		b.how = unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+		b.then(unix.SYS_OPENAT2, uintptr(at), address(b.dir), uintptr(unsafe.Pointer(&b.how)), unsafe.Sizeof(b.how))
+		b.then(unix.SYS_FCHDIR, firstFree)
+	}
+	for i, l := range b.limits {
+		b.then(unix.SYS_PRLIMIT64, 0, uintptr(l.Resource), address(&b.rlimits[i]), 0)
+	}
 	b.then(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, address(&b.mask), 0, unsafe.Sizeof(b.mask))
 	b.then(unix.SYS_EXECVE, address(b.path), address(unsafe.SliceData(b.argv)), address(unsafe.SliceData(b.env)))
 	return nil
+}
+
+// bound has all children begin with these limits, or lower ones where this program has no right to as much.
+func (b *birth) bound(limits []Limit) {
+	for _, l := range limits {
+		var now unix.Rlimit
+		if l.Value == 0 || unix.Getrlimit(l.Resource, &now) != nil {
+			continue
+		}
+		value := min(l.Value, now.Max)
+		b.limits, b.rlimits = append(b.limits, l), append(b.rlimits, unix.Rlimit{Cur: value, Max: value})
+	}
+}
+
+// forgetHandlers has the child forget the handlers of signals, which are this program's, before any signal can come.
+func (b *birth) forgetHandlers() {
+	for s := uintptr(1); s <= lastSignal; s++ {
+		var now signalAction
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, s, 0, uintptr(unsafe.Pointer(&now)), unsafe.Sizeof(b.mask), 0, 0)
+		if errno == 0 && now.handler != defaultAction && now.handler != ignoreAction {
+			b.then(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&b.byDefault)), 0, unsafe.Sizeof(b.mask))
+		}
+	}
+}
+
+// become makes the child the user. Capabilities that it shall have outlive the change and, being ambient, execve.
+func (b *birth) become(u *Credential) {
+	if len(u.Capabilities) == 0 {
+		b.then(unix.SYS_SETUID, uintptr(u.UID))
+		return
+	}
+	b.capHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	b.capData = [2]unix.CapUserData{}
+	for _, c := range u.Capabilities {
+		d := &b.capData[c/32]
+		d.Permitted |= 1 << (c % 32)
+		d.Effective, d.Inheritable = d.Permitted, d.Permitted
+	}
+	b.then(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
+	b.then(unix.SYS_SETUID, uintptr(u.UID))
+	b.then(unix.SYS_CAPSET, address(&b.capHeader), address(&b.capData[0]))
+	for _, c := range u.Capabilities {
+		b.then(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c)
+	}
 }
 
 func (b *birth) then(number uintptr, args ...uintptr) {

@@ -1,20 +1,25 @@
 #include "textflag.h"
 
-// func born(args *cloneArgs, size uintptr, calls *call, failed *uintptr) (pid uintptr)
+// func born(first, calls *call, failed *uintptr) (pid uintptr)
 //
 // The child has the parent's memory and stack, so it writes to neither but through failed: it makes no call and never returns.
 // The registers below survive system calls.
-TEXT ·born(SB), NOSPLIT|NOFRAME, $0-40
-	MOVQ	args+0(FP), DI
-	MOVQ	size+8(FP), SI
-	MOVQ	calls+16(FP), R12
-	MOVQ	failed+24(FP), R13
-	MOVQ	$435, AX	// clone3
+TEXT ·born(SB), NOSPLIT|NOFRAME, $0-32
+	MOVQ	first+0(FP), R11
+	MOVQ	calls+8(FP), R12
+	MOVQ	failed+16(FP), R13
+	MOVQ	0(R11), AX
+	MOVQ	8(R11), DI
+	MOVQ	16(R11), SI
+	MOVQ	24(R11), DX
+	MOVQ	32(R11), R10
 	SYSCALL
 	TESTQ	AX, AX
-	JZ	next
-	MOVQ	AX, pid+32(FP)
+	JZ	child
+	MOVQ	AX, pid+24(FP)
 	RET
+child:
+	XORQ	R8, R8	// the fifth argument, which prctl wants to be 0
 next:
 	MOVQ	0(R12), AX
 	MOVQ	8(R12), DI

@@ -1,19 +1,24 @@
 #include "textflag.h"
 
-// func born(args *cloneArgs, size uintptr, calls *call, failed *uintptr) (pid uintptr)
+// func born(first, calls *call, failed *uintptr) (pid uintptr)
 //
 // The child has the parent's memory and stack, so it writes to neither but through failed: it makes no call and never returns.
 // The registers below survive system calls.
-TEXT ·born(SB), NOSPLIT|NOFRAME, $0-40
-	MOVD	args+0(FP), R0
-	MOVD	size+8(FP), R1
-	MOVD	calls+16(FP), R19
-	MOVD	failed+24(FP), R20
-	MOVD	$435, R8	// clone3
+TEXT ·born(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD	first+0(FP), R9
+	MOVD	calls+8(FP), R19
+	MOVD	failed+16(FP), R20
+	MOVD	0(R9), R8
+	MOVD	8(R9), R0
+	MOVD	16(R9), R1
+	MOVD	24(R9), R2
+	MOVD	32(R9), R3
 	SVC
-	CBZ	R0, next
-	MOVD	R0, pid+32(FP)
+	CBZ	R0, child
+	MOVD	R0, pid+24(FP)
 	RET
+child:
+	MOVD	ZR, R4	// the fifth argument, which prctl wants to be 0
 next:
 	MOVD	0(R19), R8
 	MOVD	8(R19), R0

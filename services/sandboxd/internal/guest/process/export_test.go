@@ -1,7 +1,10 @@
 package process
 
-// DoWithoutBirths makes the table start processes as it does where the kernel knows no births. It comes before the first Start.
-func (t *Table) DoWithoutBirths() { t.plain = true }
+// DoWithoutClone3 makes the table start processes as it does where there is no clone3. It comes before the first Start.
+func (t *Table) DoWithoutClone3() { t.way.clone = true }
 
-// KnowsBirths tells how processes were started. It is asked on the thread that starts them.
-func (t *Table) KnowsBirths() bool { return !t.plain }
+// DoWithoutOpenat2 makes the table start processes as it does where there is no openat2. It comes before the first Start.
+func (t *Table) DoWithoutOpenat2() { t.way.chdir = true }
+
+// Way tells how processes were started: whether by clone3, and by openat2. It is asked on the thread that starts them.
+func (t *Table) Way() (clone3, openat2 bool) { return !t.way.clone, !t.way.chdir }

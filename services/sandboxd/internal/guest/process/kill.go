@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -46,9 +47,19 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	return t.kill(func() []int { return t.tree(p) }, p.done)
 }
 
-// KillAll ends every process of the sandbox but this program.
+// KillAll ends every process of the sandbox but this program and returns when none is left, with how many it could not end
+// (0, save for processes stuck in the kernel). A process that is started meanwhile may be ended too.
 func (t *Table) KillAll() (survivors int) {
-	return t.kill(t.descendants, nil)
+	if os.Getpid() == 1 {
+		_ = syscall.Kill(-1, syscall.SIGKILL) // all of the namespace at once, so that no fork escapes
+	}
+	survivors = t.kill(t.descendants, nil)
+	// What has ended counts among the processes of the sandbox until it is reaped.
+	t.reapOrphans()
+	for end := time.Now().Add(killPatience); survivors == 0 && len(below(snapshot(), os.Getpid())) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	return survivors
 }
 
 // kill stops all that find gives until it finds nothing new, so that nothing forks on, and then kills it, until none is left.
@@ -106,7 +117,7 @@ func (t *Table) tree(p *Process) []int {
 	own := map[int]bool{}
 	for pid := range ours {
 		s := all[pid]
-		if alive && pid == p.pid || s.session == p.pid || s.group == p.pid || p.mark != 0 && t.marks.read(pid) == p.mark {
+		if alive && pid == p.pid || s.session == p.pid || s.group == p.pid || p.mark != 0 && readMark(pid) == p.mark {
 			own[pid] = true
 		}
 	}
@@ -154,7 +165,7 @@ func descends(all map[int]stat, within map[int]bool, pid int, of map[int]bool) b
 func living(all map[int]stat, set map[int]bool) []int {
 	var pids []int
 	for pid := range set {
-		if s := all[pid]; s.state != 'Z' && s.state != 'X' {
+		if s := all[pid]; s.alive() {
 			pids = append(pids, pid)
 		}
 	}
@@ -164,8 +175,13 @@ func living(all map[int]stat, set map[int]bool) []int {
 // stat is what the kernel tells of a process.
 type stat struct {
 	parent, group, session int
+	threads                int
 	state                  byte
 }
+
+// alive reports whether a thread of the process runs. The first thread may have ended before the others, which makes the process
+// look like one that has ended.
+func (s stat) alive() bool { return s.threads > 1 || s.state != 'Z' && s.state != 'X' }
 
 // snapshot reads all processes that are visible here.
 func snapshot() map[int]stat {
@@ -195,18 +211,19 @@ func snapshot() map[int]stat {
 	return all
 }
 
-// parseStat reads "pid (name) state parent group session …"; the name may hold anything.
+// parseStat reads "pid (name) state parent group session …"; the name may hold anything. The number of threads is the twentieth field.
 func parseStat(line string) (stat, bool) {
 	end := strings.LastIndex(line, ") ")
 	if end < 0 {
 		return stat{}, false
 	}
 	f := strings.Fields(line[end+2:])
-	if len(f) < 4 {
+	if len(f) < 18 {
 		return stat{}, false
 	}
 	parent, e1 := strconv.Atoi(f[1])
 	group, e2 := strconv.Atoi(f[2])
 	session, e3 := strconv.Atoi(f[3])
-	return stat{parent: parent, group: group, session: session, state: f[0][0]}, e1 == nil && e2 == nil && e3 == nil
+	threads, e4 := strconv.Atoi(f[17])
+	return stat{parent: parent, group: group, session: session, threads: threads, state: f[0][0]}, errors.Join(e1, e2, e3, e4) == nil
 }

@@ -2,7 +2,7 @@
 //
 // Its one idea: a Table owns every child of the program. One locked thread does all forks, as vfork does them: what is done to that
 // thread once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself
-// keeps its powers. Whoever started a process waits for its end through the network poller, which costs no thread; orphans of the
+// keeps its powers. A child that is given capabilities is forked by a thread of its own, which keeps those alone. Whoever started a process waits for its end through the network poller, which costs no thread; orphans of the
 // workload, which come to this program, have a reaper of their own while there are any. A lock spans fork and registration, so that
 // neither mistakes one for the other, and no end is lost.
 package process
@@ -18,14 +18,14 @@ import (
 
 // Config sets how a Table starts processes.
 type Config struct {
-	// Prepare runs once on the thread that forks, before the first fork; what it does to the thread is inherited by children.
-	// Nil does nothing.
-	Prepare func() error
+	// Prepare runs once on each thread that forks, before its first fork; what it does to the thread is inherited by children.
+	// It leaves the capabilities in keep to be given. Nil does nothing.
+	Prepare func(keep []uintptr) error
 	// CgroupFD is a folder of the cgroup v2 hierarchy into which children are born; 0 leaves them in the program's own.
 	CgroupFD int
 	// OOMScoreAdj is given to each child when it is above 0, so that the kernel kills the workload before the program.
 	OOMScoreAdj int
-	// ProcessLimits bounds each child and what it starts; entries of value 0 are left as they are. For places without cgroups.
+	// ProcessLimits bounds each child and what it starts; entries of value 0 are left as they are.
 	ProcessLimits []Limit
 	Logger        *slog.Logger
 }
@@ -45,16 +45,16 @@ type Table struct {
 	closed   chan struct{}
 	once     sync.Once
 
-	// Of the thread that forks.
-	birth birth
-	plain bool // there are no births here
+	birth birth // of the thread that forks
+	way   way   // guarded by forking
 
+	marking sync.Mutex // spans marking this program and the fork that inherits the mark
 	forking sync.Mutex // spans fork and registration, against the reaper of orphans
 	mu      sync.Mutex
 	live    map[int]*Process
 	starts  int // counts forks, for the reaper
 	reaping bool
-	marks   *marks
+	marks   *marks // guarded by marking
 }
 
 // Process is a started process: the leader of a session of its own.
@@ -78,8 +78,9 @@ func NewTable(cfg Config) (*Table, error) {
 		return nil, fmt.Errorf("find marks for processes: %w", err)
 	}
 	t := &Table{cfg: cfg, requests: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks}
+	t.birth.bound(cfg.ProcessLimits)
 	ready := make(chan error)
-	go t.spawn(ready)
+	go t.onThread(func() { t.spawn(ready) })
 	if err := <-ready; err != nil {
 		return nil, err
 	}

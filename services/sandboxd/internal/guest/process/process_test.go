@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
 )
 
@@ -24,9 +26,6 @@ import (
 var table *process.Table
 
 func TestMain(m *testing.M) {
-	if !hasPowers() {
-		os.Exit(rerun())
-	}
 	// Orphans come to this program as they come to the first process of a sandbox.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
@@ -37,8 +36,11 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	table = t
-	if os.Getenv(withoutBirths) != "" {
-		table.DoWithoutBirths()
+	switch os.Getenv(without) {
+	case "clone3":
+		table.DoWithoutClone3()
+	case "openat2":
+		table.DoWithoutOpenat2()
 	}
 	code := m.Run()
 	table.KillAll()
@@ -58,7 +60,12 @@ func start(c process.Command) (*process.Process, error) {
 	}
 	started := make(chan outcome, 1)
 	table.Start(c, func(p *process.Process, err error) { started <- outcome{p, err} })
-	o := <-started
+	var o outcome
+	select {
+	case o = <-started:
+	case <-time.After(waittest.Bound):
+		return nil, errors.New("the table has started nothing")
+	}
 	if o.err == nil {
 		go func() {
 			if !o.p.Wait(5 * time.Millisecond) {
@@ -95,7 +102,7 @@ func TestEndsAreToldAsTheyWere(t *testing.T) {
 			t.Parallel()
 			p, err := start(sh(t, script))
 			require.NoError(t, err)
-			<-p.Done()
+			waittest.For(t, p.Done(), "the end of the program")
 			got := fmt.Sprintf("exit %d", p.Status().ExitStatus())
 			if p.Status().Signaled() {
 				got = fmt.Sprintf("signal %d", p.Status().Signal())
@@ -127,13 +134,13 @@ func TestNoEndIsLostAmongMany(t *testing.T) {
 				code := (i*20 + j) % 200
 				p, err := start(sh(t, "exit "+strconv.Itoa(code)))
 				if assert.NoError(t, err) {
-					<-p.Done()
+					waittest.Hold(t, p.Done())
 					assert.Equal(t, code, p.Status().ExitStatus())
 				}
 			}
 		})
 	}
-	wg.Wait()
+	waittest.Return(t, wg.Wait, "the end of every program")
 }
 
 func TestChildrenAreTheFirstToGoWhenMemoryEnds(t *testing.T) {
@@ -144,7 +151,7 @@ func TestChildrenAreTheFirstToGoWhenMemoryEnds(t *testing.T) {
 	require.Eventually(t, func() bool {
 		score, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.PID()))
 		return strings.TrimSpace(string(score)) == "500"
-	}, 5*time.Second, time.Millisecond)
+	}, waittest.Bound, time.Millisecond)
 }
 
 // escapes are ways in which a process gets away from the one that started it.
@@ -168,13 +175,13 @@ func TestKillTreeLeavesNoSurvivor(t *testing.T) {
 			p, err := start(sh(t, fmt.Sprintf(script, file)))
 			require.NoError(t, err)
 			var pids []int
-			require.Eventually(t, func() bool { pids = readPIDs(file); return len(pids) > 0 }, 10*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { pids = readPIDs(file); return len(pids) > 0 }, waittest.Bound, 5*time.Millisecond)
 
 			assert.Zero(t, p.KillTree(100*time.Millisecond))
 			for _, pid := range readPIDs(file) {
 				assert.False(t, alive(pid), "process %d lives on", pid)
 			}
-			<-p.Done()
+			waittest.For(t, p.Done(), "the end of the program that was killed")
 		})
 	}
 }
@@ -196,11 +203,11 @@ func TestOrphansAreReaped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pids")
 	p, err := start(sh(t, "(sh -c 'echo $$ >>"+file+"; exec sleep 0.05' &)"))
 	require.NoError(t, err)
-	<-p.Done()
+	waittest.For(t, p.Done(), "the end of the program")
 	require.Eventually(t, func() bool {
 		pids := readPIDs(file)
 		return len(pids) == 1 && syscall.Kill(pids[0], 0) == syscall.ESRCH
-	}, 10*time.Second, 5*time.Millisecond)
+	}, waittest.Bound, 5*time.Millisecond)
 }
 
 func TestLookPath(t *testing.T) {

@@ -30,31 +30,78 @@ type Command struct {
 type Credential struct {
 	UID, GID uint32
 	Groups   []uint32
+	// Capabilities are what the process has, and what it starts inherits. The program itself has them.
+	Capabilities []uintptr
 }
 
 type request struct {
 	command Command
+	mark    uint64 // that this program bears
 	then    func(*Process, error)
 }
 
 // Start starts a process in a session of its own, and then calls then on the thread that forks, which must not block. The error is
 // the system's own (syscall.Errno) when the program cannot be executed. Somebody must Wait for the process.
 func (t *Table) Start(c Command, then func(*Process, error)) {
-	select {
-	case <-t.closed:
-		then(nil, ErrClosed)
-	case t.requests <- request{c, then}:
+	t.marking.Lock() // until the fork
+	mark := t.marks.next()
+	r := request{c, mark, then}
+	err := t.marks.set(mark)
+	if err == nil && c.User != nil && len(c.User.Capabilities) > 0 {
+		go t.onThread(func() { t.startApart(r) })
+		return
 	}
+	if err == nil {
+		select {
+		case t.requests <- r:
+			return
+		case <-t.closed:
+			err = ErrClosed
+		}
+	}
+	t.marking.Unlock()
+	then(nil, err)
 }
 
-// spawn is the body of the thread that forks. The thread is not given back: it ends with the goroutine.
-func (t *Table) spawn(ready chan<- error) {
+// onThread calls f on a thread that is not given back: it ends with the goroutine. It is never the program's first, which decides in which
+// cgroup of version 1 the program's memory counts, and dies when that is full: the threads that fork enter that of the children.
+func (t *Table) onThread(f func()) {
 	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	go t.onThread(f)
+	<-t.closed // until then no other goroutine gets the first thread
+	runtime.UnlockOSThread()
+}
+
+// startApart starts a process with capabilities from a thread that can give them and then ends: no other process comes from it.
+func (t *Table) startApart(r request) {
 	if t.cfg.Prepare != nil {
-		if err := t.cfg.Prepare(); err != nil {
+		if err := t.cfg.Prepare(r.command.User.Capabilities); err != nil {
+			t.marking.Unlock()
+			r.then(nil, fmt.Errorf("prepare a thread that starts a process with capabilities: %w", err))
+			return
+		}
+	}
+	b := &birth{}
+	b.bound(t.cfg.ProcessLimits)
+	t.serve(r, b)
+}
+
+// spawn is the body of the thread that forks.
+func (t *Table) spawn(ready chan<- error) {
+	if t.cfg.Prepare != nil {
+		if err := t.cfg.Prepare(nil); err != nil {
 			ready <- fmt.Errorf("prepare the thread that starts processes: %w", err)
 			return
 		}
+	}
+	var err error
+	if t.way, err = findWay(); err != nil {
+		ready <- err
+		return
 	}
 	ready <- nil
 	for {
@@ -62,50 +109,47 @@ func (t *Table) spawn(ready chan<- error) {
 		case <-t.closed:
 			return
 		case r := <-t.requests:
-			p, err := t.register(r.command)
-			r.then(p, err)
-			if err == nil && t.cfg.OOMScoreAdj > 0 {
-				raiseOOMScore(p.pid, t.cfg.OOMScoreAdj)
-			}
+			t.serve(r, &t.birth)
 		}
 	}
 }
 
+// serve starts the process that is asked for, on the thread that forks.
+func (t *Table) serve(r request, b *birth) {
+	p, err := t.register(r.command, r.mark, b)
+	t.marking.Unlock()
+	r.then(p, err)
+	if err == nil && t.cfg.OOMScoreAdj > 0 {
+		raiseOOMScore(p.pid, t.cfg.OOMScoreAdj)
+	}
+}
+
 // register forks a process and makes it known, before the reaper can see it as one that nobody knows.
-func (t *Table) register(c Command) (*Process, error) {
-	t.mu.Lock()
-	mark := t.marks.take()
-	t.mu.Unlock()
+func (t *Table) register(c Command, mark uint64, b *birth) (*Process, error) {
 	t.forking.Lock()
 	defer t.forking.Unlock()
-	pid, fd, err := t.fork(c, mark)
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	pid, fd, err := t.fork(c, b)
 	if err != nil {
-		t.marks.free(mark)
 		return nil, err
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	p := &Process{table: t, pid: pid, mark: mark, fd: os.NewFile(uintptr(fd), "process"), done: make(chan struct{})}
 	t.live[pid] = p
 	t.starts++
 	return p, nil
 }
 
-func (t *Table) fork(c Command, mark uint64) (pid, fd int, err error) {
-	t.marks.set(mark)
-	err = errNoBirth
-	if !t.plain {
-		pid, fd, err = t.birth.bear(c, t.cfg.CgroupFD)
-	}
-	if errors.Is(err, errNoBirth) {
-		t.plain = true
-		pid, fd, err = forkExec(c, t.cfg.CgroupFD)
+func (t *Table) fork(c Command, b *birth) (pid, fd int, err error) {
+	pid, fd, err = b.bear(c, t.cfg.CgroupFD, t.way)
+	if errors.Is(err, errNoClone3) && !t.way.clone {
+		t.way.clone = true
+		pid, fd, err = b.bear(c, t.cfg.CgroupFD, t.way)
 	}
 	if err != nil {
 		return 0, -1, err
 	}
-	err = t.bound(pid)
-	if err == nil && fd < 0 {
+	if fd < 0 {
 		err = errors.New("this kernel gives no descriptors of processes; it needs Linux 5.4")
 	}
 	if err == nil {
@@ -117,34 +161,6 @@ func (t *Table) fork(c Command, mark uint64) (pid, fd int, err error) {
 		return 0, -1, err
 	}
 	return pid, fd, nil
-}
-
-// forkExec starts a process where there are no births.
-func forkExec(c Command, cgroup int) (pid, fd int, err error) {
-	fd = -1
-	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &fd}
-	if c.User != nil {
-		sys.Credential = &syscall.Credential{Uid: c.User.UID, Gid: c.User.GID, Groups: c.User.Groups}
-	}
-	if cgroup > 0 {
-		sys.UseCgroupFD, sys.CgroupFD = true, cgroup
-	}
-	pid, err = syscall.ForkExec(c.Path, c.Argv, &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files[:], Sys: sys})
-	return pid, fd, err
-}
-
-// bound sets the limits of a new process. One that has ended already needs none.
-func (t *Table) bound(pid int) error {
-	for _, l := range t.cfg.ProcessLimits {
-		if l.Value == 0 {
-			continue
-		}
-		limit := unix.Rlimit{Cur: l.Value, Max: l.Value}
-		if err := unix.Prlimit(pid, l.Resource, &limit, nil); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("bound a process by limit %d: %w", l.Resource, err)
-		}
-	}
-	return nil
 }
 
 // raiseOOMScore is best effort: a process that is gone already needs no score.

@@ -53,7 +53,6 @@ func (p *Process) reap() bool {
 // ended makes the end of a process known. The caller holds mu and has reaped it.
 func (t *Table) ended(p *Process, status syscall.WaitStatus) {
 	delete(t.live, p.pid)
-	t.marks.free(p.mark)
 	p.status = status
 	close(p.done)
 }

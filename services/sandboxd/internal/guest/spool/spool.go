@@ -6,7 +6,9 @@ import "sync"
 
 // Spool is one output stream. Its zero value keeps nothing; use New. One writer and any number of readers may use it at once.
 type Spool struct {
+	budget  *Budget
 	mu      sync.Mutex
+	floor   int // what head and tail each have beside the budget
 	headMax int
 	tailMax int
 	head    []byte
@@ -17,10 +19,11 @@ type Spool struct {
 	more    chan struct{} // closed and replaced when something changes; nil while nobody waits
 }
 
-// New returns a spool that keeps at most limit bytes: the first half from the head, the rest from the tail.
-func New(limit int64) *Spool {
+// New returns a spool that keeps at most limit bytes: the first half from the head, the rest from the tail. It keeps less where the
+// budget, unless that is nil, has no room for what is beyond its Floor.
+func New(limit int64, budget *Budget) *Spool {
 	limit = max(limit, 0)
-	return &Spool{headMax: int((limit + 1) / 2), tailMax: int(limit / 2)}
+	return &Spool{headMax: int((limit + 1) / 2), tailMax: int(limit / 2), budget: budget, floor: Floor / 2}
 }
 
 // Write appends p. It never blocks and never fails: bytes that do not fit push out the oldest bytes of the tail.
@@ -33,7 +36,7 @@ func (s *Spool) Write(p []byte) (int, error) {
 	defer s.mu.Unlock()
 	s.total += int64(n)
 	if room := s.headMax - len(s.head); room > 0 {
-		k := min(room, len(p))
+		k := s.grow(min(room, len(p)), len(s.head), &s.headMax)
 		s.head = append(s.head, p[:k]...)
 		p = p[k:]
 	}
@@ -42,13 +45,57 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// grow tells for how many of n more bytes there is room in the budget, in a part that has some. Where it is fewer, the part has its
+// final size. The caller holds mu.
+func (s *Spool) grow(n, have int, most *int) int {
+	free := min(n, max(0, s.floor-have))
+	k := free + s.budget.take(n-free)
+	if k < n {
+		*most = have + k
+	}
+	return k
+}
+
+// charged is what the spool has of the budget. The caller holds mu.
+func (s *Spool) charged() int { return max(0, len(s.head)-s.floor) + max(0, len(s.tail)-s.floor) }
+
+// Settle charges the budget with what the spool has kept beside it, for a spool that no bytes come to any more. Where the budget
+// has no room, the spool keeps as much less, from its middle.
+func (s *Spool) Settle() {
+	s.mu.Lock()
+	beside := len(s.head) + len(s.tail) - s.charged()
+	s.mu.Unlock()
+	got := s.budget.take(beside)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.head)+len(s.tail) == 0 {
+		s.budget.give(got) // dropped meanwhile
+		return
+	}
+	s.floor = 0
+	s.trim(beside - got)
+}
+
+// trim drops n bytes: the last of the head, then the first of the tail. The caller holds mu.
+func (s *Spool) trim(n int) {
+	k := min(n, len(s.head))
+	if k > 0 {
+		s.head = clip(s.head, len(s.head)-k)
+		s.headMax = len(s.head)
+	}
+	if n -= k; n > 0 {
+		s.tail, s.start = s.ring(n, len(s.tail)), 0
+		s.tailMax = len(s.tail)
+	}
+}
+
 // appendTail adds p to the ring; only the last tailMax bytes survive. The caller holds mu.
 func (s *Spool) appendTail(p []byte) {
 	if len(p) > s.tailMax {
 		p = p[len(p)-s.tailMax:]
 	}
 	if room := s.tailMax - len(s.tail); room > 0 {
-		k := min(room, len(p))
+		k := s.grow(min(room, len(p)), len(s.tail), &s.tailMax)
 		s.tail = append(s.tail, p[:k]...)
 		p = p[k:]
 	}
@@ -71,6 +118,7 @@ func (s *Spool) Close() {
 func (s *Spool) Drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.budget.give(s.charged())
 	s.head, s.tail, s.start = nil, nil, 0
 	s.headMax, s.tailMax = 0, 0
 }

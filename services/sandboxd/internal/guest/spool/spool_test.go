@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/spool"
 )
 
@@ -36,7 +37,7 @@ func TestJoinedKeepsHeadAndTailAndSaysWhereItCut(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%d/%d/%v", tt.limit, tt.answer, tt.writes), func(t *testing.T) {
 			t.Parallel()
-			s := spool.New(tt.limit)
+			s := spool.New(tt.limit, nil)
 			var total int64
 			for _, w := range tt.writes {
 				n, err := s.Write([]byte(w))
@@ -57,7 +58,7 @@ func TestReadersSeeEveryKeptByteOnceAndGapsExplicitly(t *testing.T) {
 	for range 300 {
 		limit := rng.Int64N(64)
 		var all []byte
-		s := spool.New(limit)
+		s := spool.New(limit, nil)
 		for range rng.IntN(12) {
 			p := make([]byte, rng.IntN(40))
 			for i := range p {
@@ -84,22 +85,22 @@ func TestReadersSeeEveryKeptByteOnceAndGapsExplicitly(t *testing.T) {
 
 func TestMoreWakesAWaitingReader(t *testing.T) {
 	t.Parallel()
-	s := spool.New(100)
+	s := spool.New(100, nil)
 	c := s.Read(0, 10)
 	require.NotNil(t, c.More)
 	_, _ = s.Write([]byte("x"))
-	<-c.More
+	waittest.For(t, c.More, "the wake for what was written")
 	c = s.Read(0, 10)
 	assert.Equal(t, "x", string(c.Data))
 	c = s.Read(1, 10)
 	s.Close()
-	<-c.More
+	waittest.For(t, c.More, "the wake for the end")
 	assert.True(t, s.Read(1, 10).End)
 }
 
 func TestDropLeavesAnExplicitGap(t *testing.T) {
 	t.Parallel()
-	s := spool.New(100)
+	s := spool.New(100, nil)
 	_, _ = s.Write([]byte("hello"))
 	s.Close()
 	s.Drop()
@@ -109,4 +110,45 @@ func TestDropLeavesAnExplicitGap(t *testing.T) {
 	data, cutAt := s.Joined(10)
 	assert.Empty(t, data)
 	assert.Equal(t, int64(0), cutAt)
+}
+
+func TestSpoolsShareABudget(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	var old *spool.Spool
+	evicted := 0
+	budget := spool.NewBudget(mib, func() bool {
+		if old == nil {
+			return false
+		}
+		old.Drop()
+		old = nil
+		evicted++
+		return true
+	})
+	fill := func(n int) *spool.Spool {
+		s := spool.New(10*mib, budget)
+		_, _ = s.Write(bytes.Repeat([]byte("x"), n))
+		return s
+	}
+	old = fill(mib)
+	assert.EqualValues(t, mib, old.Kept())
+	first := fill(mib / 2)
+	assert.EqualValues(t, mib/2, first.Kept(), "the one that has ended makes room")
+	assert.Equal(t, 1, evicted)
+	second := fill(mib)
+	_, _ = second.Write([]byte("the end"))
+	assert.EqualValues(t, mib+7, second.Total())
+	assert.Less(t, second.Kept(), int64(mib), "nothing makes room, so it keeps less")
+	assert.LessOrEqual(t, first.Kept()+second.Kept(), int64(mib+2*spool.Floor))
+	data, cut := second.Joined(10 * mib)
+	assert.Positive(t, cut, "and says so")
+	assert.True(t, bytes.HasSuffix(data, []byte("the end")))
+	second.Settle()
+	assert.EqualValues(t, mib+spool.Floor/2, first.Kept()+second.Kept(), "once it has ended, all of it counts")
+	data, _ = second.Joined(10 * mib)
+	assert.True(t, bytes.HasSuffix(data, []byte("the end")), "what it keeps less is not its end")
+	second.Drop()
+	first.Drop()
+	assert.EqualValues(t, mib, fill(mib).Kept(), "what was dropped is there for others")
 }

@@ -1,0 +1,59 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+)
+
+const (
+	databases = ".databases" // no project's id begins with a point
+	// unknown is the mark of databases that named bodies before there were marks.
+	unknown = "unknown"
+)
+
+// Enrol marks the directory with the id of a database whose rows name bodies in it, durably, and returns the marks of others: bodies may be swept by what names them only where one database
+// alone does. Own says that bodies which are there before any mark are that database's; else they get the mark `unknown`. It may be repeated.
+func (s *Store) Enrol(ctx context.Context, id string, own bool) (others []string, err error) {
+	if err := s.makeDir(databases); err != nil {
+		return nil, fmt.Errorf("blob: enrol: %w", err)
+	}
+	marks, err := fs.ReadDir(s.root.FS(), databases)
+	if err != nil {
+		return nil, fmt.Errorf("blob: enrol: %w", err)
+	}
+	var need []string
+	if len(marks) == 0 && !own {
+		bodies, err := s.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(bodies) > 0 {
+			need, others = append(need, unknown), append(others, unknown)
+		}
+	}
+	mine := false
+	for _, mark := range marks {
+		if mark.Name() == id {
+			mine = true
+		} else {
+			others = append(others, mark.Name())
+		}
+	}
+	if !mine {
+		need = append(need, id)
+	}
+	for _, name := range need { // Its own comes last: where it is, the others are.
+		f, err := s.root.OpenFile(path.Join(databases, name), os.O_WRONLY|os.O_CREATE, 0o600)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close(), s.syncDir(databases))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("blob: enrol: %w", err)
+		}
+	}
+	return others, nil
+}

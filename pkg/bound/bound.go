@@ -1,0 +1,6 @@
+// Package bound holds the bounds on what the platform reads from outside: files, archives, data sets, requests and
+// connections. Each is a constant whose comment states its unit and what happens beyond it, so that one page
+// (docs/bounds.md, generated from this package) lists them all.
+//
+// Bounds on how much work goes on at once, which an operator tunes, are configuration and stand beside their owner.
+package bound

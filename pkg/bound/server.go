@@ -1,0 +1,70 @@
+package bound
+
+import "time"
+
+// Connections.
+const (
+	// Connections is how many connections a server has open at once where its configuration (max_connections) sets no other
+	// number. When another one comes the oldest connection without an accepted credential is closed; where there is none, the
+	// new one is closed. It is at most half of the files that the process may open.
+	Connections = 4096
+	// Strangers is how many connections without an accepted credential a server keeps open at once. The oldest is closed
+	// when another one comes. Where the process may open few files the number is lower (see pkg/accept).
+	Strangers = 256
+	// FirstAcceptPause and LongestAcceptPause are the shortest and the longest pause after a failed accept. Each further failure
+	// doubles the pause.
+	FirstAcceptPause   = 5 * time.Millisecond
+	LongestAcceptPause = time.Second
+	// Greeting is how long a connection may take to send the first bytes, by which its protocol is recognized. The
+	// connection is closed after it.
+	Greeting = 10 * time.Second
+	// IdleGRPC is how long a gRPC connection may have no call before the server closes it. Clients connect again with the
+	// next call.
+	IdleGRPC = 15 * time.Minute
+	// IdleHTTP is how long an HTTP connection may have no request before the server closes it.
+	IdleHTTP = 2 * time.Minute
+	// PeerPing is how long a gRPC connection may be silent before the server asks whether the peer is still there.
+	// PeerAnswer is how long the peer may take to answer before the connection is closed.
+	PeerPing   = 2 * time.Minute
+	PeerAnswer = 20 * time.Second
+)
+
+// Requests.
+const (
+	// RequestHeaderBytes bounds the headers of a request, of gRPC and HTTP, counted as HTTP/2 counts them. A larger HTTP
+	// request is answered with 431; a larger gRPC call is refused by the client's transport or reset.
+	RequestHeaderBytes = 64 << 10
+	// RequestHeaderTime is how long an HTTP client may take to send the headers of a request.
+	RequestHeaderTime = 10 * time.Second
+	// BodyPause is how long an HTTP client may pause while it sends a body. A body that keeps coming may take any time.
+	BodyPause = 30 * time.Second
+	// ConnectionStreams is how many calls of one gRPC connection run at once. Further calls wait in the client.
+	ConnectionStreams = 10_000
+	// StrangerCalls is how many calls without a credential (health, reflection) run at once. The oldest is ended with
+	// RESOURCE_EXHAUSTED when another one comes.
+	StrangerCalls = 64
+	// StrangerMessageBytes bounds each message of such a call. A larger one is refused with REQUEST_TOO_LARGE, unread.
+	StrangerMessageBytes = 4 << 10
+)
+
+// Answers.
+const (
+	// UnreadStream is how long a gRPC client may let a stream lie unread before it is ended with DEADLINE_EXCEEDED. A watch
+	// can be resumed from its cursor.
+	UnreadStream = 5 * time.Minute
+	// FieldViolations is how many fields an error names. The rest is counted.
+	FieldViolations = 20
+	// FieldPathBytes and FieldDescriptionBytes bound what an error says of one field; the rest is cut.
+	FieldPathBytes        = 256
+	FieldDescriptionBytes = 1 << 10
+	// ErrorMessageBytes bounds the message of an error; the rest is cut.
+	ErrorMessageBytes = 8 << 10
+)
+
+// Tokens.
+const (
+	// TokenCharacters is how many characters the admin token has at least. A server with a shorter one does not start.
+	TokenCharacters = 16
+	// TokenFileBytes bounds a token file. A larger one is refused.
+	TokenFileBytes = 4 << 10
+)

@@ -1,0 +1,131 @@
+package grpcserver
+
+import (
+	"container/list"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/accept"
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// strangers are the calls without a credential that run. When another one comes than there may be, the oldest is ended, so that health checks are answered while somebody
+// holds all calls that there are.
+type strangers struct {
+	max int
+
+	mu      sync.Mutex
+	running list.List // of context.CancelCauseFunc, the oldest first
+}
+
+var errCrowded = errors.New("too many calls without a credential")
+
+// serve calls handler with a stream whose messages have the bound of strangers'. It ends the oldest call where there are too many.
+func (s *strangers) serve(ctx context.Context, ss grpc.ServerStream, handler func(grpc.ServerStream) error) error {
+	end := ender(ctx)
+	if end == nil { // within the process
+		return handler(ss)
+	}
+	defer s.enter(end)()
+	err := handler(&strangerStream{ss})
+	if errors.Is(context.Cause(ctx), errCrowded) {
+		return status.Errorf(codes.ResourceExhausted, "more than %d calls without a credential; send the token", s.max)
+	}
+	return err
+}
+
+// enter notes a call, by what ends it. The returned function forgets it.
+func (s *strangers) enter(end context.CancelCauseFunc) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running.Len() >= s.max {
+		oldest, _ := s.running.Remove(s.running.Front()).(context.CancelCauseFunc)
+		oldest(errCrowded)
+	}
+	own := s.running.PushBack(end)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running.Remove(own) // Nothing, where it was removed before.
+	}
+}
+
+// strangerStream receives small messages alone.
+type strangerStream struct{ grpc.ServerStream }
+
+// incoming is what gRPC's transport has of a call: the framing of messages is then in our hands, and so is their bound, which gRPC has for whole servers only.
+type incoming interface {
+	ReadMessageHeader(header []byte) error
+	Read(n int) (mem.BufferSlice, error)
+}
+
+// RecvMsg implements [grpc.ServerStream].
+func (s *strangerStream) RecvMsg(m any) error {
+	in, ok := grpc.ServerTransportStreamFromContext(s.ServerStream.Context()).(incoming)
+	request, isProto := m.(proto.Message)
+	if !ok || !isProto {
+		return s.ServerStream.RecvMsg(m) // within the process
+	}
+	var header [5]byte // whether it is compressed, and how long it is
+	if err := in.ReadMessageHeader(header[:]); err != nil {
+		return err
+	}
+	if header[0] != 0 {
+		return status.Error(codes.Unimplemented, "calls without a credential cannot be compressed")
+	}
+	size := binary.BigEndian.Uint32(header[1:])
+	if size > bound.StrangerMessageBytes {
+		return rpcerr.RequestTooLarge("", bound.StrangerMessageBytes, "without a credential a message may have %d bytes and has %d; send the token", bound.StrangerMessageBytes, size)
+	}
+	data, err := in.Read(int(size))
+	if err != nil {
+		return err
+	}
+	defer data.Free()
+	if err := proto.Unmarshal(data.Materialize(), request); err != nil {
+		return rpcerr.InvalidRequest("the message cannot be read")
+	}
+	return nil
+}
+
+// connections has calls know the connection that they come on. Beside that it is the credentials that it holds.
+type connections struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements [credentials.TransportCredentials].
+func (connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return conn, connection{conn}, nil
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (c connections) Clone() credentials.TransportCredentials {
+	return connections{c.TransportCredentials.Clone()}
+}
+
+// connection is one that a call came on.
+type connection struct{ net.Conn }
+
+// AuthType implements [credentials.AuthInfo].
+func (connection) AuthType() string { return "insecure" }
+
+// know says of the connection of a call that its caller has shown a credential.
+func know(ctx context.Context) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if c, ok := p.AuthInfo.(connection); ok {
+			accept.Know(c.Conn)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package grpcserver_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/config"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/grpcclient"
+	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/telemetry"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+)
+
+// shield is a server on the network that knows one token, and the metrics of its calls.
+type shield struct {
+	*service
+	address string
+	metrics *prometheus.Registry
+}
+
+func serveShield(t *testing.T) *shield {
+	t.Helper()
+	s := &shield{service: &service{}, metrics: prometheus.NewRegistry()}
+	server, err := grpcserver.New(grpcserver.Options{
+		Logger: slog.New(slog.DiscardHandler), Metrics: telemetry.NewCallMetrics(s.metrics), RequestBytes: grpcserver.MaxPeerBytes,
+		Auth:  auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")}),
+		Extra: []grpc.ServerOption{grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return status.Error(codes.Unimplemented, "no") })},
+	})
+	require.NoError(t, err)
+	toolv1.RegisterToolServiceServer(server, s.service)
+	server.SetReady(true)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.address = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		assert.NoError(t, waittest.For(t, served, "the server to end"))
+	})
+	return s
+}
+
+// dial connects with a token, or none.
+func (s *shield) dial(t *testing.T, token string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpcclient.New(s.address, grpcclient.Options{Token: config.NewSecret(token)})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return conn
+}
+
+// pipes is a listener whose connections are dialled within the process, so that the clock may be a test's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error { p.once.Do(func() { close(p.closed) }); return nil }
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
+func (p *pipes) dial(context.Context, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	p.conns <- server
+	return client, nil
+}
+
+// A caller without a credential is refused by its headers: the server waits for no byte of the request.
+func TestTheCredentialIsCheckedBeforeTheRequestIsRead(t *testing.T) {
+	t.Parallel()
+	s := serveShield(t)
+	for _, token := range []string{"", "wrong"} {
+		conn := s.dial(t, token)
+		for _, method := range []string{toolv1.ToolService_ListTools_FullMethodName, toolv1.ToolService_ExecuteTools_FullMethodName, "/no.such.Service/Method"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			// Both sides may send, so that the client sends its headers and waits.
+			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+			require.NoError(t, err)
+			err = stream.RecvMsg(&toolv1.ListToolsResponse{})
+			assert.True(t, rpcerr.Is(rpcerr.FromStatus(err), errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID), "%s with token %q, of which nothing was sent: %v", method, token, err)
+			cancel()
+		}
+	}
+}
+
+// Without a credential messages are small, whatever a service takes of others.
+func TestWithoutACredentialMessagesAreSmall(t *testing.T) {
+	t.Parallel()
+	s := serveShield(t)
+	name := strings.Repeat("x", bound.StrangerMessageBytes)
+	check := func(token, service string) error {
+		_, err := healthv1.NewHealthClient(s.dial(t, token)).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+		return err
+	}
+	require.NoError(t, check("", ""))
+	assert.True(t, rpcerr.Is(check("", name), errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE))
+	assert.Equal(t, codes.NotFound, rpcerr.Code(check("right", name)), "a known caller may ask more")
+
+	conn := s.dial(t, "")
+	watch, err := healthv1.NewHealthClient(conn).Watch(waittest.Context(t), &healthv1.HealthCheckRequest{Service: name})
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+	reflected, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(waittest.Context(t))
+	require.NoError(t, err)
+	ask := func(symbol string) (*reflectionv1.ServerReflectionResponse, error) {
+		require.NoError(t, reflected.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: symbol}}))
+		return reflected.Recv()
+	}
+	answer, err := ask("evalfleet.tool.v1.ToolService")
+	require.NoError(t, err)
+	assert.NotEmpty(t, answer.GetFileDescriptorResponse().GetFileDescriptorProto())
+	_, err = ask(name)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+}
+
+// However many calls without a credential are held, another health check is answered: the oldest of them ends.
+func TestWithoutACredentialTheOldestCallMakesRoom(t *testing.T) {
+	t.Parallel()
+	s := serveShield(t)
+	health := healthv1.NewHealthClient(s.dial(t, ""))
+	known, err := healthv1.NewHealthClient(s.dial(t, "right")).Watch(waittest.Context(t), &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	_, err = known.Recv()
+	require.NoError(t, err)
+	ended := make(chan int, 2*bound.StrangerCalls)
+	for i := range 2 * bound.StrangerCalls {
+		watch, err := health.Watch(waittest.Context(t), &healthv1.HealthCheckRequest{})
+		require.NoError(t, err)
+		_, err = watch.Recv()
+		require.NoError(t, err)
+		go func() {
+			if _, err := watch.Recv(); rpcerr.Code(err) == codes.ResourceExhausted {
+				ended <- i
+			}
+		}()
+	}
+	for range bound.StrangerCalls {
+		select {
+		case i := <-ended:
+			assert.Less(t, i, bound.StrangerCalls, "a newer one was ended")
+		case <-time.After(time.Minute):
+			require.FailNow(t, "calls without a credential are not ended to make room")
+		}
+	}
+	_, err = health.Check(t.Context(), &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	assert.NoError(t, known.Context().Err(), "a known caller's watch lives on")
+}
+
+// Names that callers make up take no room in the metrics.
+func TestMethodsThatNobodyServesShareALabel(t *testing.T) {
+	t.Parallel()
+	s := serveShield(t)
+	for _, token := range []string{"", "right"} {
+		conn := s.dial(t, token)
+		for i := range 20 {
+			err := conn.Invoke(t.Context(), "/made.up/Method"+strconv.Itoa(i), &healthv1.HealthCheckRequest{}, &healthv1.HealthCheckResponse{})
+			require.Error(t, err)
+		}
+	}
+	methods := map[string]bool{}
+	families, err := s.metrics.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "method" {
+					methods[l.GetValue()] = true
+				}
+			}
+		}
+	}
+	assert.Equal(t, map[string]bool{"unknown": true}, methods)
+}
+
+// A stream whose client reads nothing ends when its time has passed, and so does its handler. One whose client reads lives on, however long it takes.
+func TestAStreamThatNobodyReadsEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})})
+		require.NoError(t, err)
+		why := make(chan error, 1)
+		flood := func(_ *toolv1.ExecuteToolsRequest, stream toolv1.ToolService_ExecuteToolsServer) error {
+			for {
+				if err := stream.Send(&toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Progress{Progress: &toolv1.ToolProgress{CallId: strings.Repeat("x", 1000)}}}); err != nil {
+					why <- err
+					return err
+				}
+			}
+		}
+		pace := func(_ *toolv1.ExecuteToolsRequest, stream toolv1.ToolService_ExecuteToolsServer) error {
+			time.Sleep(10 * bound.UnreadStream)
+			return stream.Send(&toolv1.ExecuteToolsResponse{})
+		}
+		s := &service{}
+		toolv1.RegisterToolServiceServer(server, s)
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(l.dial))
+		require.NoError(t, err)
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer right")
+		s.execute = pace
+		stream, err := toolv1.NewToolServiceClient(conn).ExecuteTools(ctx, executing())
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		require.ErrorIs(t, err, io.EOF)
+
+		s.execute = flood
+		_, err = toolv1.NewToolServiceClient(conn).ExecuteTools(ctx, executing())
+		require.NoError(t, err)
+		select {
+		case err := <-why:
+			assert.Equal(t, codes.DeadlineExceeded, rpcerr.Code(err), "%v", err)
+		case <-time.After(2 * bound.UnreadStream):
+			assert.Fail(t, "the handler of a stream that nobody reads still writes")
+		}
+		require.NoError(t, conn.Close())
+		server.Stop()
+		require.NoError(t, <-served)
+	})
+}

@@ -1,0 +1,68 @@
+package regular_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/regular"
+)
+
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, socket, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "socket"), filepath.Join(dir, "link")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	listener, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	defer listener.Close()
+	require.NoError(t, os.Symlink(pipe, link))
+	for path, why := range map[string]string{
+		pipe:        "is a pipe; save what it gives to a file",
+		link:        "is a pipe",
+		dir:         "is a folder; name a file in it",
+		socket:      "is a socket",
+		"/dev/zero": "is a device",
+		"/dev/null": "is a device",
+	} {
+		_, err := regular.Read(path, 10)
+		_, ours := errors.AsType[*regular.Error](err)
+		assert.True(t, ours, "%s: %v", path, err)
+		assert.ErrorContains(t, err, path+" "+why)
+	}
+	_, err = regular.Read(filepath.Join(dir, "none"), 10)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestAFileIsReadUpToABound(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(path, []byte("0123456789"), 0o600))
+	content, err := regular.Read(path, 10)
+	require.NoError(t, err)
+	assert.Equal(t, "0123456789", string(content))
+	_, err = regular.Read(path, 9)
+	assert.ErrorContains(t, err, path+" is larger than 9 bytes")
+	_, err = regular.Read("/proc/self/status", 9)
+	assert.ErrorContains(t, err, "is larger than 9 bytes", "a file that says it has no bytes")
+}
+
+func TestAReaderEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := regular.Reader(ctx, strings.NewReader("abc"))
+	_, err := r.Read(make([]byte, 1))
+	require.NoError(t, err)
+	cancel()
+	_, err = r.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,16 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// roomAgain is after how long a caller should ask again for a sandbox that found no room.
+const roomAgain = 10 * time.Second
+
+// NoRoom is the error of a box for which a disk is too full: SANDBOX_QUOTA with RetryInfo, so that its run waits. Lack says
+// which disk.
+func NoRoom(lack string) error {
+	return rpcerr.SandboxQuota("disk", 0, roomAgain, "no sandbox is made now: %s", lack)
+}

@@ -1,0 +1,39 @@
+package box
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"golang.org/x/sys/unix"
+)
+
+// A call that is in two lists would be decided by the one that comes first.
+func TestEachCallIsDecidedOnce(t *testing.T) {
+	t.Parallel()
+	seen := map[uint32]bool{}
+	for call := range argumentRules {
+		seen[call] = true
+	}
+	for _, call := range slices.Concat(allowedCalls, machineCalls, ineffectiveCalls, refusedCalls) {
+		assert.False(t, seen[call], "%d", call)
+		seen[call] = true
+	}
+}
+
+// The kernel takes 4,096 instructions, and a jump reaches 255.
+func TestTheFilterFits(t *testing.T) {
+	t.Parallel()
+	assert.Less(t, len(filter(true)), 4096)
+	for call, rule := range argumentRules {
+		assert.LessOrEqual(t, len(rule), math.MaxUint8, "%d", call)
+		assert.Equal(t, uint16(unix.BPF_RET|unix.BPF_K), rule[len(rule)-1].Code, "the rule of %d ends with an answer", call)
+	}
+}
+
+func TestRangesJoinNumbersThatFollowEachOther(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, []numbers{{1, 3}, {5, 5}, {8, 9}}, ranges([]uint32{9, 2, 1, 3, 5, 8, 2}))
+	assert.Empty(t, ranges(nil))
+}

@@ -1,0 +1,62 @@
+package lifecycle_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/sqlite/sqlitefault"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
+)
+
+// TestAnOutageOfTheStoreStrandsNoSandbox has the disk below the records fail while a box is made. The call, or one of the calls that its
+// caller makes with the same key, gives the sandbox, and one box is there.
+func TestAnOutageOfTheStoreStrandsNoSandbox(t *testing.T) {
+	t.Parallel()
+	for _, outage := range []time.Duration{time.Second, 45 * time.Second, 10 * time.Minute} {
+		t.Run(outage.String(), func(t *testing.T) {
+			t.Parallel()
+			disk := sqlitefault.New()
+			path := filepath.Join(t.TempDir(), "s.db")
+			synctest.Test(t, func(t *testing.T) {
+				db, err := sqlite.Open(t.Context(), path, sqlite.Options{VFS: disk.Name()})
+				require.NoError(t, err)
+				store, err := lifecycle.NewStore(t.Context(), db)
+				require.NoError(t, err)
+				ledger, err := effectsqlite.New(t.Context(), db, "sandboxd_effects")
+				require.NoError(t, err)
+				h := &house{T: t, driver: newPaper(), store: store, ledger: ledger}
+				h.start()
+				failed := false
+				h.driver.hold = func(driver.Spec) {
+					if !failed {
+						failed = true
+						disk.Fail(sqlitefault.Full)
+						time.AfterFunc(outage, func() { disk.Fail(sqlitefault.None) })
+					}
+				}
+				var b *lifecycle.Sandbox
+				for end := time.Now().Add(2 * outage); b == nil; time.Sleep(time.Second) {
+					require.True(t, time.Now().Before(end.Add(time.Minute)), "no sandbox after the outage: %v", err)
+					b, err = h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "key", "")
+				}
+				assert.Equal(t, lifecycle.Ready, h.state(b.ID))
+				require.NoError(t, h.use(b.ID))
+				h.driver.mu.Lock()
+				assert.Len(t, h.driver.boxes, 1)
+				h.driver.kill(b.ID)
+				h.driver.mu.Unlock()
+				h.stop()
+				require.NoError(t, db.Close())
+			})
+		})
+	}
+}
