@@ -183,8 +183,11 @@ func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Rec
 	default:
 		rec.State, rec.Body = Failed, r.cfg.EncodeError(err)
 	}
-	if err := r.keep(ctx, req.Key, Outcome{State: rec.State, Body: rec.Body}); err != nil {
-		return result, err
+	switch kept := r.keep(ctx, req.Key, Outcome{State: rec.State, Body: rec.Body}); {
+	case errors.Is(kept, ErrCancelled) && err != nil:
+		return result, fmt.Errorf("%w: %w", kept, err)
+	case kept != nil:
+		return result, kept
 	}
 	if req.Kept != nil {
 		req.Kept()

@@ -60,6 +60,9 @@ type Config struct {
 	// KeepTimeout bounds how long a finished result is offered to a ledger that fails before it is given up and the
 	// claim left as lost. A ledger that is away (STORE_UNAVAILABLE) is waited for without end. Zero is 30s.
 	KeepTimeout time.Duration
+	// CancelGrace bounds how long those who wait for work that is cancelled are kept waiting for the error with which it ends, which is
+	// then part of theirs. Zero: they get [ErrCancelled] at once.
+	CancelGrace time.Duration
 	// Logger gets panics and failures of the ledger. Nil discards them.
 	Logger *slog.Logger
 }
@@ -154,7 +157,8 @@ func New(cfg Config) (*Runner, error) {
 // anyone sees it.
 //
 // An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled], [ErrReleased],
-// [ErrIndeterminate], [ErrDraining], an [*ElsewhereError], or the ledger's, in which case the outcome may be lost.
+// [ErrIndeterminate], [ErrDraining], an [*ElsewhereError], or the ledger's, in which case the outcome may be lost. Within
+// Config.CancelGrace an [ErrCancelled] also wraps the error with which the work ended.
 func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	if req.Key.IsZero() {
 		ctx, cancel := bound(ctx, req.Timeout)
@@ -218,9 +222,22 @@ func (r *Runner) Cancel(ctx context.Context, key Key) (Record, error) {
 	defer r.mu.Unlock()
 	if e := r.running[key]; e != nil {
 		e.cancel(ErrCancelled)
-		r.settle(key, e, Result{}, fmt.Errorf("%w: %v", ErrCancelled, key))
+		if r.cfg.CancelGrace == 0 {
+			r.settleCancelled(key, e)
+		} else {
+			time.AfterFunc(r.cfg.CancelGrace, func() {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.settleCancelled(key, e)
+			})
+		}
 	}
 	return before, nil
+}
+
+// settleCancelled ends the waiting for work that was cancelled, unless it has ended itself. r.mu is held.
+func (r *Runner) settleCancelled(key Key, e *execution) {
+	r.settle(key, e, Result{}, fmt.Errorf("%w: %v", ErrCancelled, key))
 }
 
 // Drain refuses new work and waits for what runs. When ctx ends first it cuts the rest short and yields the claims of work that

@@ -3,6 +3,7 @@ package effect_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,6 +162,46 @@ func TestCancelDuringTheWork(t *testing.T) {
 		assert.Equal(t, effect.Cancelled, rec.State)
 		assert.Empty(t, rec.Body)
 	})
+}
+
+// Work that says how it ended when it is cancelled is waited for, for a bounded time.
+func TestCancelledWorkMaySayHowItEnded(t *testing.T) {
+	t.Parallel()
+	const grace = 2 * time.Second
+	for name, test := range map[string]struct {
+		takes time.Duration
+		told  bool
+	}{
+		"in time":  {takes: grace / 2, told: true},
+		"too late": {takes: 2 * grace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r, err := effect.New(effect.Config{Ledger: &memory.Ledger{}, Owner: "one", CancelGrace: grace})
+				require.NoError(t, err)
+				answered := make(chan error, 1)
+				go func() {
+					_, err := r.Do(t.Context(), request, func(ctx context.Context, _ effect.Attempt) ([]byte, error) {
+						<-ctx.Done()
+						time.Sleep(test.takes)
+						return nil, fmt.Errorf("after two attempts: %w", context.Cause(ctx))
+					})
+					answered <- err
+				}()
+				synctest.Wait()
+				begin := time.Now()
+				_, err = r.Cancel(t.Context(), request.Key)
+				require.NoError(t, err)
+				assert.Zero(t, time.Since(begin), "the cancel itself waits for nothing")
+				err = <-answered
+				require.ErrorIs(t, err, effect.ErrCancelled)
+				assert.Equal(t, min(test.takes, grace), time.Since(begin))
+				assert.Equal(t, test.told, strings.Contains(err.Error(), "after two attempts"), "%v", err)
+				require.NoError(t, r.Drain(t.Context()))
+			})
+		})
+	}
 }
 
 func TestCancelAfterTheWork(t *testing.T) {

@@ -33,6 +33,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
 )
 
+// cancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Connections of providers end within
+// milliseconds.
+const cancelGrace = time.Second
+
 // Config sets the gateway up.
 type Config struct {
 	// AttemptTimeout bounds one attempt of a call whose configuration sets no bound. Zero, the default, is none.
@@ -157,6 +161,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Retryable:   server.Passing,
 		EncodeError: rpcerr.Encode,
 		DecodeError: rpcerr.Decode,
+		CancelGrace: cancelGrace,
 		Logger:      deps.Logger,
 	})
 	if err != nil {

@@ -239,6 +239,34 @@ func TestAFullQueueIsNoResult(t *testing.T) {
 	assert.Equal(t, codes.DeadlineExceeded, rpcerr.Code(err), "the call is made now: nothing was kept under its key")
 }
 
+// A call that is cancelled ends with an account of what was done until then.
+func TestACancelledCallSaysWhereItsTimeWent(t *testing.T) {
+	t.Parallel()
+	ledger := onDisk(t)
+	script := `{"outputs": [{"error": {"status": 429, "message": "slow down", "retry_after_s": 0.01}}, {"text": "late", "delay_s": 600}]}`
+	request := keyed("k", ask(script, "q"))
+	deaths(t, ledger, request, 4)
+	g := start(t, withLedger(ledger, "heir"))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := g.models.Generate(context.WithoutCancel(t.Context()), request)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return len(g.calls(t)) == 2 }, waitLimit, tick, "the second attempt")
+	_, err := g.models.CancelGenerate(t.Context(), &modelv1.CancelGenerateRequest{Parent: project, RequestId: "k"})
+	require.NoError(t, err)
+	fault, ok := rpcerr.As(waittest.For(t, ended, "the end of the call that was cancelled"))
+	require.True(t, ok)
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED, fault.Reason)
+	require.Len(t, fault.Details, 2, "a failed attempt, and the timing")
+	failed, _ := fault.Details[0].(*modelv1.FailedAttempt)
+	assert.EqualValues(t, 429, failed.GetStatus())
+	timing, _ := fault.Details[1].(*effectv1.Timing)
+	assert.EqualValues(t, 2, timing.GetAttempts())
+	assert.EqualValues(t, 4, timing.GetReissues())
+	assert.Positive(t, timing.GetWorking().AsDuration())
+}
+
 func TestACancelBeforeTheCallPreventsIt(t *testing.T) {
 	t.Parallel()
 	g := start(t)

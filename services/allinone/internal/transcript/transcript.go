@@ -148,7 +148,7 @@ func (w *Writer) message(m *modelv1.ChatMessage, note string) {
 func (w *Writer) answer(o *agentv1.ModelOutcome) {
 	w.retries(o.GetFailedAttempts())
 	if err := o.GetError(); err != nil {
-		w.heading("model call failed", err.GetReason())
+		w.heading("model call failed", err.GetReason()+lost(o.GetTiming()))
 		w.body(err.GetMessage())
 		return
 	}
@@ -159,15 +159,21 @@ func (w *Writer) answer(o *agentv1.ModelOutcome) {
 	if reason := o.GetStopReason(); reason != modelv1.StopReason_STOP_REASON_STOP && reason != modelv1.StopReason_STOP_REASON_TOOL_CALLS {
 		note += ", stopped by " + chat.StopReasonName(reason)
 	}
-	if o.GetTiming().GetReissued() {
-		note += ", issued again after a crash"
-	}
+	note += lost(o.GetTiming())
 	m := chat.FirstMessage(o.GetContent().GetOutput())
 	if m == nil {
 		w.heading("assistant", note)
 		return
 	}
 	w.message(m, note)
+}
+
+// lost says how often a call was lost with the process that made it. What those calls cost is known to their provider alone.
+func lost(t *effectv1.Timing) string {
+	if !t.GetReissued() {
+		return ""
+	}
+	return fmt.Sprintf(", made again %d× after its process ended (tokens of those: unknown)", max(1, t.GetReissues()))
 }
 
 // retries tells of attempts that failed before an answer, and why the last of them did.

@@ -206,3 +206,14 @@ func TestChangesOfTheHistory(t *testing.T) {
 	assert.Equal(t, "\n■ user\n  before\n\n■ history · prompt_template\n\n■ user · changed\n  after\n", write(transcript.Options{}, added, changed("prompt_template")))
 	assert.Equal(t, "\n■ user\n  before\n", write(transcript.Options{}, added, changed("submit")), "tidying up after a submission is no news")
 }
+
+func TestWhatLostCallsCostIsSaidToBeUnknown(t *testing.T) {
+	t.Parallel()
+	said := "made again 2× after its process ended (tokens of those: unknown)"
+	answer := assistant("Done.")
+	assert.NotContains(t, write(transcript.Options{}, answer), "made again")
+	answer.GetModelOutcome().Timing = &effectv1.Timing{Reissued: true, Reissues: 2}
+	assert.Contains(t, write(transcript.Options{}, answer), said)
+	answer.GetModelOutcome().Error = &agentv1.RunError{Reason: "EFFECT_CANCELLED", Message: "the call was cancelled"}
+	assert.Contains(t, write(transcript.Options{}, answer), "EFFECT_CANCELLED, "+said)
+}

@@ -212,6 +212,8 @@ func ended(ctx context.Context, err error) error {
 		return err
 	case errors.Is(cause, context.DeadlineExceeded):
 		return rpcerr.DeadlineExceeded("the call did not end within its time")
+	case errors.Is(cause, effect.ErrCancelled):
+		return rpcerr.EffectCancelled("", "the call was cancelled") // The caller gets its details, and the key from the ledger's side.
 	default:
 		return cause
 	}

@@ -71,6 +71,15 @@ type notBegunError struct{ error }
 
 func (e *notBegunError) Unwrap() error { return e.error }
 
+// cancelled is the error of a call that was cancelled, with what is known of it: where its time went, and its failed attempts.
+func cancelled(err error, key effect.Key) error {
+	told := rpcerr.EffectCancelled(key.ID, "the call with request_id %q was cancelled", key.ID)
+	if end, ok := rpcerr.As(err); ok {
+		told.Details = end.Details
+	}
+	return told
+}
+
 // effectError says in the errors of the platform what became of a key.
 func effectError(err error, key effect.Key) error {
 	var elsewhere *effect.ElsewhereError
@@ -85,7 +94,7 @@ func effectError(err error, key effect.Key) error {
 	case errors.Is(err, effect.ErrUnknown), errors.Is(err, effect.ErrReleased):
 		return rpcerr.EffectUnknown(key.ID, "nothing is kept under request_id %q", key.ID)
 	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.EffectCancelled(key.ID, "the call with request_id %q was cancelled", key.ID)
+		return cancelled(err, key)
 	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrLost):
 		return rpcerr.EffectIndeterminate(key.ID, "every process that made the call with request_id %q died before it had an answer", key.ID)
 	case errors.Is(err, effect.ErrDraining):
