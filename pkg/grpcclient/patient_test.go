@@ -3,6 +3,7 @@ package grpcclient_test
 import (
 	"context"
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,14 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// nobody returns an address where nobody listens.
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
+// nobody is an address where nobody listens. A port that was free a moment ago may be another program's.
+const nobody = "127.0.0.1:1"
 
 func patientHealth(t *testing.T, address string, wait time.Duration) healthv1.HealthClient {
 	t.Helper()
@@ -38,7 +33,6 @@ func patientHealth(t *testing.T, address string, wait time.Duration) healthv1.He
 
 func TestAClientHearsOfAServiceThatStaysAway(t *testing.T) {
 	t.Parallel()
-	address := nobody(t)
 	const short, long = 50 * time.Millisecond, time.Hour
 	for name, tt := range map[string]struct{ wait, deadline time.Duration }{
 		"after its patience":         {short, long},
@@ -47,7 +41,7 @@ func TestAClientHearsOfAServiceThatStaysAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := patientHealth(t, address, tt.wait)
+			client := patientHealth(t, nobody, tt.wait)
 			ask := func(deadline time.Duration) []error {
 				ctx := t.Context()
 				if deadline > 0 {
@@ -71,7 +65,7 @@ func TestAClientHearsOfAServiceThatStaysAway(t *testing.T) {
 				require.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
 				assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, rpcerr.Reason(err))
 				assert.Positive(t, rpcerr.RetryAfter(err))
-				assert.ErrorContains(t, err, "toolexec at "+address+" has not answered for")
+				assert.ErrorContains(t, err, "toolexec at "+nobody+" has not answered for")
 				assert.ErrorContains(t, err, "EVALFLEET_TOOLEXEC_ADDRESS")
 			}
 		})
@@ -82,20 +76,20 @@ func TestACallerWhoLeavesDoesNotWait(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := patientHealth(t, nobody(t), time.Hour).Check(ctx, &healthv1.HealthCheckRequest{})
+	_, err := patientHealth(t, nobody, time.Hour).Check(ctx, &healthv1.HealthCheckRequest{})
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
 func TestAPatientCallGoesOnOnceTheServiceIsThere(t *testing.T) {
 	t.Parallel()
-	address := nobody(t)
-	client := patientHealth(t, address, time.Minute)
+	socket := filepath.Join(t.TempDir(), "s")
+	client := patientHealth(t, "unix:"+socket, time.Minute)
 	answered := make(chan error, 1)
 	go func() {
 		_, err := client.Check(t.Context(), &healthv1.HealthCheckRequest{})
 		answered <- err
 	}()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	require.NoError(t, err)
 	server := grpc.NewServer()
 	healthv1.RegisterHealthServer(server, health.NewServer())

@@ -374,9 +374,9 @@ func TestARedirectIsNotPassedOn(t *testing.T) {
 
 func TestAVendorThatIsAwayIsSaidSo(t *testing.T) {
 	t.Parallel()
-	v := vendorWith(t, nil)
-	v.Close()
-	g := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.Endpoints.MaxRetries = 0 })
+	g := serveWeb(t, nil, func(c *modelgw.Config, _ *modelgw.Deps) {
+		c.OpenAI.APIKey, c.OpenAI.BaseURL, c.Endpoints.MaxRetries = config.NewSecret("vendor-key"), "http://127.0.0.1:1/v1", 0
+	})
 	answer := g.post(t, chatPath, `{"model":"openai/gpt-4o","messages":[]}`)
 	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	message, _, _ := failure(t, answer)

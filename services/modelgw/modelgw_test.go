@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -382,29 +383,32 @@ func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 	assert.NotNil(t, events[len(events)-1].GetCompleted())
 }
 
+// Time stands still until the watcher has seen what came before the failure.
 func TestARetryAfterTheFirstPieceIsARestart(t *testing.T) {
 	t.Parallel()
-	g := start(t)
-	text := strings.Repeat("x", 100)
-	stream, err := g.models.StreamGenerate(waittest.Context(t), &modelv1.StreamGenerateRequest{Request: keyed("k", ask(fmt.Sprintf(
-		`{"outputs": [{"output": {"text": %q, "error": {"status": 503, "after_chunks": 2, "times": 1, "retry_after_s": 0.01}}}]}`, text), "q"))})
-	require.NoError(t, err)
-	events, err := receive(t, stream)
-	require.NoError(t, err)
-	restarts := 0
-	for _, event := range events {
-		if event.GetRestart() != nil {
-			restarts++
-			assert.Equal(t, int32(2), event.GetRestart().GetAttempt())
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t)
+		text := strings.Repeat("x", 100)
+		stream, err := g.models.StreamGenerate(waittest.Context(t), &modelv1.StreamGenerateRequest{Request: keyed("k", ask(fmt.Sprintf(
+			`{"outputs": [{"output": {"text": %q, "error": {"status": 503, "after_chunks": 2, "times": 1, "retry_after_s": 0.01}}}]}`, text), "q"))})
+		require.NoError(t, err)
+		events, err := receive(t, stream)
+		require.NoError(t, err)
+		restarts := 0
+		for _, event := range events {
+			if event.GetRestart() != nil {
+				restarts++
+				assert.Equal(t, int32(2), event.GetRestart().GetAttempt())
+			}
 		}
-	}
-	assert.Equal(t, 1, restarts)
-	assert.Equal(t, text, said(events))
-	answer := events[len(events)-1].GetCompleted()
-	require.Len(t, answer.GetFailedAttempts(), 1)
-	assert.Equal(t, int32(503), answer.GetFailedAttempts()[0].GetStatus())
-	assert.Equal(t, int32(2), answer.GetTiming().GetAttempts())
-	assert.Positive(t, answer.GetTiming().GetRetryWait().AsDuration())
+		assert.Equal(t, 1, restarts)
+		assert.Equal(t, text, said(events))
+		answer := events[len(events)-1].GetCompleted()
+		require.Len(t, answer.GetFailedAttempts(), 1)
+		assert.Equal(t, int32(503), answer.GetFailedAttempts()[0].GetStatus())
+		assert.Equal(t, int32(2), answer.GetTiming().GetAttempts())
+		assert.Positive(t, answer.GetTiming().GetRetryWait().AsDuration())
+	})
 }
 
 // onDisk is a ledger in a file, as a service has it.
