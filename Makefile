@@ -10,6 +10,7 @@ export CGO_ENABLED := 0
 
 SERVICES      := modelgw toolexec sandboxd agentorch gateway
 TAG           ?= dev
+BIN           ?= bin
 TIMEOUT       ?= 25m
 FUZZTIME      ?= 30s
 GOLDEN_REPORT := $(CURDIR)/bin/golden
@@ -48,8 +49,10 @@ tools: .tools/tools.stamp ## Build buf, golangci-lint and gofumpt into .tools (a
 # ---- everyday
 
 .PHONY: build
-build: ## Build bin/evalfleet and bin/guestd
-	go build -trimpath -o bin/ ./services/allinone/cmd/evalfleet ./services/sandboxd/cmd/guestd
+build: ## Build bin/evalfleet, which has the guest program within it
+	go build -trimpath -ldflags=-s -o $(BIN)/guest/guestd ./services/sandboxd/cmd/guestd
+	@echo '{"Replace": {"services/sandboxd/internal/program/embedded/guestd": "$(BIN)/guest/guestd"}}' > $(BIN)/guest/overlay.json
+	go build -trimpath -overlay $(BIN)/guest/overlay.json -o $(BIN)/ ./services/allinone/cmd/evalfleet
 
 .PHONY: demo
 demo: build ## Run the demonstration evaluation (MODEL=provider/name for a real model, DRIVER=docker for containers)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -35,7 +34,7 @@ type Config struct {
 	Driver string `yaml:"driver" env:"EVALFLEET_SANDBOXD_DRIVER"`
 	// Dir holds what drivers keep of sandboxes on this machine. One process has it at a time, whatever its data directory. Default: sandboxes in the data directory.
 	Dir string `yaml:"dir" env:"EVALFLEET_SANDBOXD_DIR"`
-	// GuestPath is the program `guestd`. Default: the file of that name beside the running program.
+	// GuestPath is the program `guestd`. Default: the file of that name beside the running program, else the one within it.
 	GuestPath string `yaml:"guest_path" env:"EVALFLEET_SANDBOXD_GUEST_PATH"`
 	// Python is the prefix of the Python installation that local sandboxes show. Default: that of the python3 in SearchPath.
 	Python string `yaml:"python" env:"EVALFLEET_SANDBOXD_PYTHON"`
@@ -163,16 +162,16 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 
 // drivers makes every driver, or one in its place that says why it cannot be used.
 func drivers(cfg Config, deps Deps) map[string]driver.Driver {
-	guest, log := guestPath(cfg), deps.Logger
+	log := deps.Logger
 	out := map[string]driver.Driver{}
 	for name, build := range map[string]func() (driver.Driver, error){
 		"local": func() (driver.Driver, error) {
 			return local.New(local.Config{
-				Dir: filepath.Join(cfg.Dir, "local"), GuestPath: guest, Python: cfg.Python, SearchPath: cfg.SearchPath, Logger: log,
+				Dir: filepath.Join(cfg.Dir, "local"), GuestPath: cfg.GuestPath, Python: cfg.Python, SearchPath: cfg.SearchPath, Logger: log,
 			})
 		},
 		"docker": func() (driver.Driver, error) {
-			return docker.New(cfg.Docker, docker.Deps{Dir: filepath.Join(cfg.Dir, "docker"), GuestPath: guest, Space: deps.Space, Logger: log})
+			return docker.New(cfg.Docker, docker.Deps{Dir: filepath.Join(cfg.Dir, "docker"), GuestPath: cfg.GuestPath, Space: deps.Space, Logger: log})
 		},
 	} {
 		d, err := build()
@@ -183,15 +182,6 @@ func drivers(cfg Config, deps Deps) map[string]driver.Driver {
 		out[name] = d
 	}
 	return out
-}
-
-// guestPath is where the guest program should be.
-func guestPath(cfg Config) string {
-	program, err := os.Executable()
-	if cfg.GuestPath != "" || err != nil {
-		return cmp.Or(cfg.GuestPath, "guestd")
-	}
-	return filepath.Join(filepath.Dir(program), "guestd")
 }
 
 // Register offers the service's RPCs at a server.

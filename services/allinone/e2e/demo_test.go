@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -50,4 +51,23 @@ func demo(t *testing.T, h *home, flags ...string) {
 	assert.Contains(t, end.out, "evalfleet logs "+filepath.Base(name)+" --data-dir "+h.dir+"\n")
 	assert.Contains(t, end.out, "evalfleet eval run examples/demo/task.yaml -m PROVIDER/MODEL --limit 5 --data-dir "+h.dir+"\n")
 	assert.Regexp(t, `(?m)^24/24 done · 1 at a limit · `, end.err, "in a pipe, progress is plain lines")
+}
+
+// One file is enough to run: the program of `make build`, alone in a folder, has the guest program within it.
+func TestOneFileIsEnough(t *testing.T) {
+	t.Parallel()
+	built := t.TempDir()
+	build := exec.CommandContext(t.Context(), "make", "build", "BIN="+built)
+	build.Dir = repository
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	alone := filepath.Join(t.TempDir(), "evalfleet")
+	require.NoError(t, os.Rename(filepath.Join(built, "evalfleet"), alone))
+	require.NoError(t, os.RemoveAll(built))
+
+	run := newHome(t, &shipped, single).command("eval", "run", "examples/demo/task.yaml", "--sample-id", "roman-numerals")
+	run.Path = alone
+	out, err = run.CombinedOutput()
+	require.NoError(t, err, string(out))
+	assert.Regexp(t, `(?m)^exec +1 +1\.000`, string(out))
 }

@@ -2,6 +2,8 @@
 package program
 
 import (
+	"crypto/sha256"
+	"embed"
 	"errors"
 	"fmt"
 	"os"
@@ -11,26 +13,63 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stage copies the guest program at path into a folder and gives the copy's path, so that every box can reach it and an update of
-// the original does not change the program under running boxes. Everybody may read and start the copy.
+//go:embed embedded
+var embedded embed.FS
+
+// Stage copies the guest program into a folder and gives the copy's path, so that every box can reach it and an update of the
+// original does not change the program under running boxes. Everybody may read and start the copy.
+//
+// The original is at path. Where path is empty it is the file guestd beside the running program, else the one within it.
 func Stage(path, dir string) (string, error) {
+	if path == "" {
+		beside, err := besideUs()
+		if err != nil {
+			return stageEmbedded(dir)
+		}
+		path = beside
+	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", fmt.Errorf("find the guest program: %w; build it with `make build`, or say where it is", err)
+		return "", fmt.Errorf("find the guest program: %w; build it with `make build`, and name it in sandboxd.guest_path (EVALFLEET_SANDBOXD_GUEST_PATH)", err)
 	}
-	name := fmt.Sprintf("guestd.%x.%x", info.Size(), info.ModTime().UnixNano())
-	staged := filepath.Join(dir, name)
-	if have, err := os.Stat(staged); err == nil && have.Size() == info.Size() {
+	staged := filepath.Join(dir, fmt.Sprintf("guestd.%x.%x", info.Size(), info.ModTime().UnixNano()))
+	if isStaged(staged, info.Size()) {
 		return staged, nil
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read the guest program: %w", err)
 	}
-	if err := write(staged, content); err != nil {
-		return "", fmt.Errorf("copy the guest program: %w", err)
+	return staged, write(staged, content)
+}
+
+// besideUs is the guest program in the folder of the running program.
+func besideUs() (string, error) {
+	running, err := os.Executable()
+	if err != nil {
+		return "", err
 	}
-	return staged, nil
+	path := filepath.Join(filepath.Dir(running), "guestd")
+	_, err = os.Stat(path)
+	return path, err
+}
+
+func stageEmbedded(dir string) (string, error) {
+	content, err := embedded.ReadFile("embedded/guestd")
+	if err != nil {
+		return "", errors.New("this program was built without the guest program, and none is beside it; build with `make build`, " +
+			"or name one in sandboxd.guest_path (EVALFLEET_SANDBOXD_GUEST_PATH)")
+	}
+	staged := filepath.Join(dir, fmt.Sprintf("guestd.%x", sha256.Sum256(content)))
+	if isStaged(staged, int64(len(content))) {
+		return staged, nil
+	}
+	return staged, write(staged, content)
+}
+
+func isStaged(path string, size int64) bool {
+	have, err := os.Stat(path)
+	return err == nil && have.Size() == size
 }
 
 // write writes a program at once. No process is forked meanwhile: it would inherit the open file for a moment, in which the
@@ -49,6 +88,7 @@ func write(path string, content []byte) error {
 	}
 	if err != nil {
 		os.Remove(temp.Name())
+		return fmt.Errorf("copy the guest program: %w", err)
 	}
-	return err
+	return nil
 }

@@ -8,6 +8,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{log: cfg.Logger, given: cfg.GuestPath, root: os.Geteuid() == 0}
+	d := &Driver{log: cfg.Logger, given: cmp.Or(cfg.GuestPath, "guestd"), root: os.Geteuid() == 0}
 	var err error
 	if d.boxes, err = boxes.Open(boxes.Config{Dir: cfg.Dir, Find: d.find, End: d.end, Logger: cfg.Logger}); err != nil {
 		return nil, err
