@@ -23,8 +23,8 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 func (e *encoder) messages() (err error) {
 	e.member("messages", func() {
 		e.w.BeginList()
-		for _, m := range e.Messages {
-			if failure := e.message(m); failure != nil && err == nil {
+		for i, m := range e.Messages {
+			if failure := e.message(i, m); failure != nil && err == nil {
 				err = failure
 			}
 		}
@@ -33,7 +33,7 @@ func (e *encoder) messages() (err error) {
 	return err
 }
 
-func (e *encoder) message(m *modelv1.ChatMessage) (err error) {
+func (e *encoder) message(i int, m *modelv1.ChatMessage) (err error) {
 	e.w.BeginObject()
 	switch m.GetRole() {
 	case modelv1.Role_ROLE_USER:
@@ -50,7 +50,12 @@ func (e *encoder) message(m *modelv1.ChatMessage) (err error) {
 			role = "system"
 		}
 		e.w.TextMember("role", role)
-		e.w.TextMember("content", chat.Text(m))
+		if ends := e.marks && e.endsSystem(i); ends || e.marks && hasMarks(m) {
+			e.w.Key("content")
+			e.markedSystem(m, ends)
+		} else {
+			e.w.TextMember("content", chat.Text(m))
+		}
 	}
 	e.w.EndObject()
 	return err
@@ -92,8 +97,7 @@ func (e *encoder) userContent(c *contentv1.MessageContent) (err error) {
 func (e *encoder) userPart(part *contentv1.Content) error {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
-		e.w.TextMember("type", "text")
-		e.w.TextMember("text", p.Text.GetText())
+		e.text(p.Text, isMarked(part))
 	case *contentv1.Content_Image:
 		detail := p.Image.GetDetail()
 		switch detail {

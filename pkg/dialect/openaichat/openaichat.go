@@ -38,6 +38,9 @@ type Request struct {
 	MaxTokensMember string
 	// StrictTools is said of each tool, where it is set.
 	StrictTools *bool
+	// CacheMarks sends the marks that authors of messages set for the server's cache of prompts, and one at the end of the
+	// system messages that come first. Where a mark is in an answer or in a tool's result, none is sent.
+	CacheMarks bool
 	// Members are further members of the request, before those of the configuration's extra_body.
 	Members []Member
 }
@@ -57,6 +60,7 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	e.replaced = extra
+	e.marks = r.CacheMarks && canMark(r.Messages)
 	e.w.BeginObject()
 	e.member("model", func() { e.w.Text(r.Model) })
 	if err := e.messages(); err != nil {
@@ -64,6 +68,9 @@ func (r *Request) Append(dst []byte) ([]byte, error) {
 	}
 	e.tools()
 	e.options()
+	if e.marks {
+		e.member("prompt_cache_options", func() { e.w.Raw(explicitMode) })
+	}
 	for _, m := range r.Members {
 		e.member(m.Name, func() { e.w.Raw(m.JSON) })
 	}
@@ -80,6 +87,8 @@ type encoder struct {
 	w *encode.Writer
 	// replaced are members that the configuration's extra_body gives instead.
 	replaced *orderedjson.Object
+	// marks says that marks for the cache are sent.
+	marks bool
 }
 
 // member writes a member, unless extra_body gives it.

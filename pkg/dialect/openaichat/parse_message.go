@@ -164,10 +164,15 @@ func (m *askedMessage) readAssistant(message *modelv1.ChatMessage) {
 	var parts []*contentv1.Content
 	tagged := false
 	for _, part := range chat.Parts(message.GetContent()) {
-		if reasoning, rest, ok := dialect.ReadThink(part.GetText().GetText()); ok && !part.GetText().GetRefusal() {
-			parts, part, tagged = append(parts, reasoning), chat.TextPart(rest), true
+		reasoning, rest, ok := dialect.ReadThink(part.GetText().GetText())
+		if !ok || part.GetText().GetRefusal() {
+			parts = append(parts, part)
+			continue
 		}
-		parts = append(parts, part)
+		parts, tagged = append(parts, reasoning), true
+		if rest != "" {
+			parts = append(parts, chat.TextPart(rest))
+		}
 	}
 	if tagged {
 		message.Content = chat.ListContent(parts...)

@@ -121,6 +121,28 @@ func TestWhatARequestMustNotSayIsNamed(t *testing.T) {
 	}
 }
 
+// Reasoning between tags becomes a part of its own; where nothing else was said, nothing else is there.
+func TestReasoningBetweenTags(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		`"<think>\nhm\n</think>\nso"`: "hm|so",
+		`"<think>\nhm\n</think>"`:     "hm|",
+		`[{"type":"text","text":"<think>\nhm\n</think>"},{"type":"text","text":"so"}]`: "hm|so",
+	} {
+		r, err := openaichat.ParseRequest([]byte(`{"model":"m","messages":[{"role":"assistant","content":` + content + `}]}`))
+		require.NoError(t, err, content)
+		parts := r.Messages[0].GetContent().GetList().GetParts()
+		said, rest, _ := strings.Cut(want, "|")
+		assert.Equal(t, said, parts[0].GetReasoning().GetReasoning(), content)
+		if rest == "" {
+			assert.Len(t, parts, 1, content)
+			continue
+		}
+		require.Len(t, parts, 2, content)
+		assert.Equal(t, rest, parts[1].GetText().GetText(), content)
+	}
+}
+
 // outputs are answers of all kinds, each as it must come back when a client reads what a server wrote.
 func outputs() map[string]*modelv1.ModelOutput {
 	usage := &modelv1.ModelUsage{

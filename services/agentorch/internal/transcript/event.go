@@ -12,7 +12,7 @@
 //	StoreChanged                           store
 //	ExecIntent, ExecOutcome, SandboxActed  sandbox
 //	ScoreIntent, ScoreOutcome              span_begin (type scorer), score, span_end
-//	LimitHit                               sample_limit
+//	LimitHit                               sample_limit; interrupt
 //	Info, LogLine, ErrorRaised             info, logger, error
 //	Compacted, Branched, Anchored, …       compaction, branch, anchor, …
 //

@@ -1,7 +1,12 @@
 package transcript
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
 // addNote reads events that stand for themselves. Kinds that a transcript does not show are passed over.
@@ -11,6 +16,9 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		reached := k.LimitHit.GetLimit()
 		t := b.add(e, "sample_limit")
 		t.Type, t.Message, t.Limit = reached.GetType(), jsonOf(reached.GetMessage()), new(reached.GetLimit())
+		if k.LimitHit.GetEndsRun() {
+			b.cut(e, reached.GetType())
+		}
 	case *agentv1.Event_Info:
 		t := b.add(e, "info")
 		t.Source, t.Data = k.Info.GetSource(), rawJSON(k.Info.GetContent().GetDataJson())
@@ -61,5 +69,23 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		if t := b.finish(e, k.InputAnswered.GetIntent(), 0); t != nil {
 			t.Decision, t.Data = k.InputAnswered.GetOutcome(), rawJSON(k.InputAnswered.GetContent().GetDataJson())
 		}
+	}
+}
+
+// cut notes what a bound did to the calls that it found open: a bound of working time interrupts them, one of wall time
+// ends them with the run.
+func (b *Builder) cut(e *agentv1.Event, bound string) {
+	b.timedOut = bound == limit.Time
+	if bound != limit.Working {
+		return
+	}
+	for _, intent := range slices.Sorted(maps.Keys(b.open)) {
+		open := b.open[intent]
+		if open.Event != "tool" {
+			continue
+		}
+		t := b.add(e, "interrupt")
+		t.UUID += fmt.Sprintf(".interrupt.%d", intent)
+		t.SpanID, t.Source, t.Interrupted, t.CallID = open.SpanID, "limit", "tool_call", open.ID
 	}
 }

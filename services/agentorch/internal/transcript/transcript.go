@@ -36,6 +36,8 @@ type Builder struct {
 	scorers  string            // span of the scorers
 	// told is the conversation as state events have told it.
 	told []*modelv1.ChatMessage
+	// timedOut says that the bound of wall time ended the run.
+	timedOut bool
 }
 
 // NewBuilder makes a builder of an empty transcript.

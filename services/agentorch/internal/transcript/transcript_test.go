@@ -170,33 +170,61 @@ func TestWhatHasNotEndedIsPending(t *testing.T) {
 
 func TestHowToolCallsFail(t *testing.T) {
 	t.Parallel()
+	hit := func(bound string) *agentv1.Event {
+		reached := &agentv1.LimitReached{Type: bound, Limit: 1}
+		return &agentv1.Event{Kind: &agentv1.Event_LimitHit{LimitHit: &agentv1.LimitHit{Limit: reached, EndsRun: true}}}
+	}
+	cancelled := func() *agentv1.ToolOutcome {
+		return &agentv1.ToolOutcome{Failure: &toolv1.ToolFailure{Reason: "EFFECT_CANCELLED", Message: "cut"}}
+	}
 	for name, c := range map[string]struct {
-		outcome *agentv1.ToolOutcome
-		kind    string
-		failed  bool
+		outcome    *agentv1.ToolOutcome
+		before     []*agentv1.Event // between the call and its outcome
+		err        string
+		failed     bool
+		interrupts int
 	}{
-		"the model reads why": {&agentv1.ToolOutcome{
-			ErrorType: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT,
-			Content:   &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{Error: &toolv1.ToolCallError{Message: "late"}}},
-		}, "timeout", false},
-		"the run fails":    {&agentv1.ToolOutcome{Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "broken"}}, "unknown", true},
-		"it was cancelled": {&agentv1.ToolOutcome{Failure: &toolv1.ToolFailure{Reason: "EFFECT_CANCELLED"}}, "", false},
+		"the model reads why": {
+			outcome: &agentv1.ToolOutcome{
+				ErrorType: toolv1.ToolErrorType_TOOL_ERROR_TYPE_TIMEOUT,
+				Content:   &agentv1.ToolOutcomeContent{Result: &toolv1.ToolResult{Error: &toolv1.ToolCallError{Message: "late"}}},
+			},
+			err: `{"type": "timeout", "message": "late"}`,
+		},
+		"the run fails": {
+			outcome: &agentv1.ToolOutcome{Failure: &toolv1.ToolFailure{Reason: "INTERNAL", Message: "broken"}}, failed: true,
+		},
+		"another call failed": {outcome: cancelled(), err: `{"type": "cancelled", "message": "cut"}`, failed: true},
+		"the time was up":     {outcome: cancelled(), before: []*agentv1.Event{hit("time")}},
+		"the working time was up": {
+			outcome: cancelled(), before: []*agentv1.Event{hit("working")},
+			err: `{"type": "cancelled", "message": "cut"}`, failed: true, interrupts: 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.outcome.Intent = 2
-			events, err := transcripttest.Of(journalOf(
-				created(&agentv1.RunSpec{}), &agentv1.Event{Kind: &agentv1.Event_ToolIntent{ToolIntent: &agentv1.ToolIntent{CallId: "c", Function: "bash"}}},
-				&agentv1.Event{Kind: &agentv1.Event_ToolOutcome{ToolOutcome: c.outcome}},
-			))
+			intent := &agentv1.Event{Kind: &agentv1.Event_ToolIntent{ToolIntent: &agentv1.ToolIntent{CallId: "c", Function: "bash"}}}
+			outcome := &agentv1.Event{Kind: &agentv1.Event_ToolOutcome{ToolOutcome: c.outcome}}
+			journal := append([]*agentv1.Event{created(&agentv1.RunSpec{}), intent}, c.before...)
+			events, err := transcripttest.Of(journalOf(append(journal, outcome)...))
 			require.NoError(t, err)
-			tool := events[3]
-			assert.Equal(t, c.failed, tool.Failed)
-			if c.kind == "" {
-				assert.Nil(t, tool.Error)
-				return
+			interrupts := 0
+			for _, e := range events {
+				switch e.Event {
+				case "tool":
+					assert.Equal(t, c.failed, e.Failed)
+					if c.err == "" {
+						assert.Nil(t, e.Error, "%s", e.Error)
+					} else {
+						assert.JSONEq(t, c.err, string(e.Error))
+					}
+				case "interrupt":
+					interrupts++
+					assert.Equal(t, []string{"limit", "tool_call", "c"}, []string{e.Source, e.Interrupted, e.CallID})
+				}
 			}
-			assert.Contains(t, string(tool.Error), `"`+c.kind+`"`)
+			assert.Equal(t, c.interrupts, interrupts)
 		})
 	}
 }

@@ -56,16 +56,15 @@ func (d *driver) act() (bool, error) {
 	}
 }
 
-// add emits an agent's events. Messages that stand next to each other are added together or, where the bound forbids it, not at all; the run has then stopped.
+// add emits an agent's events. The results of a message's calls are added together or, where the bound forbids it,
+// not at all; any other message is added by itself. Where the bound forbids one, the run has stopped.
 func (d *driver) add(events []*agentv1.Event, ownBound bool) (stopped bool, err error) {
+	within := false // a group of results, which was looked at as a whole
 	for i, e := range events {
-		isFirst := e.GetMessageAdded() != nil && (i == 0 || events[i-1].GetMessageAdded() == nil)
-		if isFirst && !ownBound {
-			n := 1
-			for i+n < len(events) && events[i+n].GetMessageAdded() != nil {
-				n++
-			}
-			if reached := d.s.Limits.Growth(len(d.s.Messages()) + n); reached != nil {
+		fresh, further := group(events[i:]), within && isResult(e)
+		within = isResult(e)
+		if fresh > 0 && !further && !ownBound {
+			if reached := d.s.Limits.Growth(len(d.s.Messages()) + fresh); reached != nil {
 				return true, d.hit(reached)
 			}
 		}
@@ -74,6 +73,22 @@ func (d *driver) add(events []*agentv1.Event, ownBound bool) (stopped bool, err 
 		}
 	}
 	return false, nil
+}
+
+// group returns how many of the messages at the beginning of events are added together: all results, or one other.
+func group(events []*agentv1.Event) int {
+	n := 0
+	for n < len(events) && isResult(events[n]) {
+		n++
+	}
+	if n == 0 && events[0].GetMessageAdded() != nil {
+		return 1
+	}
+	return n
+}
+
+func isResult(e *agentv1.Event) bool {
+	return e.GetMessageAdded().GetContent().GetRole() == modelv1.Role_ROLE_TOOL
 }
 
 // forbidden returns the bound that forbids a further effect of the agent, or nil.

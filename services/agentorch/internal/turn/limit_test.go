@@ -2,6 +2,7 @@ package turn_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,13 +20,16 @@ import (
 func TestTimeLimits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		limits *agentv1.RunLimits
-		hit    string
-		tool   bool
+		limits      *agentv1.RunLimits
+		hit         string
+		tool        bool
+		interrupted []string
 	}{
-		"time in a model call":    {&agentv1.RunLimits{Time: durationpb.New(100 * time.Millisecond)}, "time", false},
-		"time in a tool call":     {&agentv1.RunLimits{Time: durationpb.New(100 * time.Millisecond)}, "time", true},
-		"working time, tool call": {&agentv1.RunLimits{WorkingTime: durationpb.New(100 * time.Millisecond)}, "working", true},
+		"time in a model call": {&agentv1.RunLimits{Time: durationpb.New(100 * time.Millisecond)}, "time", false, nil},
+		"time in a tool call":  {&agentv1.RunLimits{Time: durationpb.New(100 * time.Millisecond)}, "time", true, nil},
+		"working time, tool call": {
+			&agentv1.RunLimits{WorkingTime: durationpb.New(100 * time.Millisecond)}, "working", true, []string{"c1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,6 +53,57 @@ func TestTimeLimits(t *testing.T) {
 			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, got.Phase)
 			assert.Equal(t, c.hit, got.Limit.GetType())
 			assert.Len(t, got.FinalScores(), 1, "a bound is not an error; the run is scored")
+			assert.Equal(t, c.interrupted, f.interrupted(got.Name), "calls that are recorded as interrupted, cancelled and failed")
+		})
+	}
+}
+
+// interrupted returns the calls that the log of a run has as interrupted by a limit, cancelled and failed.
+func (f *fleet) interrupted(name string) (ids []string) {
+	f.T.Helper()
+	cut := map[string]bool{}
+	for _, e := range f.transcriptOf(name) {
+		if e.Event == "tool" {
+			cut[e.ID] = e.Failed && strings.Contains(string(e.Error), `"cancelled"`)
+		}
+	}
+	for _, e := range f.transcriptOf(name) {
+		if e.Event == "interrupt" && e.Source == "limit" && cut[e.CallID] {
+			ids = append(ids, e.CallID)
+		}
+	}
+	return ids
+}
+
+// The results of a message's calls are kept together or not at all; an answer is kept also where what follows it is not.
+func TestWhatABoundOfMessagesKeeps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bound int32
+		say   *modelv1.ModelOutput
+		want  []string
+	}{
+		"no room to continue":   {3, ownertest.Say("thinking"), []string{"system", "user", "assistant"}},
+		"no room for an answer": {2, ownertest.Say("thinking"), []string{"system", "user"}},
+		"no room for all results": {
+			4, ownertest.Say("", call("c1", "noop", `{}`), call("c2", "noop", `{}`)), []string{"system", "user", "assistant"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.Tools.Tools = scriptedTools()
+			f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) { return c.say, nil }
+			f.start()
+			s := spec(step("react", "", "noop"))
+			s.Limits = &agentv1.RunLimits{Messages: &c.bound}
+			got := f.Finish(f.Create(s).Name)
+			assert.Equal(t, "message", got.Limit.GetType())
+			var roles []string
+			for _, m := range got.Messages() {
+				roles = append(roles, chat.RoleName(m.GetRole()))
+			}
+			assert.Equal(t, c.want, roles)
 		})
 	}
 }

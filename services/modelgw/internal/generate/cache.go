@@ -133,7 +133,7 @@ func (s *Cache) find(ctx context.Context, key cache.Key) *modelv1.ModelOutput {
 // keep puts an answer into the cache, where it may be kept.
 func (s *Cache) keep(ctx context.Context, key cache.Key, policy *modelv1.CachePolicy, output *modelv1.ModelOutput) modelv1.CacheUse {
 	life, forever, err := respcache.Lifetime(policy)
-	if err != nil || !respcache.Keepable(output) || !forever && life <= 0 {
+	if err != nil || !respcache.Keepable(output) || !forever && life < 0 {
 		return modelv1.CacheUse_CACHE_USE_UNSPECIFIED
 	}
 	var expires time.Time

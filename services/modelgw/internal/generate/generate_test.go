@@ -203,6 +203,29 @@ func cached() *modelv1.GenerateConfig {
 	return &modelv1.GenerateConfig{Cache: &modelv1.CacheSetting{Enabled: true}}
 }
 
+// An answer is served to the end of its life, that moment included: one of 0 s to calls of the same moment.
+func TestHowLongAnAnswerIsKept(t *testing.T) {
+	t.Parallel()
+	for expiry, want := range map[string]map[time.Duration]bool{
+		"0s":  {0: true, time.Nanosecond: false},
+		"2s":  {2 * time.Second: true, 2*time.Second + 1: false},
+		"-1s": {0: false},
+	} {
+		for age, kept := range want {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(says("x"))
+				for _, wait := range []time.Duration{0, age} {
+					time.Sleep(wait)
+					cache := &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: expiry}}
+					_, err := g.generate(t.Context(), g.call(&modelv1.GenerateConfig{Cache: cache}))
+					require.NoError(t, err)
+				}
+				assert.Equal(t, kept, g.provider.count() == 1, "%s, after %s", expiry, age)
+			})
+		}
+	}
+}
+
 func TestEqualCachedCallsInFlightShareOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

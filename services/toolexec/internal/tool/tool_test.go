@@ -48,6 +48,19 @@ func TestWhatTheModelIsToldOfAnError(t *testing.T) {
 	}
 }
 
+// What the operating system says of a file without a name is given as it is where the file is not there, as the
+// reference has it, and ends with a full stop otherwise.
+func TestAnErrorOfAFileWithoutAName(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]string{
+		syscall.ENOENT: "no such file or directory", syscall.EPERM: "operation not permitted.", syscall.EISDIR: "is a directory.",
+	} {
+		told, ok := tool.Explain("mytool", err)
+		require.True(t, ok)
+		assert.Equal(t, want, told.Message)
+	}
+}
+
 func TestWhatTheModelIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{errors.New("bug"), context.Canceled, syscall.ENOTDIR, os.ErrClosed} {

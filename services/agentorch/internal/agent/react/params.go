@@ -223,7 +223,7 @@ func (s *submitParam) addTool(step *agentv1.AgentRef) error {
 	ref := &toolv1.ToolRef{Name: s.Tool, Rename: s.Name, Description: s.Description}
 	if s.Tool == "" {
 		if s.Name == "" {
-			s.Name = "submit"
+			s.Name = defaultSubmit
 		}
 		if s.Description == "" {
 			s.Description = submitDescription

@@ -1,6 +1,9 @@
 package react
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // The default texts. {submit} is the name of the submit tool.
 const (
@@ -20,6 +23,9 @@ const (
 	answerDescription = `The answer.`
 )
 
+// defaultSubmit is the name of a submit tool that was given none; texts speak of it also where there is no such tool.
+const defaultSubmit = "submit"
+
 // fill puts the submit tool's name in place of {submit}; other braces stay.
 func fill(text, submit string) string { return strings.ReplaceAll(text, "{submit}", submit) }
 
@@ -35,14 +41,12 @@ func (p promptParam) system(submit string, handoffs bool) string {
 	if handoffs {
 		add(p.Handoff.Text)
 	}
-	assistant := p.Assistant.Text
-	if assistant != nil && submit != "" {
-		text := *assistant
-		if p.Submit.Text != nil && !strings.Contains(text, "{submit}") {
+	if p.Assistant.Text != nil {
+		text := *p.Assistant.Text
+		if submit != "" && p.Submit.Text != nil && !strings.Contains(text, "{submit}") {
 			text += "\n" + *p.Submit.Text
 		}
-		assistant = new(fill(text, submit))
+		add(new(fill(text, cmp.Or(submit, defaultSubmit))))
 	}
-	add(assistant)
 	return strings.Join(parts, "\n\n")
 }

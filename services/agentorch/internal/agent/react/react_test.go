@@ -188,7 +188,10 @@ func TestTheSystemMessageStandsFirst(t *testing.T) {
 		"another name":   {`{"submit": {"name": "finish"}}`, []string{"finish()"}, []string{"submit()"}, false},
 		"its parts":      {`{"prompt": {"assistant_prompt": "Only {submit}.", "submit_prompt": null}}`, []string{"Only submit."}, []string{"submit()"}, false},
 		"without submit": {`{"submit": false}`, nil, []string{"submit"}, false},
-		"none":           {`{"prompt": null}`, nil, nil, true},
+		"a part that speaks of submit without it": {
+			`{"submit": false, "prompt": {"assistant_prompt": "Call {submit}, {x}."}}`, []string{"Call submit, {x}."}, nil, false,
+		},
+		"none": {`{"prompt": null}`, nil, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

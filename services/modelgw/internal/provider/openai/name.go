@@ -12,7 +12,7 @@ type name string
 
 var (
 	oSeries   = regexp.MustCompile(`(?:^|[/:-])o\d`)
-	gptNumber = regexp.MustCompile(`gpt-(\d+)`)
+	gptNumber = regexp.MustCompile(`gpt-(\d+)(?:\.(\d+))?`)
 )
 
 // plainFragments are parts of names of models that are no frontier models under a code name.
@@ -25,12 +25,23 @@ func (n name) isOSeries() bool { return oSeries.MatchString(string(n)) }
 
 // generation returns the number behind `gpt-`; 0 where there is none.
 func (n name) generation() int {
-	match := gptNumber.FindStringSubmatch(string(n))
-	if match == nil {
-		return 0
+	major, _ := n.version()
+	return major
+}
+
+// version returns the two parts of the number behind `gpt-`; 0 for those that are not there.
+func (n name) version() (major, minor int) {
+	if match := gptNumber.FindStringSubmatch(string(n)); match != nil {
+		major, _ = strconv.Atoi(match[1])
+		minor, _ = strconv.Atoi(match[2])
 	}
-	number, _ := strconv.Atoi(match[1])
-	return number
+	return major, minor
+}
+
+// takesCacheMarks says whether the model lets a request mark where the cache of prompts is to break: gpt-5.6 and later.
+func (n name) takesCacheMarks() bool {
+	major, minor := n.version()
+	return major > 5 || major == 5 && minor >= 6
 }
 
 // isCodeName says whether the model bears none of the known names: it is then taken for the newest generation.

@@ -57,14 +57,18 @@ var models = []string{"gpt-4", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini
 
 // host is what instances share.
 type host struct {
+	vendor   string
 	accounts map[string]Account
 	headers  map[string]string
 	http     *http.Client
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
-func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
+func Kind(c Config) (provider.Kind, func() error) { return kindAt(c, vendor) }
+
+// kindAt is Kind with the vendor at another address.
+func kindAt(c Config, vendor string) (provider.Kind, func() error) {
+	h := &host{vendor: vendor, accounts: map[string]Account{}, headers: map[string]string{}, http: transport.NewClient()}
 	maps.Copy(h.accounts, c.Accounts)
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
@@ -114,6 +118,8 @@ type model struct {
 	name   name
 	args   arguments
 	client *chatapi.Client
+	// atVendor says that it is asked at OpenAI's own address.
+	atVendor bool
 	// upstream is the client's, made once.
 	upstream *provider.Upstream
 }
@@ -135,10 +141,11 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if m.args.ResponsesAPI == nil {
 		m.args.ResponsesAPI = account.ResponsesAPI
 	}
-	endpoint, err := account.Endpoint(spec.BaseURL, vendor)
+	endpoint, err := account.Endpoint(spec.BaseURL, h.vendor)
 	if err != nil {
 		return nil, err
 	}
+	m.atVendor = endpoint == h.vendor
 	if account.APIKey.IsZero() && !account.KeyOptional {
 		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
 	}

@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,6 +28,9 @@ func open(t testing.TB, setup providertest.GoldenSetup) provider.Kind {
 	var c openai.Config
 	setup.Load(t, &c, &c.APIKey, &c.BaseURL)
 	kind, closeIdle := openai.Kind(c)
+	if setup.Vendor != "" {
+		kind, closeIdle = openai.KindAt(c, setup.Vendor)
+	}
 	t.Cleanup(func() { _ = closeIdle() })
 	return kind
 }
@@ -127,6 +131,78 @@ func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 		assert.Equal(t, !test.asked, p.Capabilities().UpstreamOnly, "%+v", test)
 		_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
 		assert.Equal(t, test.asked, err == nil, "%+v: %v", test, err)
+	}
+}
+
+// Marks of one's own are sent to the vendor's newer models, with one at the end of the instructions; not to another
+// address or model, and not where one of them has no place.
+func TestCacheMarks(t *testing.T) {
+	t.Parallel()
+	text := func(role modelv1.Role, marked bool) *modelv1.ChatMessage {
+		part := chat.TextPart("shared")
+		if marked {
+			part.GetText().CacheBreakpoint = new(true)
+		}
+		return &modelv1.ChatMessage{Role: role, Content: chat.ListContent(part, chat.TextPart("own"))}
+	}
+	const user, assistant, system = modelv1.Role_ROLE_USER, modelv1.Role_ROLE_ASSISTANT, modelv1.Role_ROLE_SYSTEM
+	brief := &modelv1.ChatMessage{Role: system, Content: chat.TextContent("Be brief.")}
+	off := &modelv1.GenerateConfig{CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_OFF}
+	const mark = `"prompt_cache_breakpoint":{"mode":"explicit"}`
+	for name, test := range map[string]struct {
+		model    string
+		vendor   bool
+		config   *modelv1.GenerateConfig
+		messages []*modelv1.ChatMessage
+		want     string // the messages; empty where nothing is to be marked
+	}{
+		"a question": {
+			"gpt-5.6", true, nil,
+			[]*modelv1.ChatMessage{brief, text(user, true)},
+			`[{"role":"developer","content":[{"type":"text","text":"Be brief.",` + mark + `}]},
+			  {"role":"user","content":[{"type":"text","text":"shared",` + mark + `},{"type":"text","text":"own"}]}]`,
+		},
+		"a later model, instructions alone": {
+			"gpt-6-mini", true, nil,
+			[]*modelv1.ChatMessage{brief, text(system, true), chat.User("q")},
+			`[{"role":"developer","content":"Be brief."},
+			  {"role":"developer","content":[{"type":"text","text":"shared",` + mark + `},{"type":"text","text":"own",` + mark + `}]},
+			  {"role":"user","content":"q"}]`,
+		},
+		"no mark":          {"gpt-5.6", true, nil, []*modelv1.ChatMessage{brief, text(user, false)}, ""},
+		"an earlier model": {"gpt-5.5", true, nil, []*modelv1.ChatMessage{brief, text(user, true)}, ""},
+		"another address":  {"gpt-5.6", false, nil, []*modelv1.ChatMessage{brief, text(user, true)}, ""},
+		"caching is off":   {"gpt-5.6", true, off, []*modelv1.ChatMessage{brief, text(user, true)}, ""},
+		"one in an answer": {"gpt-5.6", true, nil, []*modelv1.ChatMessage{text(user, true), text(assistant, true), chat.User("q")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := providertest.ChatServer(t, providertest.Answer{Text: "fine"})
+			setup := providertest.GoldenSetup{APIKey: "k", BaseURL: url}
+			if test.vendor {
+				setup = providertest.GoldenSetup{APIKey: "k", Vendor: url}
+			}
+			p, err := open(t, setup).Open(provider.Spec{Model: test.model, Account: provider.DefaultAccount, Args: `{"responses_api":false}`})
+			require.NoError(t, err)
+			config := test.config
+			if config == nil {
+				config = &modelv1.GenerateConfig{}
+			}
+			response, err := p.Generate(t.Context(), &provider.Request{Messages: test.messages, Config: config, Record: true})
+			require.NoError(t, err)
+			request := response.Call.GetRequestJson()
+			if test.want == "" {
+				assert.NotContains(t, request, "prompt_cache")
+				return
+			}
+			var sent struct {
+				Messages json.RawMessage `json:"messages"`
+				Options  json.RawMessage `json:"prompt_cache_options"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(request), &sent))
+			assert.JSONEq(t, test.want, string(sent.Messages))
+			assert.JSONEq(t, `{"mode":"explicit"}`, string(sent.Options))
+		})
 	}
 }
 

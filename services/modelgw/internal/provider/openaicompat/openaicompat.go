@@ -111,7 +111,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if account.APIKey.IsZero() && !account.KeyOptional {
 		return nil, provider.NoKey(Name, service, keyHint(service))
 	}
-	m.client = &chatapi.Client{HTTP: transport.Discreet(h.http, account.APIKey), Provider: Name + "/" + service, BaseURL: endpoint, Key: account.APIKey, Quirks: quirks}
+	m.client = &chatapi.Client{HTTP: transport.Discreet(h.http, account.APIKey), Provider: Name + "/" + service, BaseURL: endpoint, Key: account.APIKey, Quirks: quirks(service)}
 	m.upstream = m.client.Upstream(name)
 	return m, nil
 }
@@ -129,16 +129,19 @@ func (m *model) Capabilities() provider.Capabilities {
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }
 
-// quirks are what the errors of such servers mean.
-var quirks = chatapi.Quirks{
-	RetryUnreadable: true,
-	BadRequest:      []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge},
-	Stop: func(_ int, e *openaichat.Error, name string) (*modelv1.ModelOutput, bool) {
-		if !strings.Contains(e.Message, "input length") {
-			return nil, false
-		}
-		return chat.MessageOutput(name, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
-	},
+// quirks are what the errors of such servers mean. Where a server has words of its own for a full context, the answer
+// is of service and model.
+func quirks(service string) chatapi.Quirks {
+	return chatapi.Quirks{
+		RetryUnreadable: true,
+		BadRequest:      []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge},
+		Stop: func(_ int, e *openaichat.Error, name string) (*modelv1.ModelOutput, bool) {
+			if !strings.Contains(e.Message, "input length") {
+				return nil, false
+			}
+			return chat.MessageOutput(service+"/"+name, chat.Assistant(e.Message), modelv1.StopReason_STOP_REASON_MODEL_LENGTH), true
+		},
+	}
 }
 
 // newer are names whose bound of output tokens has another member.

@@ -1,12 +1,17 @@
 package openaicompat_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openaicompat"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
@@ -31,6 +36,23 @@ func TestGoldenRequests(t *testing.T) {
 func TestGoldenResponses(t *testing.T) {
 	t.Parallel()
 	providertest.Golden(t, "response", []string{"providers/response/openai-api/*.json"}, open)
+}
+
+// An answer that is made of a server's words for a full context bears the whole name of its model.
+func TestAFullContextInAServersOwnWords(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprint(w, `{"error":{"message":"input length 9000 is over the limit"}}`)
+	}))
+	t.Cleanup(server.Close)
+	kind := open(t, providertest.GoldenSetup{APIKey: "k", Service: "acme", BaseURL: server.URL})
+	p, err := kind.Open(provider.Spec{Model: "acme/river/7b", Account: provider.DefaultAccount})
+	require.NoError(t, err)
+	response, err := p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}})
+	require.NoError(t, err)
+	assert.Equal(t, "acme/river/7b", response.Output.GetModel())
+	assert.Equal(t, modelv1.StopReason_STOP_REASON_MODEL_LENGTH, response.Output.GetChoices()[0].GetStopReason())
 }
 
 func TestSuite(t *testing.T) {

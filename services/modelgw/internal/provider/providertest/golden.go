@@ -18,9 +18,10 @@ import (
 
 // GoldenSetup is what a recorded case says of the account.
 type GoldenSetup struct {
-	// APIKey and BaseURL are those of the case; empty where it names none. For a case that was recorded at the vendor's own address BaseURL
-	// leads to the recording server.
+	// APIKey and BaseURL are those of the case; empty where it names none.
 	APIKey, BaseURL string
+	// Vendor is the address in the place of the vendor's own, of a case that was recorded there.
+	Vendor string
 	// Service is what stands before the first slash of the model's name.
 	Service string
 	// Env are the variables that were set.
@@ -86,7 +87,7 @@ func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder
 	case form.BaseURL != nil:
 		setup.BaseURL = strings.ReplaceAll(*form.BaseURL, "$ROOT", server.URL())
 	case form.Direct:
-		setup.BaseURL = server.URL() + "/v1"
+		setup.Vendor = server.URL() + "/v1"
 	}
 	args := strings.ReplaceAll(string(form.ModelArgs), "$ROOT", server.URL())
 	if args == "null" {

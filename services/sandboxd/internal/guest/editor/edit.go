@@ -15,14 +15,14 @@ const reminder = "Review the change: is the indentation right, is no line there 
 func (e *Editor) create(path string, req Request) (string, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return "", failed("write", path, err)
+		return "", failed("write to", path, err)
 	}
 	_, err = f.WriteString(*req.FileText)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return "", failed("write", path, err)
+		return "", failed("write to", path, err)
 	}
 	e.remember(path, edit{Created: true})
 	return fmt.Sprintf("%s was created.", path), nil

@@ -129,8 +129,8 @@ func TestRefusals(t *testing.T) {
 		{`{"command":"view","path":"F","view_range":[3,2]}`, "unknown", []string{"[3, 2]"}},
 		{`{"command":"view","path":"F","view_range":[2,-2]}`, "unknown", []string{"[2, -2]"}},
 		{`{"command":"view","path":"F.fifo"}`, "unknown", []string{"read", "F.fifo"}},
-		{`{"command":"create","path":"F/below","file_text":""}`, "unknown", []string{"write", "F/below"}},
-		{`{"command":"create","path":"D/no/such","file_text":""}`, "unknown", []string{"write", "D/no/such"}},
+		{`{"command":"create","path":"F/below","file_text":""}`, "unknown", []string{"write to F/below"}},
+		{`{"command":"create","path":"D/no/such","file_text":""}`, "unknown", []string{"write to D/no/such"}},
 		{`{"command":"undo_edit","path":"F"}`, "unknown", []string{"F", "10"}},
 	} {
 		paths := strings.NewReplacer("F", file, "D", filepath.Dir(file))

@@ -65,7 +65,7 @@ func read(path string) (string, error) {
 
 func write(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return failed("write", path, err)
+		return failed("write to", path, err)
 	}
 	return nil
 }
