@@ -27,14 +27,12 @@ const (
 
 // ContainerSpec is what the host tells the first process of a container. It is read once; the engine has done the rest.
 type ContainerSpec struct {
-	// Guest says how the guest runs; its descriptors are the guest's own to find.
+	// Guest says how the guest runs; its descriptors are the guest's own to find. Its Workdir is made where the image lacks it, for its User.
 	Guest box.Guest
 	// Limits are set on the guest and inherited by all commands. One above what the engine allows is lowered to that.
 	Limits []box.Limit
 	// Command says how commands are held.
 	Command box.Command
-	// Workdir is made where the image lacks it, for User.
-	Workdir, User string
 }
 
 // spareThreads are made before commands can use up the processes of the container, which the guest shares: a program in Go ends when
@@ -70,15 +68,15 @@ func runContainer() error {
 			break
 		}
 	}
+	if err := makeWorkdir(spec.Guest.Workdir, spec.Guest.User); err != nil {
+		return err
+	}
 	g, _, err := begin(&spec)
 	if err != nil {
 		return err
 	}
 	if spec.Guest.OOMFD == 0 {
 		g.notes = append(g.notes, "out of memory: not told, since the container does not show its cgroup")
-	}
-	if err := makeWorkdir(c.Workdir, c.User); err != nil {
-		return err
 	}
 	return g.serve(folder)
 }

@@ -12,8 +12,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	"github.com/evalfleet/evalfleet/pkg/version"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/descriptor"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/command"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/editor"
@@ -122,12 +125,27 @@ func begin(spec *box.Spec) (*guest, box.Outcome, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, failed(err), err
 	}
+	rooms, err := checksFolder(spec.Guest.ChecksDir)
+	if err != nil {
+		return nil, failed(&box.PartError{Part: "folder for checks", Err: err}), err
+	}
+	var checkCaps []uintptr
 	table, err := process.NewTable(process.Config{
-		Prepare: func(keep []uintptr) error {
-			more, err := box.HardenThread(spec.Command, keep...)
-			if len(keep) == 0 { // the first thread, whose findings hold for the others
-				weaker = append(weaker, more...)
+		Prepare: func() error {
+			more, err := box.HardenThread(spec.Command)
+			weaker = append(weaker, more...)
+			return err
+		},
+		PrepareApart: func() error {
+			caps, more, err := box.ConfineChecks(checkFolders(&spec.Guest))
+			if err != nil {
+				return err
 			}
+			if os.Geteuid() != 0 {
+				caps = nil // a check is the guest's own user, who has no need of any
+			}
+			checkCaps, weaker = caps, append(weaker, more...)
+			_, err = box.HardenThread(spec.Command, caps...) // what is weaker was found by the first thread
 			return err
 		},
 		CgroupFD: spec.Command.Cgroup.FD, OOMScoreAdj: spec.Command.OOMScoreAdj, ProcessLimits: processLimits(spec.Command.Limits), Logger: log,
@@ -138,12 +156,8 @@ func begin(spec *box.Spec) (*guest, box.Outcome, error) {
 	if err := box.Confine(); err != nil {
 		return nil, failed(err), err
 	}
-	rooms, err := checksFolder(spec.Guest.ChecksDir)
-	if err != nil {
-		return nil, failed(&box.PartError{Part: "folder for checks", Err: err}), err
-	}
 	runner, err := command.NewRunner(command.Config{
-		Table: table, OOMCount: oomCounter(spec.Guest.OOMFD), KeptBytes: spec.Guest.KeptBytes, Rooms: rooms, CheckCapabilities: box.CheckCaps,
+		Table: table, OOMCount: oomCounter(spec.Guest.OOMFD), KeptBytes: spec.Guest.KeptBytes, Rooms: rooms, CheckCapabilities: checkCaps,
 	})
 	if err != nil {
 		return nil, failed(err), err
@@ -164,6 +178,26 @@ func checksFolder(path string) (*os.Root, error) {
 		return nil, err
 	}
 	return os.OpenRoot(path)
+}
+
+// checkFolders are the folders that a check may change: that of checks, and those of the agent, as far as they are there. It is none where the
+// agent is root, to whom all of the box belongs.
+func checkFolders(spec *box.Guest) []string {
+	who, err := account.Lookup(spec.User)
+	if err == nil && who.UID == 0 {
+		return nil
+	}
+	var found []string
+	for _, folder := range []string{spec.ChecksDir, spec.Workdir, who.Home, "/tmp", "/var/tmp", "/dev/shm"} {
+		folder, err := filepath.EvalSymlinks(folder)
+		if err != nil || folder == "/" || slices.Contains(found, folder) {
+			continue
+		}
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			found = append(found, folder)
+		}
+	}
+	return found
 }
 
 func failed(err error) box.Outcome {

@@ -204,10 +204,12 @@ func (w *words) said() string {
 // specification is what the guest is told.
 func specification(spec driver.Spec) guest.ContainerSpec {
 	c := guest.ContainerSpec{
-		Guest:   box.Guest{OrphanSeconds: int64(spec.OrphanTimeout / time.Second), KeptBytes: bound.GuestOutput(spec.Limits.MemoryBytes)},
+		Guest: box.Guest{
+			OrphanSeconds: int64(spec.OrphanTimeout / time.Second), KeptBytes: bound.GuestOutput(spec.Limits.MemoryBytes),
+			Workdir: spec.Workdir, User: spec.User,
+		},
 		Command: box.Command{OOMScoreAdj: 1000, MayLackFilter: spec.AllowUnisolated},
 		Limits:  box.UserLimits(),
-		Workdir: spec.Workdir, User: spec.User,
 	}
 	if !spec.Deadline.IsZero() {
 		c.Guest.DeadlineUnix = spec.Deadline.Unix()

@@ -60,21 +60,55 @@ func checks(t *testing.T, h Harness) {
 		t.Parallel()
 		b := newBox(t, d, nil)
 		b.sh("umask 077; mkdir private; echo a > private/trace; printf '#!/bin/sh\necho ran' > private/run; echo s > ~/secret")
+		start := "chmod 700 run && ./run"
+		if h.NoCheckMounts {
+			start = "sh run"
+		}
 		assert.Equal(t, "ran a b s", strings.Join(strings.Fields(b.passes(none,
-			`cd "$EVALFLEET_WORKDIR/private" && chmod 700 run && ./run && echo b >> trace && echo c > new && cat trace && cat `+"~"+strings.TrimSpace(b.sh("id -un"))+`/secret`)), " "))
+			`cd "$EVALFLEET_WORKDIR/private" && `+start+` && echo b >> trace && echo c > new && cat trace && cat `+"~"+strings.TrimSpace(b.sh("id -un"))+`/secret`)), " "))
 		assert.Equal(t, "a\nb\n", b.sh("cat private/trace"))
 		r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"bash", "-c", "cat trace; pwd"}, Cwd: "private", Check: none})
 		require.NoError(t, err)
 		assert.Equal(t, "a\nb\n"+b.report.Workdir+"/private\n", string(r.GetStdout()), "a check may name a folder")
 	})
+	t.Run("a check changes the folders of the agent and no other", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t, d, nil)
+		// Links in the root are what programs are found by, and the preload file is what each program loads.
+		assert.Empty(t, b.check(none, vandal).GetStdout())
+		b.passes(none, `for dir in "$EVALFLEET_WORKDIR" ~`+strings.TrimSpace(b.sh("id -un"))+` /tmp /var/tmp /dev/shm "$PWD" ~ "$TMPDIR"; do
+			touch $dir/a && echo x > $dir/a && mkdir $dir/b && mv $dir/a $dir/b/ && rm -r $dir/b || exit
+			done; : > /dev/null; echo x >> /dev/stderr`)
+	})
+	t.Run("a check does not forge the next", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t, d, nil)
+		b.check(none, forger)
+		for want, script := range map[int32]string{0: "ls / > list && grep -q tmp list", 7: "ls / > list && grep -q absent list || exit 7"} {
+			r := b.check(none, script)
+			assert.Equal(t, want, r.GetExitCode(), "%s%s", r.GetStdout(), r.GetStderr())
+			assert.Empty(t, r.GetStderr())
+		}
+		r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"python3", "-I", "-c", "import json, os; os._exit(7)"}, Check: none})
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, r.GetExitCode(), "%s", r.GetStderr())
+	})
+	runWhere(t, !h.OneUser, "a check changes all where the agent is root", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t, d, func(s *driver.Spec) { s.User = "root" })
+		b.passes(none, "touch /etc/made /opt/made")
+	})
 	t.Run("a check has the capabilities for that and no other", func(t *testing.T) {
 		t.Parallel()
 		b := newBox(t, d, nil)
-		want := "CapInh: 000000000000000a CapPrm: 000000000000000a CapEff: 000000000000000a CapBnd: 000000000000000a CapAmb: 000000000000000a NoNewPrivs: 1 Seccomp: 2"
-		if h.OneUser {
-			want = strings.ReplaceAll(want, "a Cap", "0 Cap")
-			want = strings.ReplaceAll(want, "a NoNew", "0 NoNew")
+		caps := "000000000000000a" // CAP_DAC_OVERRIDE and CAP_FOWNER
+		switch {
+		case h.OneUser:
+			caps = "0000000000000000"
+		case h.NoCheckMounts:
+			caps = "0000000000000002"
 		}
+		want := strings.ReplaceAll("CapInh: * CapPrm: * CapEff: * CapBnd: * CapAmb: * NoNewPrivs: 1 Seccomp: 2", "*", caps)
 		assert.Equal(t, want, strings.Join(strings.Fields(b.passes(none, "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status")), " "))
 		b.sh("grep -E '^Cap(Prm|Eff|Inh|Amb|Bnd)' /proc/self/status | grep -v 0000000000000000 && exit 1; true")
 	})
@@ -104,6 +138,14 @@ END
 		b := newBox(t, d, nil)
 		b.sh("%s", daemon)
 		b.passes(&sandboxv1.ExecCheck{KeepProcesses: true}, `[ -e /proc/$(cat "$EVALFLEET_WORKDIR/pid") ]`)
+		b.sh("[ -e /proc/$(cat pid) ]")
+	})
+	t.Run("a check that leaves others alive leaves none of its own", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t, d, nil)
+		b.sh("%s", daemon)
+		b.passes(&sandboxv1.ExecCheck{KeepProcesses: true}, "(setsid sleep 7656 >/dev/null 2>&1 &)")
+		assert.Equal(t, "0", b.running("sleep", "7656"))
 		b.sh("[ -e /proc/$(cat pid) ]")
 	})
 	t.Run("a check leaves nothing behind", func(t *testing.T) {
@@ -189,6 +231,29 @@ END
 	})
 	t.Run("cheats", func(t *testing.T) { t.Parallel(); cheats(t, d) })
 }
+
+// vandal changes what it can of all that a later check uses, and prints what it changed.
+const vandal = `
+for dir in / /etc /usr /usr/bin /usr/local/bin /usr/lib /bin /lib /opt /var /run /dev /.evalfleet "$(dirname "$(command -v python3)")"; do
+	[ -d "$dir" ] || continue
+	touch "$dir/planted" && echo "$dir: made a file"
+	chmod a+w "$dir" && echo "$dir: changed its mode"
+	mv "$dir" "$dir-moved" && echo "$dir: moved"
+done
+for file in /etc/passwd /etc/profile /usr/bin/env "$(command -v grep)" "$(command -v python3)"; do
+	(: >> "$file") && echo "$file: opened"
+	truncate -s 0 "$file" && echo "$file: cut"
+	rm -f "$file" && echo "$file: removed"
+done
+`
+
+// forger has each program end well, where it can.
+const forger = `
+mkdir /tmp/bin; printf '#!/bin/sh\nexit 0' | tee /tmp/bin/grep /tmp/bin/ls > /tmp/bin/python3; chmod +x /tmp/bin/*
+echo /tmp/bin/ls > /etc/ld.so.preload
+for dir in /bin /usr/bin /usr/local/bin /opt/python /opt/tools; do cp -f /tmp/bin/* "$dir"; ln -sfn /tmp/bin "$dir"; done
+true
+`
 
 // cheats: what commands have planted does not change the verdict of a check, however it is started.
 func cheats(t *testing.T, d driver.Driver) {

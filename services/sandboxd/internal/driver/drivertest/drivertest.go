@@ -39,6 +39,8 @@ type Harness struct {
 	GuestInside bool
 	// MachineCounters tells that watches of files and terminals are counted with those of the machine.
 	MachineCounters bool
+	// NoCheckMounts tells that checks have no mount namespace of their own, so that they cannot change modes of commands' files.
+	NoCheckMounts bool
 	// Image is an image that was built from Dockerfile; empty for a driver without images.
 	Image string
 	// Secrets are files and folders of the host that no box may see.

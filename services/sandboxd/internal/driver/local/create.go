@@ -167,10 +167,11 @@ func (d *Driver) specification(p plan, g *group) box.Spec {
 			box.Limit{Resource: unix.RLIMIT_DATA, Value: uint64(l.MemoryBytes)}, box.Limit{Resource: unix.RLIMIT_NPROC, Value: uint64(l.PIDs)})
 	}
 	if !p.namespaces {
-		s.Guest.ChecksDir = filepath.Join(d.boxes.Folder(p.spec.ID), filesFolder, "checks")
+		s.Guest.Workdir = filepath.Join(d.boxes.Folder(p.spec.ID), filesFolder) // with all folders of the box
+		s.Guest.ChecksDir = filepath.Join(s.Guest.Workdir, "checks")
 		return s
 	}
-	s.Guest.ChecksDir = checksTarget
+	s.Guest.ChecksDir, s.Guest.Workdir, s.Guest.User = checksTarget, p.spec.Workdir, p.spec.User
 	s.Command.HideCgroups = g == nil || g.born == ""
 	root := userID
 	s.TerminalGroup = -1

@@ -21,10 +21,6 @@ var (
 	switchCaps = []uint{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SYS_RESOURCE}
 )
 
-// CheckCaps are the capabilities of a check, which reads and changes what commands wrote although it is another user. They count
-// for files of the box alone: the user namespace of the box, or the container, holds no others.
-var CheckCaps = []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
-
 type capHeader struct {
 	version uint32
 	pid     int32
@@ -77,7 +73,7 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 			return nil, &PartError{Part: "processors", Err: err}
 		}
 	}
-	if c.HideCgroups && len(keep) == 0 { // a thread that comes later has no power to
+	if c.HideCgroups {
 		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 			weaker = append(weaker, "cgroup namespace: none ("+err.Error()+")")
 		}

@@ -76,8 +76,7 @@ type Limit struct {
 
 // Command says how commands are held, beyond what the whole box is.
 type Command struct {
-	// TasksFDs are open `tasks` files of cgroups v1 for the threads that start commands. They stay open, since each check has a
-	// thread of its own.
+	// TasksFDs are open `tasks` files of cgroups v1 for the threads that start commands.
 	TasksFDs []int
 	// Cgroup is a folder of the cgroup v2 hierarchy into which commands are born; the zero value: none.
 	Cgroup Mount
@@ -102,6 +101,8 @@ type Guest struct {
 	OOMFD int
 	// ChecksDir is an absolute path in the box: the folder below which checks work. The guest makes it.
 	ChecksDir string
+	// Workdir is where commands start, and User is who they are. Where that is root, all of the box is the agent's, so checks may change it.
+	Workdir, User string
 	// KeptBytes bounds what it keeps of the output of all commands; 0: bound.GuestOutputBytes.
 	KeptBytes int64
 	// DeadlineUnix is when the guest ends by itself, in seconds since 1970; 0: never.

@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
 )
 
 // A check does not trust what ran in the sandbox before it: it starts when all other processes have ended, as a user of its own, in a
@@ -45,17 +46,21 @@ func (r *Runner) enter(spec *sandboxv1.ExecSpec) (*room, error) {
 	r.checking <- struct{}{} // one check at a time: the next would end this one
 	made, err := r.newRoom(spec)
 	if err != nil {
-		r.leave(spec, made)
+		r.leave(nil, spec, made)
 		return nil, err
 	}
 	return made, nil
 }
 
-// leave ends what the check has left and removes its room, so that no later command finds the files of the check. A nil room is none.
-func (r *Runner) leave(spec *sandboxv1.ExecSpec, made *room) {
+// leave ends what the check has left and removes its room, so that no later command finds the files of the check, and no later check its
+// processes. A nil process never was, and a nil room is none.
+func (r *Runner) leave(ended *process.Process, spec *sandboxv1.ExecSpec, made *room) {
 	defer func() { <-r.checking }()
-	if !spec.GetCheck().GetKeepProcesses() {
+	switch {
+	case !spec.GetCheck().GetKeepProcesses():
 		r.table.KillAll()
+	case ended != nil:
+		ended.KillLeft()
 	}
 	if made != nil {
 		_ = made.base.RemoveAll(made.name) // what cannot be removed stays out of reach, save for its own user

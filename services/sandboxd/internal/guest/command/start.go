@@ -32,7 +32,7 @@ func (r *Runner) start(c *Command, spec *sandboxv1.ExecSpec) {
 			c.fail(err)
 			return
 		}
-		c.after = func() { r.leave(spec, in) }
+		c.after = func() { r.leave(c.process, spec, in) }
 		c.began = time.Now() // ending processes and placing files is not the check's time
 	}
 	cmd, err := r.prepare(spec, in)
@@ -122,7 +122,7 @@ func (r *Runner) prepare(spec *sandboxv1.ExecSpec, in *room) (*process.Command, 
 			return nil, rpcerr.InvalidField("argv", "arguments and environment cannot hold a NUL")
 		}
 	}
-	cmd := &process.Command{Argv: spec.GetArgv(), Env: env, Dir: dir}
+	cmd := &process.Command{Argv: spec.GetArgv(), Env: env, Dir: dir, Apart: in != nil}
 	if !user.Current() && os.Geteuid() == 0 {
 		cmd.User = &process.Credential{UID: user.UID, GID: user.GID, Groups: user.Groups}
 		if in != nil && spec.GetUser() == "" {

@@ -47,6 +47,9 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	return t.kill(func() []int { return t.tree(p) }, p.done)
 }
 
+// KillLeft ends what a process has left behind that has ended, also what left its session.
+func (p *Process) KillLeft() { p.table.kill(func() []int { return p.table.tree(p) }, nil) }
+
 // KillAll ends every process of the sandbox but this program and returns when none is left, with how many it could not end
 // (0, save for processes stuck in the kernel). A process that is started meanwhile may be ended too.
 func (t *Table) KillAll() (survivors int) {

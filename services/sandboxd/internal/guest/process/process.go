@@ -2,9 +2,10 @@
 //
 // Its one idea: a Table owns every child of the program. One locked thread does all forks, as vfork does them: what is done to that
 // thread once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself
-// keeps its powers. A child that is given capabilities is forked by a thread of its own, which keeps those alone. Whoever started a process waits for its end through the network poller, which costs no thread; orphans of the
-// workload, which come to this program, have a reaper of their own while there are any. A lock spans fork and registration, so that
-// neither mistakes one for the other, and no end is lost.
+// keeps its powers. A second such thread forks the children that are held in another way than the rest, and may be given capabilities.
+// The end of a process is awaited through the network poller, which costs no thread; orphans of the workload, which come to this
+// program, have a reaper of their own while there are any. A lock spans fork and registration, so that neither mistakes one for the
+// other, and no end is lost.
 package process
 
 import (
@@ -18,9 +19,11 @@ import (
 
 // Config sets how a Table starts processes.
 type Config struct {
-	// Prepare runs once on each thread that forks, before its first fork; what it does to the thread is inherited by children.
-	// It leaves the capabilities in keep to be given. Nil does nothing.
-	Prepare func(keep []uintptr) error
+	// Prepare runs once on the thread that forks, before its first fork; what it does to the thread is inherited by children.
+	// Nil does nothing.
+	Prepare func() error
+	// PrepareApart is Prepare for the thread that forks the children whose Command says Apart.
+	PrepareApart func() error
 	// CgroupFD is a folder of the cgroup v2 hierarchy into which children are born; 0 leaves them in the program's own.
 	CgroupFD int
 	// OOMScoreAdj is given to each child when it is above 0, so that the kernel kills the workload before the program.
@@ -40,13 +43,12 @@ type Limit struct {
 // Table owns all children of this program: there must be one Table in a program, and nothing else in it may start processes.
 // All methods may be called concurrently.
 type Table struct {
-	cfg      Config
-	requests chan request
-	closed   chan struct{}
-	once     sync.Once
+	cfg             Config
+	requests, apart chan request // for the threads that fork
+	closed          chan struct{}
+	once            sync.Once
 
-	birth birth // of the thread that forks
-	way   way   // guarded by forking
+	way way // guarded by forking
 
 	marking sync.Mutex // spans marking this program and the fork that inherits the mark
 	forking sync.Mutex // spans fork and registration, against the reaper of orphans
@@ -77,17 +79,23 @@ func NewTable(cfg Config) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find marks for processes: %w", err)
 	}
-	t := &Table{cfg: cfg, requests: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks}
-	t.birth.bound(cfg.ProcessLimits)
+	t := &Table{
+		cfg: cfg, requests: make(chan request), apart: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks,
+	}
 	ready := make(chan error)
-	go t.onThread(func() { t.spawn(ready) })
+	go t.onThread(func() { t.spawn(cfg.Prepare, t.requests, ready) })
 	if err := <-ready; err != nil {
+		return nil, err
+	}
+	go t.onThread(func() { t.spawn(cfg.PrepareApart, t.apart, ready) })
+	if err := <-ready; err != nil {
+		t.Close()
 		return nil, err
 	}
 	return t, nil
 }
 
-// Close ends the table's thread. Children must have ended before; it is meant for tests, a guest ends by exit.
+// Close ends the table's threads. Children must have ended before; it is meant for tests, a guest ends by exit.
 func (t *Table) Close() { t.once.Do(func() { close(t.closed) }) }
 
 // PID is the process id in the sandbox.

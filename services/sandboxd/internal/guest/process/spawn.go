@@ -24,13 +24,15 @@ type Command struct {
 	User *Credential
 	// Files are the descriptors of standard input, output and error.
 	Files [3]uintptr
+	// Apart has the process start from the thread that Config.PrepareApart prepared.
+	Apart bool
 }
 
 // Credential is a user inside the sandbox.
 type Credential struct {
 	UID, GID uint32
 	Groups   []uint32
-	// Capabilities are what the process has, and what it starts inherits. The program itself has them.
+	// Capabilities are what the process has, and what it starts inherits. The program itself has them, and the thread may give them.
 	Capabilities []uintptr
 }
 
@@ -47,13 +49,13 @@ func (t *Table) Start(c Command, then func(*Process, error)) {
 	mark := t.marks.next()
 	r := request{c, mark, then}
 	err := t.marks.set(mark)
-	if err == nil && c.User != nil && len(c.User.Capabilities) > 0 {
-		go t.onThread(func() { t.startApart(r) })
-		return
+	thread := t.requests
+	if c.Apart {
+		thread = t.apart
 	}
 	if err == nil {
 		select {
-		case t.requests <- r:
+		case thread <- r:
 			return
 		case <-t.closed:
 			err = ErrClosed
@@ -76,40 +78,30 @@ func (t *Table) onThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-// startApart starts a process with capabilities from a thread that can give them and then ends: no other process comes from it.
-func (t *Table) startApart(r request) {
-	if t.cfg.Prepare != nil {
-		if err := t.cfg.Prepare(r.command.User.Capabilities); err != nil {
-			t.marking.Unlock()
-			r.then(nil, fmt.Errorf("prepare a thread that starts a process with capabilities: %w", err))
+// spawn is the body of a thread that forks.
+func (t *Table) spawn(prepare func() error, requests <-chan request, ready chan<- error) {
+	if prepare != nil {
+		if err := prepare(); err != nil {
+			ready <- fmt.Errorf("prepare a thread that starts processes: %w", err)
 			return
 		}
+	}
+	t.forking.Lock()
+	var err error
+	t.way, err = findWay()
+	t.forking.Unlock()
+	ready <- err
+	if err != nil {
+		return
 	}
 	b := &birth{}
 	b.bound(t.cfg.ProcessLimits)
-	t.serve(r, b)
-}
-
-// spawn is the body of the thread that forks.
-func (t *Table) spawn(ready chan<- error) {
-	if t.cfg.Prepare != nil {
-		if err := t.cfg.Prepare(nil); err != nil {
-			ready <- fmt.Errorf("prepare the thread that starts processes: %w", err)
-			return
-		}
-	}
-	var err error
-	if t.way, err = findWay(); err != nil {
-		ready <- err
-		return
-	}
-	ready <- nil
 	for {
 		select {
 		case <-t.closed:
 			return
-		case r := <-t.requests:
-			t.serve(r, &t.birth)
+		case r := <-requests:
+			t.serve(r, b)
 		}
 	}
 }
@@ -119,7 +111,11 @@ func (t *Table) serve(r request, b *birth) {
 	p, err := t.register(r.command, r.mark, b)
 	t.marking.Unlock()
 	r.then(p, err)
-	if err == nil && t.cfg.OOMScoreAdj > 0 {
+	switch {
+	case err != nil || t.cfg.OOMScoreAdj <= 0:
+	case r.command.Apart:
+		go raiseOOMScore(p.pid, t.cfg.OOMScoreAdj) // this thread may not write to /proc
+	default:
 		raiseOOMScore(p.pid, t.cfg.OOMScoreAdj)
 	}
 }
