@@ -350,37 +350,40 @@ func TestAStreamHoldsTheWholeAnswerInPieces(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), err)
 }
 
+// Time stands still while the watcher leaves and comes back, so that the call is still under way then.
 func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
-	g := start(t)
-	text := strings.Repeat("0123456789", 40)
-	request := keyed("k", ask(fmt.Sprintf(`{"outputs": [{"output": {"text": %q, "chunk_delay_s": 0.1}}]}`, text), "q"))
-	done := make(chan error, 1)
-	go func() {
-		_, err := g.models.Generate(t.Context(), request)
-		done <- err
-	}()
-	var first *modelv1.StreamGenerateResponse
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		stream, err := g.models.AttachGenerate(ctx, &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
-		require.NoError(t, err)
-		for range 4 { // started and three pieces
-			if first, err = stream.Recv(); err != nil {
-				return false
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t)
+		text := strings.Repeat("0123456789", 40)
+		request := keyed("k", ask(fmt.Sprintf(`{"outputs": [{"output": {"text": %q, "chunk_delay_s": 0.1}}]}`, text), "q"))
+		done := make(chan error, 1)
+		go func() {
+			_, err := g.models.Generate(t.Context(), request)
+			done <- err
+		}()
+		var first *modelv1.StreamGenerateResponse
+		require.Eventually(t, func() bool {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stream, err := g.models.AttachGenerate(ctx, &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k"})
+			require.NoError(t, err)
+			for range 4 { // started and three pieces
+				if first, err = stream.Recv(); err != nil {
+					return false
+				}
 			}
-		}
-		return true
-	}, waitLimit, tick)
-	stream, err := g.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: first.GetCursor()})
-	require.NoError(t, err)
-	events, err := receive(t, stream)
-	require.NoError(t, err)
-	require.NoError(t, waittest.For(t, done, "the answer of the call that is watched"))
-	assert.True(t, strings.HasSuffix(text, said(events)))
-	assert.Len(t, said(events), len(text)-3*16)
-	assert.NotNil(t, events[len(events)-1].GetCompleted())
+			return true
+		}, waitLimit, tick)
+		stream, err := g.models.AttachGenerate(waittest.Context(t), &modelv1.AttachGenerateRequest{Parent: project, RequestId: "k", Cursor: first.GetCursor()})
+		require.NoError(t, err)
+		events, err := receive(t, stream)
+		require.NoError(t, err)
+		require.NoError(t, waittest.For(t, done, "the answer of the call that is watched"))
+		assert.True(t, strings.HasSuffix(text, said(events)))
+		assert.Len(t, said(events), len(text)-3*16)
+		assert.NotNil(t, events[len(events)-1].GetCompleted())
+	})
 }
 
 // Time stands still until the watcher has seen what came before the failure.
