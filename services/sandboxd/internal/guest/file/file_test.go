@@ -127,6 +127,18 @@ func TestErrorsNameTheirReason(t *testing.T) {
 	}
 }
 
+// What has opened nothing closes nothing: not the descriptor 0, which may be a connection or a file of somebody else.
+func TestAPathThatIsRefusedClosesNothing(t *testing.T) { // Not in parallel: others could take the descriptor.
+	p := place(t)
+	var before, after unix.Stat_t
+	require.NoError(t, unix.Fstat(0, &before))
+	for _, path := range []string{"", "a\x00b"} {
+		require.Error(t, write(t, p, path, "", 0))
+	}
+	require.NoError(t, unix.Fstat(0, &after))
+	assert.Equal(t, [2]uint64{before.Dev, before.Ino}, [2]uint64{after.Dev, after.Ino})
+}
+
 func TestPartsOfAFile(t *testing.T) {
 	t.Parallel()
 	p := place(t)

@@ -28,7 +28,7 @@ type Writer struct {
 
 // Create begins to replace the file at path, whose parents are made. Mode 0 means that of the file that is there, else 0644.
 func (p Place) Create(path string, mode uint32) (*Writer, error) {
-	w := &Writer{place: p, path: path, mode: fs.FileMode(mode).Perm()}
+	w := &Writer{place: p, path: path, mode: fs.FileMode(mode).Perm(), target: entry{folder: -1}}
 	err := p.do("write", path, func(full string) (err error) {
 		if w.target, err = target(full); err != nil {
 			return err
