@@ -195,6 +195,7 @@ func TestInspectReadsExportedLogs(t *testing.T) {
 	require.NoError(t, os.Rename(filepath.Join(folder, running), filepath.Join(folder, "running.eval"))) // The same evaluation has the same name.
 	_, err := c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: stuck})
 	require.NoError(t, err)
+	c.await(t, stuck)
 	cancelled := h.export(t, stuck, folder)
 
 	wrong := c.await(t, c.create(t, asked(1, scripted(t, object{"error": object{"status": 400, "message": "refused on purpose"}}))))

@@ -32,6 +32,7 @@ func TestRebuildProjections(t *testing.T) {
 		c.until(t, endless, func(e *agentv1.Event) bool { return e.GetSampleAdmitted() != nil })
 		_, err := c.evals.CancelEval(within(t), &agentv1.CancelEvalRequest{Name: endless})
 		require.NoError(t, err)
+		c.await(t, endless)
 		before := c.everything(t)
 		h.stop()
 

@@ -46,8 +46,6 @@ type driver struct {
 // stop is how an evaluation ends before its samples are done.
 type stop struct {
 	change *agentv1.EvalStateChanged
-	// took is the command that asked for it; empty when none did.
-	took []string
 	// told are the runs whose cancel is durable.
 	told map[string]struct{}
 }
@@ -181,6 +179,9 @@ func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	if err := d.obey(ctx); err != nil {
 		return nil, fmt.Errorf("take commands: %w", err)
 	}
+	if d.stopping == nil && d.state.Cancel != nil {
+		d.stopping = cancelled(d.state.Cancel.GetReason())
+	}
 	if d.stopping == nil {
 		d.stopping = d.tooManyErrors()
 	}
@@ -277,11 +278,19 @@ func (d *driver) obey(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-		case c.Type == commandCancel && d.stopping == nil:
-			d.stopping = &stop{change: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED, Reason: c.Reason}}
-			fallthrough
 		case c.Type == commandCancel:
-			d.stopping.take(p.ID) // It is answered by the event that says all has stopped.
+			if d.stopping == nil {
+				d.stopping = cancelled(c.Reason)
+			}
+			if err := d.tell(ctx); err != nil {
+				return err
+			}
+			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Critical: true, Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{
+				CommandId: p.ID, Type: commandCancel, Reason: c.Reason,
+			}}})
+			if err != nil {
+				return err
+			}
 		default:
 			d.unread = true
 		}
@@ -289,14 +298,9 @@ func (d *driver) obey(ctx context.Context) error {
 	return nil
 }
 
-// take notes that a command is answered when all has stopped.
-func (s *stop) take(id string) {
-	for _, t := range s.took {
-		if t == id {
-			return
-		}
-	}
-	s.took = append(s.took, id)
+// cancelled is the end of an evaluation that is cancelled.
+func cancelled(reason string) *stop {
+	return &stop{change: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED, Reason: reason}}
 }
 
 // tooManyErrors says how the evaluation ends when errors of samples met its rule; nil while they did not.
@@ -368,8 +372,8 @@ func (d *driver) firstError() *agentv1.RunError {
 	return nil
 }
 
-// stop cancels what runs, and says that all has stopped once it has. All runs are told at once, and none is waited for: their rows tell how they ended.
-func (d *driver) stop(ctx context.Context) error {
+// tell has all runs cancelled that are at work, at once, and waits for the end of none: their rows say how they ended.
+func (d *driver) tell(ctx context.Context) error {
 	var running []string
 	for i := range d.state.Slots {
 		slot := &d.state.Slots[i]
@@ -388,6 +392,14 @@ func (d *driver) stop(ctx context.Context) error {
 			d.stopping.told[run] = struct{}{}
 		}
 	}
+	return nil
+}
+
+// stop cancels what runs, and says that all has stopped once it has.
+func (d *driver) stop(ctx context.Context) error {
+	if err := d.tell(ctx); err != nil {
+		return err
+	}
 	if err := d.collect(ctx); err != nil {
 		return err
 	}
@@ -400,7 +412,7 @@ func (d *driver) stop(ctx context.Context) error {
 	if d.stopping.change.GetState() == agentv1.EvalState_EVAL_STATE_FAILED {
 		d.stopping.change.Reason = d.countErrors() // Some failed before they could be cancelled.
 	}
-	return d.append(ctx, d.stopping.took, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
+	return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
 }
 
 // leave counts runs as cancelled that cannot take a step here, such as those of a later version: their cancel lies in their inbox.

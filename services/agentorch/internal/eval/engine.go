@@ -48,7 +48,11 @@ type Runs interface {
 type Config struct {
 	// MaxSamples bounds the samples of one evaluation that are at work at once, where its specification gives no bound. Default 10; with sandboxes no more than twice the processors.
 	MaxSamples int `yaml:"max_samples" env:"EVALFLEET_MAX_SAMPLES"`
+	// CancelPatience is how long [Engine.Cancel] waits for the end of what runs. Zero is 500ms.
+	CancelPatience time.Duration `yaml:"-"`
 }
+
+const defaultCancelPatience = 500 * time.Millisecond
 
 // SetDefaults sets the default bound.
 func (c *Config) SetDefaults() { c.MaxSamples = 10 }
@@ -95,6 +99,9 @@ type atWork struct {
 func New(cfg Config, deps Deps) *Engine {
 	if cfg.MaxSamples <= 0 {
 		cfg.SetDefaults()
+	}
+	if cfg.CancelPatience <= 0 {
+		cfg.CancelPatience = defaultCancelPatience
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), reading: make(chan struct{}, 1), drivers: map[string]*atWork{}, loading: map[journal.Ref]struct{}{}, ctx: ctx, cancel: cancel}
@@ -332,7 +339,8 @@ func (e *Engine) command(ctx context.Context, name, id string, c command) error 
 	return nil
 }
 
-// Cancel stops an evaluation and returns it once nothing of it runs. One that has ended is given as it is. While the store is away it waits for it, until ctx ends.
+// Cancel stops an evaluation. It returns once the cancel is durable: at the end of all that runs, or, where that takes longer than Config.CancelPatience,
+// with the evaluation as one that is being cancelled. One that has ended is given as it is. While the store is away it waits for it, until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
 	if requestID == "" {
 		requestID = "cancel-" + newID()
@@ -355,12 +363,19 @@ func (e *Engine) cancelOnce(ctx context.Context, name, requestID, reason string)
 	if err := e.command(ctx, name, requestID, command{Type: commandCancel, Reason: reason}); err != nil {
 		return nil, err
 	}
-	for {
+	patience := time.NewTimer(e.cfg.CancelPatience)
+	defer patience.Stop()
+	for over := false; ; {
 		if s, err = e.State(ctx, name); err != nil || s.Ended() {
 			return s, err
 		}
+		if over {
+			return s.cancelling(reason), nil
+		}
 		select {
 		case <-sub.C:
+		case <-patience.C:
+			over = true
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -377,6 +392,9 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	d, err := e.load(ctx, head)
 	if err != nil {
 		return nil, err
+	}
+	if d.state.Cancel != nil {
+		return nil, rpcerr.JournalFenced(head.Epoch, "%s is being cancelled, and some of its samples have not ended; resume it when they have", name)
 	}
 	if !d.state.Ended() {
 		return d.state, nil

@@ -2,6 +2,7 @@ package eval_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -215,6 +217,8 @@ type bench struct {
 	// wrap changes the store that an engine gets, and hold is what it asks before a sample begins.
 	wrap func(journal.Store) journal.Store
 	hold func() *agentv1.RunWait
+	// patience is how long a cancel waits for the end.
+	patience time.Duration
 }
 
 func start(t *testing.T, verdict func(sample string, epoch, attempt int) *agentv1.Run) *bench {
@@ -236,7 +240,7 @@ func (b *bench) newEngine() *eval.Engine {
 	if b.wrap != nil {
 		store = b.wrap(store)
 	}
-	return eval.New(eval.Config{MaxSamples: 3}, eval.Deps{
+	return eval.New(eval.Config{MaxSamples: 3, CancelPatience: cmp.Or(b.patience, waittest.Bound)}, eval.Deps{
 		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: slog.New(slog.DiscardHandler),
 		Judges: eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()},
 	})
@@ -353,6 +357,46 @@ func TestACancelWaitsForNoRunBeforeItCancelsTheOthers(t *testing.T) {
 	require.NoError(t, waittest.For(t, answered, "the answer of the cancel"))
 	assert.EqualValues(t, 3, b.ended(t, name).Eval.GetProgress().GetCancelled())
 	assert.Equal(t, []int{3}, b.runs.cancels, "one cancel for all")
+}
+
+// TestACancelIsAcknowledgedWhileARunDoesNotEnd has a run whose effect's owner is away: the cancel is in the journal, shown, and kept by the next process.
+func TestACancelIsAcknowledgedWhileARunDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	b.patience = time.Millisecond
+	b.again(t, nil)
+	b.runs.away = "projects/default/runs/r1"
+	made, err := b.engine.Create(t.Context(), "default", spec(5), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
+	answer, err := b.engine.Cancel(t.Context(), name, "stop", "enough")
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_RUNNING, answer.Eval.GetState())
+	assert.Equal(t, "cancelling: enough", answer.Eval.GetStateReason())
+	shown := b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetStateReason() != "" && e.GetProgress().GetCancelled() == 2 })
+	assert.Equal(t, "cancelling: enough", shown.Eval.GetStateReason())
+	_, err = b.engine.Cancel(t.Context(), name, "stop", "enough")
+	require.NoError(t, err, "the same cancel")
+	_, err = b.engine.Resume(t.Context(), name)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_JOURNAL_FENCED), "%v", err)
+
+	head, err := b.journals.Open(t.Context(), name)
+	require.NoError(t, err)
+	b.again(t, nil)
+	b.engine.Adopt(head)
+	assert.Equal(t, "cancelling: enough", b.wait(t, name, func(*agentv1.Eval) bool { return true }).Eval.GetStateReason())
+	head, err = b.journals.Open(t.Context(), b.runs.away)
+	require.NoError(t, err)
+	b.runs.mu.Lock()
+	run := b.runs.byName[b.runs.away]
+	run.State = agentv1.RunState_RUN_STATE_CANCELLED
+	require.NoError(t, b.runs.end(t.Context(), head, run))
+	b.runs.mu.Unlock()
+	end := b.ended(t, name)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, end.Eval.GetState())
+	assert.Equal(t, "enough", end.Eval.GetStateReason())
+	assert.EqualValues(t, 2, end.Eval.GetProgress().GetPending(), "no sample began after the cancel")
 }
 
 func TestAResumedEvaluationDoesOnlyWhatIsNotDone(t *testing.T) {

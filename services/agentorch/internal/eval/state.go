@@ -55,6 +55,8 @@ type State struct {
 	Samples int
 	// TooNew says that a later version wrote the journal, which has to go on with it: a critical event is not known here.
 	TooNew bool
+	// Cancel is the command that cancels the evaluation, until all that runs has ended; nil for none.
+	Cancel *agentv1.CommandReceived
 
 	byRun map[string]int
 	// changing is told of a slot before it changes; nil outside of attempt.
@@ -80,6 +82,8 @@ func (s *State) Apply(e *agentv1.Event) {
 		s.finished(k.SampleFinished)
 	case *agentv1.Event_ResultsComputed:
 		s.Eval.Results = k.ResultsComputed.GetResults()
+	case *agentv1.Event_CommandReceived:
+		s.commanded(e, k.CommandReceived)
 	case *agentv1.Event_EvalUpdated:
 		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated.GetChangesJson())
 	default:
@@ -89,12 +93,12 @@ func (s *State) Apply(e *agentv1.Event) {
 
 // clone copies the state, so that the copy may be changed. What slots tell of ends is never changed and stays shared.
 func (s *State) clone() *State {
-	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, byRun: maps.Clone(s.byRun)}
+	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, Cancel: s.Cancel, byRun: maps.Clone(s.byRun)}
 }
 
 // attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the events change, not what the evaluation holds.
 func (s *State) attempt(events []*agentv1.Event) (undo func()) {
-	eval, slots := proto.CloneOf(s.Eval), map[int]Slot{}
+	eval, cancel, slots := proto.CloneOf(s.Eval), s.Cancel, map[int]Slot{}
 	s.changing = func(i int) {
 		if _, ok := slots[i]; !ok {
 			slots[i] = s.Slots[i]
@@ -105,7 +109,7 @@ func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 	}
 	s.changing = nil
 	return func() {
-		s.Eval = eval
+		s.Eval, s.Cancel = eval, cancel
 		for i, slot := range slots {
 			s.Slots[i] = slot
 		}
@@ -163,7 +167,33 @@ func (s *State) count(slot *Slot, n int32) {
 	}
 }
 
+// commanded folds in a command. A cancel shows at once, and is over when the state changes: what runs may take its time to end.
+func (s *State) commanded(e *agentv1.Event, c *agentv1.CommandReceived) {
+	if c.GetType() != commandCancel {
+		s.TooNew = s.TooNew || e.GetCritical()
+		return
+	}
+	if s.Ended() {
+		return
+	}
+	s.Cancel = c
+	if s.Eval.StateReason = "cancelling"; c.GetReason() != "" {
+		s.Eval.StateReason += ": " + c.GetReason()
+	}
+}
+
+// cancelling returns the evaluation as one that is being cancelled, where the command lies in its inbox still.
+func (s *State) cancelling(reason string) *State {
+	if s.Cancel != nil {
+		return s
+	}
+	s = s.clone()
+	s.commanded(nil, &agentv1.CommandReceived{Type: commandCancel, Reason: reason})
+	return s
+}
+
 func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChanged) {
+	s.Cancel = nil
 	s.Eval.State, s.Eval.StateReason, s.Eval.Error = c.GetState(), c.GetReason(), c.GetError()
 	if s.Ended() {
 		s.Eval.EndTime = at

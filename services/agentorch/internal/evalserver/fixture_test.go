@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver/grpcservertest"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
@@ -229,7 +230,7 @@ func serve(t *testing.T) *rig {
 	judges := eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()}
 	log := slog.New(slog.DiscardHandler)
 	kept := &bodies{}
-	engine := eval.New(eval.Config{MaxSamples: 10}, eval.Deps{Journals: store, Blobs: kept, Runs: made, Judges: judges, Replica: "test", Logger: log})
+	engine := eval.New(eval.Config{MaxSamples: 10, CancelPatience: waittest.Bound}, eval.Deps{Journals: store, Blobs: kept, Runs: made, Judges: judges, Replica: "test", Logger: log})
 	t.Cleanup(engine.Close)
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: kept, Judges: judges, Samples: engine.Samples})
 	notes := &note.Board{}

@@ -149,6 +149,9 @@ func (a *app) cancelled(e *agentv1.Eval) string {
 	if e.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
 		return fmt.Sprintf("%s has succeeded; there is nothing to cancel", id)
 	}
+	if !ended(e) {
+		return fmt.Sprintf("%s is being cancelled; %d samples have not ended yet, %s shows them", id, e.GetProgress().GetRunning(), a.next("eval show %s", id))
+	}
 	return fmt.Sprintf("%s %s; %s goes on with it", id, evalState(e), a.next("eval resume %s", id))
 }
 

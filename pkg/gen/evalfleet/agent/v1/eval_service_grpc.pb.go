@@ -50,7 +50,7 @@ type EvalServiceClient interface {
 	ListEvals(ctx context.Context, in *ListEvalsRequest, opts ...grpc.CallOption) (*ListEvalsResponse, error)
 	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
 	WatchEval(ctx context.Context, in *WatchEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEvalResponse], error)
-	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed.
+	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed. It answers when the cancel is durable: at the end of what runs or, where that takes longer than half a second, with the evaluation as it is then, at work with a `state_reason` that begins with `cancelling`.
 	CancelEval(ctx context.Context, in *CancelEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
 	// seconds, and their space comes back. A crash does not stop it.
@@ -266,7 +266,7 @@ type EvalServiceServer interface {
 	ListEvals(context.Context, *ListEvalsRequest) (*ListEvalsResponse, error)
 	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
 	WatchEval(*WatchEvalRequest, grpc.ServerStreamingServer[WatchEvalResponse]) error
-	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed.
+	// CancelEval stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. It can be resumed. It answers when the cancel is durable: at the end of what runs or, where that takes longer than half a second, with the evaluation as it is then, at work with a `state_reason` that begins with `cancelling`.
 	CancelEval(context.Context, *CancelEvalRequest) (*Eval, error)
 	// DeleteEval deletes an evaluation that has ended, with the journals of all its runs. It answers when that is durable: the evaluation is not found any more, its runs follow within
 	// seconds, and their space comes back. A crash does not stop it.
