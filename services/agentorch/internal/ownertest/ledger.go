@@ -8,6 +8,8 @@ package ownertest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,6 +122,12 @@ func (l *Ledger) cancel(key string) (done bool) {
 		e.cancel()
 		return false
 	}
+}
+
+func (l *Ledger) releaseAll(prefix string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.entries, func(key string, _ *entry) bool { return strings.HasPrefix(key, prefix) })
 }
 
 func (l *Ledger) release(key string) {

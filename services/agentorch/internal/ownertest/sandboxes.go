@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,6 +132,17 @@ func (s *Sandboxes) ReleaseExec(_ context.Context, r *sandboxv1.ReleaseExecReque
 		s.release(keyOf(r.GetSandbox(), id))
 	}
 	return &sandboxv1.ReleaseExecResponse{}, nil
+}
+
+// ReleaseRunSandboxes implements the client.
+func (s *Sandboxes) ReleaseRunSandboxes(_ context.Context, r *sandboxv1.ReleaseRunSandboxesRequest, _ ...grpc.CallOption) (*sandboxv1.ReleaseRunSandboxesResponse, error) {
+	if err := s.deaf(); err != nil {
+		return nil, err
+	}
+	for _, run := range r.GetRuns() {
+		s.releaseAll(keyOf(r.GetParent(), run[strings.LastIndex(run, "/")+1:]+"/"))
+	}
+	return &sandboxv1.ReleaseRunSandboxesResponse{}, nil
 }
 
 // ListDrivers implements the client: local works here, docker does not.

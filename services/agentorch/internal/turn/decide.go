@@ -217,6 +217,9 @@ func (d *driver) conclude() (bool, error) {
 	case s.Error != nil:
 		finished.State = agentv1.RunState_RUN_STATE_FAILED
 	}
+	if len(s.Spec().GetSandboxes()) > 0 {
+		d.release = append(d.release, release{parent: s.Parent(), key: s.Name, boxes: true})
+	}
 	return false, d.emit(event(finished))
 }
 

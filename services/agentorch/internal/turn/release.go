@@ -26,6 +26,8 @@ type release struct {
 	sandbox string
 	// worker says that a worker answered; parent is then the project's id.
 	worker bool
+	// boxes says that it is all that is kept of the making of a run's sandboxes; key is then the run's name.
+	boxes bool
 }
 
 // owner of the effect, whose share of the releases goes its own way.
@@ -33,6 +35,8 @@ func (r release) owner() string {
 	switch {
 	case r.worker:
 		return workersOwner
+	case r.boxes:
+		return boxesOwner
 	case r.calls != nil:
 		return toolexec
 	case r.sandbox != "":
@@ -43,6 +47,9 @@ func (r release) owner() string {
 
 // workersOwner is this service itself, which keeps the results of workers.
 const workersOwner = "workers"
+
+// boxesOwner is sandboxd for what it keeps of the making of sandboxes, which is released run by run.
+const boxesOwner = "sandboxd/runs"
 
 // releaser tells owners in batches, off the path of the runs, each owner beside the others. What is lost with the process expires with the owners. It may be used concurrently.
 type releaser struct {
@@ -139,6 +146,8 @@ func (r *releaser) away(ctx context.Context, owner string, batch []release) bool
 		err = r.deps.Workers.Release(ctx, first.parent, keysOf(batch))
 	case toolexec:
 		_, err = r.deps.Tools.ReleaseTools(ctx, &toolv1.ReleaseToolsRequest{Parent: first.parent, RequestId: first.key, CallIds: first.calls})
+	case boxesOwner:
+		_, err = r.deps.Sandboxes.ReleaseRunSandboxes(ctx, &sandboxv1.ReleaseRunSandboxesRequest{Parent: first.parent, Runs: keysOf(batch)})
 	case sandboxd:
 		_, err = r.deps.Sandboxes.ReleaseExec(ctx, &sandboxv1.ReleaseExecRequest{Sandbox: first.sandbox, RequestIds: keysOf(batch)})
 	default:
