@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/door"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/rmtree"
 )
 
 // Config is a driver's folder of boxes, and what the driver knows of them.
@@ -174,7 +175,7 @@ func (b *Boxes) Clear(ctx context.Context, id string) error {
 	if err := b.cfg.End(ctx, id); err != nil {
 		return err
 	}
-	return os.RemoveAll(b.Folder(id))
+	return rmtree.Remove(b.Folder(id))
 }
 
 // List reads the records of an owner's boxes, and asks of each whether its first process runs.

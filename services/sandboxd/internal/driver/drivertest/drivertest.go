@@ -63,6 +63,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("checks", func(t *testing.T) { t.Parallel(); checks(t, h) })
 	t.Run("isolation", func(t *testing.T) { t.Parallel(); isolation(t, h) })
 	t.Run("escapes", func(t *testing.T) { t.Parallel(); escapes(t, h) })
+	t.Run("attacks", func(t *testing.T) { t.Parallel(); attacks(t, h) })
 	t.Run("limits", func(t *testing.T) { t.Parallel(); bounds(t, h) })
 	t.Run("system calls", func(t *testing.T) { t.Parallel(); calls(t, h) })
 	t.Run("images", func(t *testing.T) { t.Parallel(); images(t, h) })

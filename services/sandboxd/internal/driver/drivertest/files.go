@@ -150,10 +150,10 @@ func files(t *testing.T, h Harness) {
 	t.Run("names that are no UTF-8", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)
-		b.sh(`mkdir odd; cd odd; touch "$(printf 'a\377b')"; ln -s "$(printf '\376')" link; touch plain`)
+		b.sh(`mkdir odd; cd odd; touch "$(printf 'a\377b')" 'a\xffb' 'c\d' 'é'; ln -s "$(printf '\376')" link; touch plain`)
 		names, err := b.list("odd")
 		require.NoError(t, err)
-		assert.Equal(t, []string{`a\xffb`, "link", "plain"}, names)
+		assert.Equal(t, []string{`a\x5cxffb`, `a\xffb`, `c\d`, "link", "plain", "é"}, names, "no two names are shown as one")
 	})
 	t.Run("files of accounts that are none", func(t *testing.T) {
 		t.Parallel()

@@ -151,6 +151,9 @@ func explain(err error, cmd *process.Command, check bool) error {
 		return err
 	}
 	unix.Close(folder)
+	if errors.Is(err, process.ErrHeldUp) {
+		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": " + err.Error()}
+	}
 	errno, _ := errors.AsType[syscall.Errno](err)
 	if check && slices.Contains(spoiltStarts, errno) {
 		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": " + errno.Error()}
@@ -158,8 +161,10 @@ func explain(err error, cmd *process.Command, check bool) error {
 	switch errno { //nolint:exhaustive // All others are faults of the start.
 	case syscall.ENOENT:
 		return &badProgram{exitNotFound, cmd.Argv[0] + ": no such program in the sandbox"}
-	case syscall.ENOEXEC:
+	case syscall.ENOEXEC, syscall.ELIBBAD, syscall.EINVAL, syscall.EISDIR, syscall.EIO: // the last ones of a broken ELF file
 		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": not a program that this machine can execute"}
+	case syscall.ETXTBSY:
+		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": a process of the sandbox has it open for writing"}
 	case syscall.EACCES, syscall.EPERM:
 		return fault.NotExecutable(cmd.Argv[0])
 	case syscall.E2BIG:

@@ -40,12 +40,16 @@ func File(op, path string, err error) error {
 	case syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG:
 		say = rpcerr.DiskFull
 	case syscall.ENOTDIR, syscall.ENAMETOOLONG, syscall.EINVAL, syscall.ELOOP, syscall.ENOTEMPTY, syscall.ENXIO:
+	case syscall.EAGAIN, syscall.EBUSY, syscall.ETXTBSY, syscall.EXDEV, syscall.EMLINK, syscall.EIO, syscall.ENODEV, syscall.EOPNOTSUPP, syscall.ESRCH:
 	default:
 		return rpcerr.Internal("%s %s: %w", op, path, err)
 	}
 	why := errno.Error()
-	if errno == syscall.ELOOP {
+	switch errno { //nolint:exhaustive // All others speak for themselves.
+	case syscall.ELOOP:
 		why = "too many symbolic links, or one of /proc that leads to what a process has open"
+	case syscall.EAGAIN:
+		why = "a process of the sandbox has a lease of it"
 	}
 	return say(path, "%s %s: %s%w", op, path, why, hidden{err})
 }

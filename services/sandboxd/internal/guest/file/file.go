@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -155,15 +156,13 @@ func describe(name, full string, info fs.FileInfo) *sandboxv1.FileInfo {
 	return out
 }
 
-// printable writes a name as text: a byte that is no UTF-8 as \x and two hexadecimal digits.
+// printable writes a name as text that stands for no other name: a byte that is no UTF-8 as \x and two hexadecimal digits, and so
+// the backslash of a name that has such a thing in it.
 func printable(name string) string {
-	if utf8.ValidString(name) {
-		return name
-	}
 	var b strings.Builder
 	for len(name) > 0 {
 		r, size := utf8.DecodeRuneInString(name)
-		if r == utf8.RuneError && size == 1 {
+		if r == utf8.RuneError && size == 1 || escapes.MatchString(name) {
 			fmt.Fprintf(&b, `\x%02x`, name[0])
 		} else {
 			b.WriteString(name[:size])
@@ -172,3 +171,6 @@ func printable(name string) string {
 	}
 	return b.String()
 }
+
+// escapes matches what begins as printable writes a byte.
+var escapes = regexp.MustCompile(`^\\x[0-9a-f]{2}`)

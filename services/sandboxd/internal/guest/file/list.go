@@ -2,7 +2,6 @@ package file
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,28 +95,4 @@ func (l *listing) read(prefix string) ([]found, error) {
 		out = append(out, found{describe(path, walk.Name(fd)+"/"+entry.Name(), info), path})
 	}
 	return out, nil
-}
-
-// Remove removes a file, or with recursive a folder and all in it.
-func (p Place) Remove(path string, recursive bool) error {
-	return p.do("remove", path, func(full string) error {
-		e, err := find(strings.TrimRight(full, "/"), folder)
-		if errors.Is(err, unix.EISDIR) && recursive {
-			return unix.EINVAL // a folder goes by its own name
-		}
-		if err != nil {
-			return err
-		}
-		defer e.close()
-		info, err := e.lstat()
-		switch {
-		case err != nil:
-			return err
-		case !info.IsDir():
-			return unix.Unlinkat(e.folder, e.name, 0)
-		case recursive:
-			return os.RemoveAll(e.path())
-		}
-		return unix.EISDIR
-	})
 }

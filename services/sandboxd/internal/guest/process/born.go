@@ -1,10 +1,13 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
+	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +17,9 @@ import (
 // it does before is a list of system calls, so that no Go code runs in it. Against syscall.ForkExec that saves a pipe that tells of
 // failure, a second sleep of the thread that forks, and a system call for every signal that this program handles; docs/adr/0018 tells more.
 //
+// Other processes of the sandbox may stop the child before it executes its program, or lock that, as soon as they have its user. So the
+// parent waits with a bound, which vfork does not have: the kernel clears a word of the parent and wakes it when the child gives the memory back.
+//
 // The child closes the guest's descriptors before it enters its working directory: a path through /proc that leads to one of them
 // leads nowhere. What it opens next is the folder, at the first number that is free.
 type birth struct {
@@ -22,6 +28,8 @@ type birth struct {
 	count  int
 	clone  cloneArgs
 	pidfd  int32
+	busy   uint32 // 1 while the child has this program's memory; cleared by the kernel
+	most   unix.Timespec
 	failed uintptr // the error number of the call that failed, written by the child
 	mask   uint64  // the signals that this thread blocks
 
@@ -40,7 +48,7 @@ type birth struct {
 // call is a system call.
 type call struct {
 	number uintptr
-	args   [4]uintptr
+	args   [5]uintptr
 }
 
 // maxCalls is more than a birth has: one for every signal, and the rest.
@@ -71,14 +79,16 @@ const (
 type cloneArgs struct {
 	flags      uint64
 	pidFD      uint64
-	_          [2]uint64 // where to write thread ids
+	clear      uint64 // the word to clear once the child has given the memory back
+	_          uint64 // where to write the child's id
 	exitSignal uint64
 	_          [5]uint64 // the stack, which is the parent's; thread-local storage; ids to take
 	cgroup     uint64
 }
 
 // born makes a child by the first call and has it make the calls, the last of which is execve. It gives the child's id, or the
-// kernel's negative error number where there is none. It returns when the child has its own program, or has failed and ended.
+// kernel's negative error number where there is none. It returns at once; what the calls point to is the child's until it has its own
+// program, or has failed and ended.
 //
 //go:noescape
 func born(first, calls *call, failed *uintptr) (pid uintptr)
@@ -116,28 +126,25 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 	if err := b.prepare(c, w); err != nil {
 		return 0, -1, err
 	}
-	b.pidfd, b.failed = -1, 0
+	b.pidfd, b.busy, b.failed = -1, 1, 0
+	busy := uint64(uintptr(unsafe.Pointer(&b.busy)))
 	b.clone = cloneArgs{
-		flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD),
-		pidFD: uint64(uintptr(unsafe.Pointer(&b.pidfd))),
+		flags: birthFlags | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), pidFD: uint64(uintptr(unsafe.Pointer(&b.pidfd))), clear: busy,
 	}
 	if cgroup > 0 {
 		b.clone.flags |= unix.CLONE_INTO_CGROUP
 		b.clone.cgroup = uint64(cgroup)
 	}
-	b.first = call{unix.SYS_CLONE3, [4]uintptr{uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone)}}
+	b.first = call{unix.SYS_CLONE3, [5]uintptr{uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone)}}
 	if w.clone {
-		const flags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | uintptr(unix.SIGCHLD)
-		b.first = call{unix.SYS_CLONE, [4]uintptr{flags, 0, uintptr(unsafe.Pointer(&b.pidfd))}}
+		// Where to clear the word is the fourth argument or the fifth; the other one is not looked at.
+		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&b.pidfd)), uintptr(busy), uintptr(busy)}}
 	}
-	syscall.ForkLock.Lock()
 	// A signal in the child would be handled on the parent's stack.
 	all := ^uint64(0)
 	setMask(&all, &b.mask)
 	r := born(&b.first, &b.calls[0], &b.failed)
 	setMask(&b.mask, nil)
-	syscall.ForkLock.Unlock()
-	runtime.KeepAlive(b)
 
 	if code := -int(r); code > 0 {
 		if syscall.Errno(code) == syscall.EINVAL && !w.clone {
@@ -146,14 +153,59 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 		return 0, -1, syscall.Errno(code)
 	}
 	pid, fd = int(r), int(b.pidfd)
-	if b.failed != 0 {
+	err = b.await(pid)
+	runtime.KeepAlive(b)
+	if err != nil {
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-		return 0, -1, syscall.Errno(b.failed)
+		return 0, -1, err
 	}
 	return pid, fd, nil
+}
+
+// birthFlags have the child use this program's memory, give a descriptor of it, and say when it is done with the memory.
+const birthFlags = unix.CLONE_VM | unix.CLONE_PIDFD | unix.CLONE_CHILD_CLEARTID
+
+// How long a child may take until it executes its program: at first no other goroutine runs, as most take far less; then it is
+// continued again and again, in case somebody has stopped it; at last it is killed.
+const (
+	promptStart   = 10 * time.Millisecond
+	startPatience = 5 * time.Second
+)
+
+// ErrHeldUp is why a program was not executed: the child was stopped over and over, or its file was locked (F_SETLEASE).
+var ErrHeldUp = errors.New("it did not begin within " + startPatience.String() + ": a process of the sandbox stops it, or has a lease of its file")
+
+// await waits until the child has executed its program, or has ended. It gives the reason where it could not execute it.
+func (b *birth) await(pid int) error {
+	heldUp := false
+	b.sleep(syscall.RawSyscall6, promptStart)
+	for end := time.Now().Add(startPatience); b.isBusy(); {
+		if heldUp = time.Now().After(end); heldUp {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		} else {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+		b.sleep(syscall.Syscall6, promptStart)
+	}
+	switch {
+	case b.failed != 0:
+		return syscall.Errno(b.failed)
+	case heldUp:
+		return ErrHeldUp
+	}
+	return nil
+}
+
+func (b *birth) isBusy() bool { return atomic.LoadUint32(&b.busy) != 0 }
+
+// sleep sleeps until the child has given the memory back, the time is over, or a signal comes. By Syscall6 other goroutines run meanwhile.
+func (b *birth) sleep(by func(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, syscall.Errno), most time.Duration) {
+	const futexWait = 0
+	b.most = unix.NsecToTimespec(int64(most))
+	_, _, _ = by(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.busy)), futexWait, 1, uintptr(unsafe.Pointer(&b.most)), 0, 0)
 }
 
 // prepare lists what the child does.

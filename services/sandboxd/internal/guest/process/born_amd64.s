@@ -13,23 +13,23 @@ TEXT ·born(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ	16(R11), SI
 	MOVQ	24(R11), DX
 	MOVQ	32(R11), R10
+	MOVQ	40(R11), R8
 	SYSCALL
 	TESTQ	AX, AX
 	JZ	child
 	MOVQ	AX, pid+24(FP)
 	RET
 child:
-	XORQ	R8, R8	// the fifth argument, which prctl wants to be 0
-next:
 	MOVQ	0(R12), AX
 	MOVQ	8(R12), DI
 	MOVQ	16(R12), SI
 	MOVQ	24(R12), DX
 	MOVQ	32(R12), R10
+	MOVQ	40(R12), R8
 	SYSCALL
-	ADDQ	$40, R12
+	ADDQ	$48, R12
 	CMPQ	AX, $-4095
-	JCS	next
+	JCS	child
 	NEGQ	AX
 	MOVQ	AX, 0(R13)
 	MOVQ	$127, DI

@@ -13,22 +13,22 @@ TEXT ·born(SB), NOSPLIT|NOFRAME, $0-32
 	MOVD	16(R9), R1
 	MOVD	24(R9), R2
 	MOVD	32(R9), R3
+	MOVD	40(R9), R4
 	SVC
 	CBZ	R0, child
 	MOVD	R0, pid+24(FP)
 	RET
 child:
-	MOVD	ZR, R4	// the fifth argument, which prctl wants to be 0
-next:
 	MOVD	0(R19), R8
 	MOVD	8(R19), R0
 	MOVD	16(R19), R1
 	MOVD	24(R19), R2
 	MOVD	32(R19), R3
+	MOVD	40(R19), R4
 	SVC
-	ADD	$40, R19
+	ADD	$48, R19
 	CMN	$4095, R0
-	BCC	next
+	BCC	child
 	NEG	R0, R0
 	MOVD	R0, (R20)
 	MOVD	$127, R0

@@ -48,7 +48,8 @@ type Table struct {
 	closed          chan struct{}
 	once            sync.Once
 
-	way way // guarded by forking
+	birth birth // guarded by forking
+	way   way   // guarded by forking
 
 	marking sync.Mutex // spans marking this program and the fork that inherits the mark
 	forking sync.Mutex // spans fork and registration, against the reaper of orphans
@@ -82,6 +83,7 @@ func NewTable(cfg Config) (*Table, error) {
 	t := &Table{
 		cfg: cfg, requests: make(chan request), apart: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks,
 	}
+	t.birth.bound(cfg.ProcessLimits)
 	ready := make(chan error)
 	go t.onThread(func() { t.spawn(cfg.Prepare, t.requests, ready) })
 	if err := <-ready; err != nil {

@@ -94,21 +94,19 @@ func (t *Table) spawn(prepare func() error, requests <-chan request, ready chan<
 	if err != nil {
 		return
 	}
-	b := &birth{}
-	b.bound(t.cfg.ProcessLimits)
 	for {
 		select {
 		case <-t.closed:
 			return
 		case r := <-requests:
-			t.serve(r, b)
+			t.serve(r)
 		}
 	}
 }
 
-// serve starts the process that is asked for, on the thread that forks.
-func (t *Table) serve(r request, b *birth) {
-	p, err := t.register(r.command, r.mark, b)
+// serve starts the process that is asked for, on a thread that forks.
+func (t *Table) serve(r request) {
+	p, err := t.register(r.command, r.mark)
 	t.marking.Unlock()
 	r.then(p, err)
 	switch {
@@ -121,10 +119,10 @@ func (t *Table) serve(r request, b *birth) {
 }
 
 // register forks a process and makes it known, before the reaper can see it as one that nobody knows.
-func (t *Table) register(c Command, mark uint64, b *birth) (*Process, error) {
+func (t *Table) register(c Command, mark uint64) (*Process, error) {
 	t.forking.Lock()
 	defer t.forking.Unlock()
-	pid, fd, err := t.fork(c, b)
+	pid, fd, err := t.fork(c)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +134,11 @@ func (t *Table) register(c Command, mark uint64, b *birth) (*Process, error) {
 	return p, nil
 }
 
-func (t *Table) fork(c Command, b *birth) (pid, fd int, err error) {
-	pid, fd, err = b.bear(c, t.cfg.CgroupFD, t.way)
+func (t *Table) fork(c Command) (pid, fd int, err error) {
+	pid, fd, err = t.birth.bear(c, t.cfg.CgroupFD, t.way)
 	if errors.Is(err, errNoClone3) && !t.way.clone {
 		t.way.clone = true
-		pid, fd, err = b.bear(c, t.cfg.CgroupFD, t.way)
+		pid, fd, err = t.birth.bear(c, t.cfg.CgroupFD, t.way)
 	}
 	if err != nil {
 		return 0, -1, err
