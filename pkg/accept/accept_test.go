@@ -18,6 +18,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,9 +124,11 @@ func TestStrangersMakeRoomForOneAnother(t *testing.T) {
 		accept.Know(come())
 		accept.Know(wrapper{come()})
 		first, second := come(), come()
+		evicted := accept.Closed(wrapper{first})
 		assert.Empty(t, gone())
 		third := come()
 		assert.Equal(t, []int{2}, gone(), "the stranger that came first")
+		waittest.For(t, evicted, "the end of that connection, for who does not read it")
 		accept.Know(first) // It is closed, and counts no more.
 		require.NoError(t, second.Close())
 		fourth := come()

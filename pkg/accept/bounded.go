@@ -75,13 +75,13 @@ func (b *bounded) admit(c net.Conn) net.Conn {
 	var in *conn
 	if !full {
 		b.open++
-		in = &conn{Conn: c, owner: b}
+		in = &conn{Conn: c, owner: b, closed: make(chan struct{})}
 		in.place = b.strangers.PushBack(in)
 	}
 	b.mu.Unlock()
 	if out != nil {
 		b.report.say(slog.LevelWarn, "too many connections without a credential; closing the oldest", "address", b.Addr().String(), "bound", b.limits.Strangers)
-		_ = out.Conn.Close()
+		_ = out.close()
 	}
 	if full {
 		b.report.say(slog.LevelError, "too many connections; refusing another", "address", b.Addr().String(), "bound", b.limits.Connections)
@@ -115,6 +115,9 @@ type conn struct {
 	owner *bounded
 	known atomic.Bool
 
+	once   sync.Once
+	closed chan struct{}
+
 	place *list.Element // among the strangers
 	gone  bool          // no longer counted
 }
@@ -124,20 +127,40 @@ func (c *conn) Close() error {
 	c.owner.mu.Lock()
 	c.owner.forget(c)
 	c.owner.mu.Unlock()
+	return c.close()
+}
+
+func (c *conn) close() error {
+	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
 }
 
 // Know says that a call on c has shown a credential that is accepted. Connections that are not of a [Bounded] listener, or
 // wrapped by something without a NetConn method, are left alone. It may be called often.
 func Know(c net.Conn) {
+	if own := counted(c); own != nil {
+		own.know()
+	}
+}
+
+// Closed returns a channel that is closed with c, also when c makes room for another connection: for those who hold c and do
+// not read it. It is nil for connections that Know leaves alone.
+func Closed(c net.Conn) <-chan struct{} {
+	if own := counted(c); own != nil {
+		return own.closed
+	}
+	return nil
+}
+
+// counted is the connection of a [Bounded] listener in or below c, if any.
+func counted(c net.Conn) *conn {
 	for {
 		if own, ok := c.(*conn); ok {
-			own.know()
-			return
+			return own
 		}
 		wrapper, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {
-			return
+			return nil
 		}
 		c = wrapper.NetConn()
 	}

@@ -45,6 +45,16 @@ const (
 	StrangerCalls = 64
 	// StrangerMessageBytes bounds each message of such a call. A larger one is refused with REQUEST_TOO_LARGE, unread.
 	StrangerMessageBytes = 4 << 10
+	// StrangerBytes is how much a gRPC connection without an accepted credential makes the server hold in calls that have
+	// not ended; StrangerCalls of the usual size fit. Beyond it the connection is not read. Calls that are reset count until
+	// the connection is closed.
+	StrangerBytes = 512 << 10
+	// StrangerAnswerBytes is how much such a connection has in answers that are not sent. Further answers wait. One that is
+	// larger waits for all others.
+	StrangerAnswerBytes = 64 << 10
+	// StrangerPause is how long such a connection is not read, because of its calls or because the client reads nothing,
+	// before it is closed.
+	StrangerPause = 10 * time.Second
 )
 
 // Answers.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,7 +25,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asServer) != "" {
+		serveAttacked()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // pipes is a listener whose connections a test makes.
 type pipes struct {

@@ -114,7 +114,7 @@ func New(o Options) (*Server, error) {
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.NumStreamWorkers(workers),
-		grpc.InTapHandle(c.endable),
+		grpc.InTapHandle(c.tap),
 		grpc.MaxConcurrentStreams(bound.ConnectionStreams),
 		grpc.Creds(connections{insecure.NewCredentials()}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: bound.IdleGRPC, Time: bound.PeerPing, Timeout: bound.PeerAnswer}),

@@ -175,13 +175,8 @@ func requestID(ctx context.Context) string {
 
 // admit finds out who calls. Without a credential that is accepted only the open services are served; the context then has no principal.
 func (c *chain) admit(ctx context.Context, method string) (context.Context, error) {
-	token := ""
-	if got := metadata.ValueFromIncomingContext(ctx, "authorization"); len(got) == 1 {
-		token = auth.Bearer(got[0])
-	}
-	p, err := c.auth.Authenticate(ctx, token)
+	p, err := c.auth.Authenticate(ctx, token(metadata.ValueFromIncomingContext(ctx, "authorization")))
 	if err == nil {
-		know(ctx)
 		return auth.WithPrincipal(ctx, p), nil
 	}
 	if isOpen(method) {

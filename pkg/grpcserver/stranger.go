@@ -12,11 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -39,7 +37,8 @@ func (s *strangers) serve(ctx context.Context, ss grpc.ServerStream, handler fun
 		return handler(ss)
 	}
 	defer s.enter(end)()
-	err := handler(&strangerStream{ss})
+	own, _ := ctx.Value(weighedKey{}).(weighed)
+	err := handler(&strangerStream{ServerStream: ss, weighed: own})
 	if errors.Is(context.Cause(ctx), errCrowded) {
 		return status.Errorf(codes.ResourceExhausted, "more than %d calls without a credential; send the token", s.max)
 	}
@@ -62,8 +61,24 @@ func (s *strangers) enter(end context.CancelCauseFunc) (leave func()) {
 	}
 }
 
-// strangerStream receives small messages alone.
-type strangerStream struct{ grpc.ServerStream }
+// strangerStream receives small messages alone, and its connection's meter knows what it receives and sends.
+type strangerStream struct {
+	grpc.ServerStream
+	weighed // nothing on a connection whose other calls have shown a credential
+}
+
+// SendMsg implements [grpc.ServerStream]. It waits while answers that the client does not read take too much.
+func (s *strangerStream) SendMsg(m any) error {
+	if answer, ok := m.(proto.Message); ok && s.meter != nil {
+		if err := s.meter.answer(s.ServerStream.Context(), s.call, proto.Size(answer)+messageHeader); err != nil {
+			return err
+		}
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// messageHeader is the length of what each message begins with: whether it is compressed, and how long it is.
+const messageHeader = 5
 
 // incoming is what gRPC's transport has of a call: the framing of messages is then in our hands, and so is their bound, which gRPC has for whole servers only.
 type incoming interface {
@@ -78,7 +93,7 @@ func (s *strangerStream) RecvMsg(m any) error {
 	if !ok || !isProto {
 		return s.ServerStream.RecvMsg(m) // within the process
 	}
-	var header [5]byte // whether it is compressed, and how long it is
+	var header [messageHeader]byte
 	if err := in.ReadMessageHeader(header[:]); err != nil {
 		return err
 	}
@@ -94,38 +109,27 @@ func (s *strangerStream) RecvMsg(m any) error {
 		return err
 	}
 	defer data.Free()
+	if s.meter != nil {
+		s.meter.received(s.call, messageHeader+int(size))
+	}
 	if err := proto.Unmarshal(data.Materialize(), request); err != nil {
 		return rpcerr.InvalidRequest("the message cannot be read")
 	}
 	return nil
 }
 
-// connections has calls know the connection that they come on. Beside that it is the credentials that it holds.
+// connections has calls know the connection that they come on, which is metered. Beside that it is the credentials that it holds.
 type connections struct {
 	credentials.TransportCredentials
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
 func (connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return conn, connection{conn}, nil
+	m := newMeter(conn)
+	return m, m, nil
 }
 
 // Clone implements [credentials.TransportCredentials].
 func (c connections) Clone() credentials.TransportCredentials {
 	return connections{c.TransportCredentials.Clone()}
-}
-
-// connection is one that a call came on.
-type connection struct{ net.Conn }
-
-// AuthType implements [credentials.AuthInfo].
-func (connection) AuthType() string { return "insecure" }
-
-// know says of the connection of a call that its caller has shown a credential.
-func know(ctx context.Context) {
-	if p, ok := peer.FromContext(ctx); ok {
-		if c, ok := p.AuthInfo.(connection); ok {
-			accept.Know(c.Conn)
-		}
-	}
 }

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
@@ -116,6 +117,76 @@ func TestTheCredentialIsCheckedBeforeTheRequestIsRead(t *testing.T) {
 			cancel()
 		}
 	}
+}
+
+// However many calls without a right credential come on one connection, one after another or at once, each is refused by name.
+func TestEveryCallWithoutARightCredentialIsRefused(t *testing.T) {
+	t.Parallel()
+	s := serveShield(t)
+	const inARow, atOnce = 1100, 300
+	tools := toolv1.NewToolServiceClient(s.dial(t, "wrong"))
+	refused := func(ctx context.Context) {
+		_, err := tools.ListTools(ctx, listing(), grpc.WaitForReady(false))
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID), "%v", err)
+	}
+	within := waittest.Context(t)
+	for i := range inARow {
+		if i%2 == 0 {
+			refused(t.Context()) // without a deadline
+		} else {
+			refused(within)
+		}
+	}
+	var calls sync.WaitGroup
+	for range atOnce {
+		calls.Go(func() { refused(within) })
+	}
+	waittest.Return(t, calls.Wait, "calls at once")
+}
+
+// A caller with a credential is not metered, from its first call on.
+func TestCallsWithACredentialAreNotMetered(t *testing.T) {
+	t.Parallel()
+	s := serveShield(t)
+	health := healthv1.NewHealthClient(s.dial(t, "right"))
+	var calls sync.WaitGroup
+	for range 5 * bound.StrangerCalls {
+		calls.Go(func() {
+			watch, err := health.Watch(waittest.Context(t), &healthv1.HealthCheckRequest{})
+			if assert.NoError(t, err) {
+				_, err = watch.Recv()
+				assert.NoError(t, err)
+			}
+		})
+	}
+	waittest.Return(t, calls.Wait, "watches at once")
+}
+
+// An answer that is larger than what may lie unsent is sent, and so is what follows it on its stream and on others.
+func TestAStrangerThatReadsHasLargeAnswers(t *testing.T) {
+	t.Parallel()
+	s := serveShield(t)
+	conn := s.dial(t, "")
+	var streams sync.WaitGroup
+	for range 4 {
+		streams.Go(func() {
+			reflected, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(waittest.Context(t))
+			if !assert.NoError(t, err) {
+				return
+			}
+			total := 0
+			for total < 4*bound.StrangerBytes && err == nil {
+				_ = reflected.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_FileByFilename{
+					FileByFilename: "google/protobuf/descriptor.proto",
+				}})
+				var answer *reflectionv1.ServerReflectionResponse
+				answer, err = reflected.Recv()
+				total += proto.Size(answer)
+			}
+			assert.NoError(t, err)
+		})
+	}
+	waittest.Return(t, streams.Wait, "reflection")
 }
 
 // Without a credential messages are small, whatever a service takes of others.
