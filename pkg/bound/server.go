@@ -38,6 +38,10 @@ const (
 	RequestHeaderTime = 10 * time.Second
 	// BodyPause is how long an HTTP client may pause while it sends a body. A body that keeps coming may take any time.
 	BodyPause = 30 * time.Second
+	// RequestValues bounds the JSON values of a body that is read in full, a member and its name as one: over REST, and of a
+	// request in a vendor's format to a model of another. A larger one is refused with 400 and 413. A vendor's request that
+	// goes through as bytes has no such bound.
+	RequestValues = 200_000
 	// ConnectionStreams is how many calls of one gRPC connection run at once. Further calls wait in the client.
 	ConnectionStreams = 10_000
 	// StrangerCalls is how many calls without a credential (health, reflection) run at once. The oldest is ended with

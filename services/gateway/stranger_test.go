@@ -59,6 +59,17 @@ func TestHeadersOfRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// A body of very many values is refused before anything is made of them.
+func TestABodyOfVeryManyValuesIsRefused(t *testing.T) {
+	t.Parallel()
+	addr := start(t, &runs{})
+	body := `{"a":[` + strings.Repeat("{},", bound.RequestValues) + `{}]}`
+	resp, said := call(t, http.MethodPost, "http://"+addr+"/api/v1/projects/default/runs", body, nil)
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	assert.Contains(t, said, "INVALID_REQUEST")
+	assert.Contains(t, said, "more than 200000 JSON values")
+}
+
 // An error names some of the fields that are wrong, says how many more there are, and is as long as that.
 func TestAnErrorNamesSomeOfManyFields(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,10 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/jsonscan"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // messages is the JSON of grpc-gateway with a shorter way for whole messages, which most requests and answers are: a body is read once, where
@@ -33,6 +37,10 @@ func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
 		}
 		if len(bytes.TrimSpace(text)) == 0 {
 			return io.EOF
+		}
+		if !jsonscan.AtMost(text, bound.RequestValues) {
+			return refuse(r, rpcerr.InvalidRequest(
+				"the body has more than %d JSON values; send what is large as a blob first and name it by its hash", bound.RequestValues))
 		}
 		if err := m.UnmarshalOptions.Unmarshal(text, p); err != nil {
 			return refuse(r, misfit(text, p, err))

@@ -3,7 +3,10 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonscan"
@@ -18,7 +21,7 @@ const modelMember = "model"
 func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	return e.choose(ctx, x, "", func(r *relay, found []jsonscan.Span) error {
 		call := &generate.Call{Model: r.model, Origin: x.origin(), UnreadTokens: r.inputTokens(), MaxWait: e.cfg.MaxRetryWait}
-		call.Config = &modelv1.GenerateConfig{MaxTokens: bound(r.body.Bytes, found[1:]), MaxRetries: new(int32(e.cfg.MaxRetries))}
+		call.Config = &modelv1.GenerateConfig{MaxTokens: outputBound(r.body.Bytes, found[1:]), MaxRetries: new(int32(e.cfg.MaxRetries))}
 		return r.run(ctx, call, e.deps.Stages)
 	}, e.convert)
 }
@@ -55,6 +58,9 @@ func (e *Endpoints) choose(
 	}
 	upstream := m.Capabilities().Upstream
 	if upstream == nil || upstream.Dialect != x.dialect || x.request.Header.Get(cacheHeader) != "" {
+		if !jsonscan.AtMost(b.Bytes, bound.RequestValues) {
+			return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
+		}
 		return converted(ctx, x, m, b.Bytes)
 	}
 	url := upstream.URL + below
@@ -78,8 +84,8 @@ func (f *format) scan(doc []byte) ([]jsonscan.Span, error) {
 	return found, nil
 }
 
-// bound returns the bound of output tokens; nil where the request has none.
-func bound(doc []byte, found []jsonscan.Span) *int64 {
+// outputBound returns the bound of output tokens; nil where the request has none.
+func outputBound(doc []byte, found []jsonscan.Span) *int64 {
 	for _, span := range found {
 		if n, ok := jsonscan.Int(span.Of(doc)); ok && n > 0 {
 			return &n
