@@ -134,6 +134,21 @@ func TestAnAttemptThatHangsIsCutAndRetried(t *testing.T) {
 	})
 }
 
+// The bound of a whole call is looked at after each attempt that failed: none that runs is cut, and none begins after it.
+func TestATimeoutEndsTheRetries(t *testing.T) {
+	t.Parallel()
+	for timeout, attempts := range map[float64]int{0: 1, 10: 1, 11: 2, 1000: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := after(10*time.Second, fails(503, 0))
+			g := newRig(slow, slow, after(10*time.Second, says("x")))
+			c := g.call(&modelv1.GenerateConfig{Timeout: &timeout})
+			_, err := g.generate(t.Context(), c)
+			assert.Equal(t, attempts, c.Notes.Attempts, "%v s", timeout)
+			assert.Equal(t, attempts == 3, err == nil, "%v s: %v", timeout, err)
+		})
+	}
+}
+
 func TestAStreamThatFallsSilentIsCutAndRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -90,6 +90,11 @@ func TestTurns(t *testing.T) {
 			effects:  []string{"ask", "note overflow-stop", "done"},
 			messages: []string{"U:go", "A:cut"}, completion: "cut",
 		},
+		"a full context is the end where nothing is to be cut": {
+			params:  `{"truncation": "disabled"}`,
+			script:  agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("a", add), stopped("cut", full), ownertest.Say("", submit("z"))}},
+			effects: []string{"ask", "call c1 add", "ask", "note overflow-stop", "done"}, messages: []string{"U:go", "A:a", "T:ok", "A:cut"}, completion: "cut",
+		},
 		"a full context is trimmed": {
 			params: `{"truncation": "last_message", "on_continue": "more"}`,
 			script: agenttest.Script{Answers: []*modelv1.ModelOutput{

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/openai"
@@ -131,6 +133,37 @@ func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 		assert.Equal(t, !test.asked, p.Capabilities().UpstreamOnly, "%+v", test)
 		_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
 		assert.Equal(t, test.asked, err == nil, "%+v: %v", test, err)
+	}
+}
+
+// Every option that the format knows is in the request.
+func TestOptionsReachTheRequest(t *testing.T) {
+	t.Parallel()
+	const options = `{"max_tokens": 100, "top_p": 0.9, "temperature": 0.5, "stop_seqs": ["END"], "frequency_penalty": 0.1,
+		"presence_penalty": 0.2, "logit_bias": {"42": 10.0}, "seed": 7, "num_choices": 2, "logprobs": true, "top_logprobs": 2,
+		"parallel_tool_calls": false, "reasoning_effort": "medium", "extra_body": {"x": 1},
+		"response_schema": {"name": "s", "json_schema": {"type": "object"}, "strict": true}}`
+	config, err := chat.ParseConfig([]byte(options))
+	require.NoError(t, err)
+	const both = `"messages": [{"role": "user", "content": "q"}], "tool_choice": "auto",
+		"tools": [{"type": "function", "function": {"name": "f", "description": "F.", "parameters": {"type": "object"}}}],
+		"top_p": 0.9, "frequency_penalty": 0.1, "presence_penalty": 0.2, "stop": ["END"], "seed": 7, "n": 2, "logit_bias": {"42": 10},
+		"logprobs": true, "top_logprobs": 2, "x": 1,
+		"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": true}}`
+	for model, own := range map[string]string{
+		"gpt-4o": `"max_tokens": 100, "temperature": 0.5, "parallel_tool_calls": false`,
+		"o3":     `"max_completion_tokens": 100, "reasoning_effort": "medium"`,
+	} {
+		setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.ChatServer(t, providertest.Answer{Text: "fine"})}
+		spec := provider.Spec{Model: model, Account: provider.DefaultAccount, Args: `{"responses_api":false}`}
+		p, err := open(t, setup).Open(spec)
+		require.NoError(t, err)
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: config, Record: true,
+			Tools: []*toolv1.ToolInfo{{Name: "f", Description: "F.", ParametersJson: `{"type":"object"}`}},
+		})
+		require.NoError(t, err)
+		assert.JSONEq(t, fmt.Sprintf(`{"model": %q, %s, %s}`, model, both, own), response.Call.GetRequestJson())
 	}
 }
 
