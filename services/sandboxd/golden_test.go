@@ -63,11 +63,17 @@ func (p *player) play(step map[string]any) any {
 	case "exec":
 		return p.exec(step)
 	case "write":
-		contents, _ := step["contents"].(string)
-		_, err := p.client.WriteFile(p.Context(), &sandboxv1.WriteFileRequest{Sandbox: p.sandbox, Path: file, Content: []byte(contents)})
+		_, err := p.client.WriteFile(p.Context(), &sandboxv1.WriteFileRequest{Sandbox: p.sandbox, Path: file, Content: p.content(step["contents"])})
 		return orError("ok", err)
 	case "read":
 		resp, err := p.client.ReadFile(p.Context(), &sandboxv1.ReadFileRequest{Sandbox: p.sandbox, Path: file})
+		if step["text"] == false || step["binary"] == true {
+			numbers := make([]int, len(resp.GetContent()))
+			for i, b := range resp.GetContent() {
+				numbers[i] = int(b)
+			}
+			return orError(map[string]any{"bytes": numbers}, err)
+		}
 		if err == nil && !utf8.Valid(resp.GetContent()) {
 			return map[string]any{"error": "UnicodeDecodeError"}
 		}
@@ -98,6 +104,21 @@ func (p *player) play(step map[string]any) any {
 	return nil
 }
 
+// content is a text, or bytes as their numbers.
+func (p *player) content(recorded any) []byte {
+	if text, ok := recorded.(string); ok {
+		return []byte(text)
+	}
+	object, _ := recorded.(map[string]any)
+	var data []byte
+	for _, item := range list(object["bytes"]) {
+		number, err := item.(json.Number).Int64()
+		require.NoError(p, err)
+		data = append(data, byte(number))
+	}
+	return data
+}
+
 // exec runs a command by its stream, which carries output of any size.
 func (p *player) exec(step map[string]any) any {
 	spec := &sandboxv1.ExecSpec{Env: map[string]string{}}
@@ -112,6 +133,8 @@ func (p *player) exec(step map[string]any) any {
 	spec.User, _ = step["user"].(string)
 	if input, ok := step["input"].(string); ok {
 		spec.Stdin = []byte(input)
+	} else if step["input"] != nil {
+		spec.Stdin = p.content(step["input"])
 	}
 	if n, ok := step["timeout"].(json.Number); ok {
 		seconds, err := n.Float64()
@@ -135,6 +158,9 @@ func (p *player) exec(step map[string]any) any {
 		case event.GetEnded().GetTimedOut():
 			return map[string]any{"error": "SandboxTimeoutError"}
 		case event.GetEnded() != nil:
+			if !utf8.ValidString(stdout.String()) || !utf8.ValidString(stderr.String()) {
+				return map[string]any{"error": "UnicodeDecodeError"} // as a caller finds who reads output as text
+			}
 			code := event.GetEnded().GetExitCode()
 			if signal := event.GetEnded().GetSignal(); signal > 0 {
 				code = -signal // as this reference writes the end by a signal

@@ -186,7 +186,10 @@ func TestWhatAWorkerMayAnswer(t *testing.T) {
 		{"no JSON", sent(`rain`), useless("it is not the JSON of ToolResultPayload")},
 		{"a number that is none", sent(`{"text":NaN}`), useless("invalid value NaN")},
 		{"a member twice", sent(`{"text":"a","text":"b"}`), useless(`duplicate field "text"`)},
-		{"JSON of another form", sent(`{"text":{"rain":true}}`), useless("it is not the JSON of ToolResultPayload")},
+		{"JSON of another form", sent(`{"parts":{"rain":true}}`), useless("it is not the JSON of ToolResultPayload")},
+		{"a value in place of a text", sent(`{"text": {"rain": [true, 2.0]}}`), func(t *testing.T, r *toolv1.ToolResult) {
+			assert.Equal(t, `{"rain":[true,2.0]}`, r.GetContent().GetText())
+		}},
 		{"an unknown member", sent(`{"txt":"hm"}`), useless(`unknown field "txt"`)},
 		{"an empty object", sent(`{}`), useless("it says nothing")},
 		{"no parts", sent(`{"parts":[]}`), useless("it says nothing")},

@@ -7,6 +7,9 @@
 //     kind: later                     # or design
 //     reason: why, in words
 //     run: false                      # do not execute the case at all; default true
+//     fails: 12                       # so many of the recorded cases differ; default 0
+//     passes: 3                       # and so many, which the rule covers too, do not; default 0
+//     unseen: true                    # no recorded case is of this kind; for cases that are kept elsewhere
 //
 // An entry with neither ids nor a rule covers every case of its themes. In a rule, `case` is the recorded case and
 // text(value) the compact JSON of any value. A rule that fails on a case (a member is absent, a type is another) does
@@ -51,6 +54,12 @@ type Entry struct {
 	Reason string `yaml:"reason"`
 	// Run is nil or true when a covered case is executed although it is known to differ.
 	Run *bool `yaml:"run"`
+	// Fails and Passes are how many cases of testdata/golden differ, and how many are covered and do not. Cases that nothing
+	// executes are in neither.
+	Fails  int `yaml:"fails"`
+	Passes int `yaml:"passes"`
+	// Unseen says that no case of testdata/golden is covered: a decision that only other cases show.
+	Unseen bool `yaml:"unseen"`
 
 	// Source names the file and the entry's place in it, for messages.
 	Source string `yaml:"-"`

@@ -3,7 +3,8 @@
 //
 //	goldentable -cases testdata/golden -known testdata/known-differences REPORTS
 //
-// With -known it also names the known differences that explain nothing any more. It exits with 1 when a case failed or such an entry was found, and with 2 when it cannot make the table.
+// With -known it also names the known differences that do not say what is so: that explain nothing, or whose numbers of
+// cases that differ and that do not are others. It exits with 1 when a case failed or such an entry was found, and with 2 when it cannot make the table.
 package main
 
 import (
@@ -64,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		stale = outcome.Stale(list, cases, records)
 	}
 	if len(stale) > 0 {
-		fmt.Fprintf(stdout, "\nknown differences that are none any more; remove or narrow them:\n  %s\n", strings.Join(stale, "\n  "))
+		fmt.Fprintf(stdout, "\nknown differences that do not say what is so; see what changed, then correct, narrow or remove them:\n  %s\n", strings.Join(stale, "\n  "))
 	}
 	if len(table.Failed()) > 0 || len(stale) > 0 {
 		return 1

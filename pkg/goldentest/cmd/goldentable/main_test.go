@@ -30,7 +30,7 @@ func TestTableAndExitCode(t *testing.T) {
 	write(t, faulty, "core/faulty.json", `{`)
 
 	differences := t.TempDir()
-	write(t, differences, "core.yaml", "- {theme: [core/limits, bridge/replay], kind: later, reason: not built}\n")
+	write(t, differences, "core.yaml", "- {theme: [core/limits, bridge/replay], kind: later, reason: not built, fails: 1, passes: 1}\n")
 	differs := t.TempDir()
 	write(t, differs, "1.jsonl", `{"theme":"core/limits","file":"core/limits.jsonl","id":"a","outcome":"passed"}`+"\n"+
 		`{"theme":"core/limits","file":"core/limits.jsonl","id":"b","outcome":"known difference"}`)
@@ -49,10 +49,16 @@ func TestTableAndExitCode(t *testing.T) {
 		{name: "one failed", args: []string{"-cases", cases, failed}, code: 1, stdout: []string{"core/limits: b", "so"}},
 		{name: "a file that holds no cases", args: []string{"-cases", faulty, passed}, code: 0, stdout: []string{"not read as cases", "core/faulty.json"}},
 		{name: "a known difference that explains a case", args: []string{"-cases", cases, "-known", differences, differs}, code: 0},
-		{name: "a known difference with a case that nothing executes", args: []string{"-cases", cases, "-known", differences, passed}, code: 0},
+		{
+			name: "one fails less, as nothing executes it", args: []string{"-cases", cases, "-known", differences, passed}, code: 1,
+			stdout: []string{"core.yaml, entry 1: 0 cases fail and 1 pass, where it says 1 and 1 (not built)"},
+		},
 		{
 			name: "a known difference that explains nothing", args: []string{"-cases", cases, "-known", differences, both}, code: 1,
-			stdout: []string{"core.yaml, entry 1: theme core/limits: all 2 cases pass (not built)"},
+			stdout: []string{
+				"core.yaml, entry 1: 0 cases fail and 2 pass, where it says 1 and 1 (not built)",
+				"core.yaml, entry 1: theme core/limits: all 2 cases pass (not built)",
+			},
 		},
 		{name: "no known differences", args: []string{"-cases", cases, "-known", filepath.Join(differences, "none"), both}, code: 2, stderr: "known differences"},
 		{name: "no reports", args: []string{"-cases", cases, t.TempDir()}, code: 2, stderr: "holds no reports"},

@@ -35,6 +35,12 @@ func TestGoldenReact(t *testing.T) {
 func reactCase(t *goldentest.T, c goldentest.Case) {
 	f := newFleet(t)
 	script := &script{outputs: map[string][]scripted{"main": outputs(t, c.At("model_outputs"))}}
+	if c.At("sample_limits", "cost_limit") != nil {
+		prices := &modelv1.Prices{Input: 1000, Output: 2000} // as recorded, in dollars per million tokens
+		for i, o := range script.outputs["main"] {
+			script.outputs["main"][i] = priced(o, prices)
+		}
+	}
 	more, _ := c.At("more_models").(map[string]any)
 	for name, recorded := range more {
 		script.outputs[name] = outputs(t, recorded)

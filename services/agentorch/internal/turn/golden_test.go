@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,8 +19,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/tokenlimit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
@@ -39,6 +38,14 @@ type script struct {
 type scripted struct {
 	output *modelv1.ModelOutput
 	delay  time.Duration
+}
+
+// priced is a scripted output with its cost, which the model gateway adds where it has prices; nil are none.
+func priced(s scripted, prices *modelv1.Prices) scripted {
+	if prices != nil {
+		s.output.Usage.TotalCost = new(chat.Cost(prices, s.output.GetUsage(), false))
+	}
+	return s
 }
 
 var errNoOutput = errors.New("the script has no further output")
@@ -166,7 +173,7 @@ func limits(recorded map[string]any) (*agentv1.RunLimits, error) {
 	bounds := &agentv1.RunLimits{}
 	for name, value := range recorded {
 		if text, ok := value.(string); ok && name == "token_limit" {
-			tokens, formula, err := parseTokens(text)
+			tokens, formula, err := tokenlimit.Parse(text)
 			if err != nil {
 				return nil, err
 			}
@@ -248,37 +255,4 @@ func limitOf(s *run.State) any {
 		return nil
 	}
 	return map[string]any{"type": s.Limit.GetType(), "limit": s.Limit.GetLimit()}
-}
-
-// parseTokens reads a token limit as task files write it: a number, perhaps with k, m or b (thousands, millions, milliards), perhaps after a formula and a colon, as
-// `500k`, `output:1m` or `(input*0.1)+output:1m`.
-func parseTokens(text string) (tokens int64, formula string, err error) {
-	number := strings.TrimSpace(text)
-	if at := strings.LastIndexByte(number, ':'); at >= 0 {
-		formula, number = strings.TrimSpace(number[:at]), strings.TrimSpace(number[at+1:])
-		if _, err := limit.NewMeter(formula); err != nil || formula == "" {
-			return 0, "", fmt.Errorf("token limit %q: before the colon stands no formula: %w", text, errors.Join(err))
-		}
-	}
-	factor := 1.0
-	switch {
-	case strings.HasSuffix(number, "k"):
-		factor = 1e3
-	case strings.HasSuffix(number, "m"):
-		factor = 1e6
-	case strings.HasSuffix(number, "b"):
-		factor = 1e9
-	}
-	if factor > 1 {
-		number = number[:len(number)-1]
-	}
-	value, err := strconv.ParseFloat(number, 64)
-	value *= factor
-	if rounded := math.Round(value); math.Abs(value-rounded) < 1e-6 {
-		value = rounded
-	}
-	if err != nil || value != math.Trunc(value) || value < 0 || value > math.MaxInt64/2 {
-		return 0, "", fmt.Errorf("token limit %q: want a whole number from 0, perhaps with k, m or b, as 500k or output:1m", text)
-	}
-	return int64(value), formula, nil
 }

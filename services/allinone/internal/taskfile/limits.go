@@ -1,8 +1,6 @@
 package taskfile
 
 import (
-	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/tokenlimit"
 )
 
 // limits reads the bounds of each sample.
@@ -21,7 +20,7 @@ func (r *reader) limits(n *yaml.Node) error {
 		"messages": optional(r, &l.Messages),
 		"turns":    optional(r, &l.Turns),
 		"tokens": func(n *yaml.Node) error {
-			count, formula, err := tokens(n.Value)
+			count, formula, err := tokenlimit.Parse(n.Value)
 			l.Tokens, l.TokenFormula = &count, formula
 			return r.at(n, err)
 		},
@@ -29,26 +28,6 @@ func (r *reader) limits(n *yaml.Node) error {
 		"time":         r.duration(&l.Time),
 		"working_time": r.duration(&l.WorkingTime),
 	})
-}
-
-// tokens reads `500000`, `500k`, `output:1m`: a number, perhaps of thousands, millions or milliards, perhaps of a kind of tokens.
-func tokens(text string) (count int64, formula string, err error) {
-	number := text
-	if i := strings.LastIndexByte(text, ':'); i >= 0 {
-		formula, number = text[:i], text[i+1:]
-	}
-	scale := 1.0
-	for suffix, s := range map[string]float64{"k": 1e3, "m": 1e6, "b": 1e9} {
-		if cut, ok := strings.CutSuffix(number, suffix); ok {
-			number, scale = cut, s
-			break
-		}
-	}
-	n, err := strconv.ParseFloat(strings.ReplaceAll(number, "_", ""), 64)
-	if n *= scale; err != nil || !(n >= 0 && n <= 1<<53) || n != math.Trunc(n) {
-		return 0, "", fmt.Errorf("“%s” is no number of tokens; write one like 500000, 500k or output:1m", text)
-	}
-	return int64(n), formula, nil
 }
 
 // longest bounds durations, far from where they overflow.

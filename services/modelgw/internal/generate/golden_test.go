@@ -159,6 +159,10 @@ func parseExpiry(t *goldentest.T, c goldentest.Case) {
 	t.Helper()
 	text, _ := c.At("input").(string)
 	d, err := respcache.ParseExpiry(text)
+	if _, fails := c.At("expect", "from_string").(map[string]any); !fails {
+		taken := map[bool]string{true: "policy", false: "refused"}[err == nil]
+		t.Equal(c.At("expect", "from_string"), taken)
+	}
 	if _, failed := c.At("expect", "seconds").(map[string]any); failed {
 		require.Error(t, err)
 		return

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
+	"github.com/evalfleet/evalfleet/pkg/goldentest/corpus"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
 )
 
@@ -64,8 +66,9 @@ func executeCase(t *goldentest.T, c goldentest.Case, requestID string) {
 	if recorded.MaxOutput != nil { // given with the batch, it beats the settings
 		request.MaxOutputBytes = recorded.MaxOutput
 	}
-	for _, call := range recorded.Calls {
-		request.Calls = append(request.Calls, call.proto())
+	for i, call := range recorded.Calls {
+		recorded.Calls[i].Arguments = expanded(t, call.Arguments)
+		request.Calls = append(request.Calls, recorded.Calls[i].proto())
 	}
 
 	s := newService(t, nil)
@@ -92,6 +95,28 @@ func executeCase(t *goldentest.T, c goldentest.Case, requestID string) {
 		got["events"] = withoutSpans(got["events"].([]any))
 	}
 	t.Equal(want, got, options...)
+}
+
+// expanded writes out the long texts of arguments, which keep the order of their members otherwise.
+func expanded(t *goldentest.T, arguments json.RawMessage) json.RawMessage {
+	if !bytes.Contains(arguments, []byte(`"$`)) {
+		return arguments
+	}
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(arguments))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatal(err)
+	}
+	value, err := corpus.Expand(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document
 }
 
 // scriptedRefs refers to the tools that a case names.

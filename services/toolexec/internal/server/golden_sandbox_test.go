@@ -57,7 +57,11 @@ func builtinCase(t *goldentest.T, c goldentest.Case, b *box) {
 	wanted, _ := c.At("results").([]any)
 	calls, _ := c.At("calls").([]any)
 	for i, call := range calls {
-		arguments := corpus.Substitute(call.(map[string]any)["arguments"], "<workdir>", b.workdir)
+		arguments, err := corpus.Expand(call.(map[string]any)["arguments"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		arguments = corpus.Substitute(arguments, "<workdir>", b.workdir)
 		out, err := s.execute(t.Context(), &toolv1.ExecuteToolsRequest{
 			Parent:    parent,
 			RequestId: fmt.Sprintf("run/%d", i),

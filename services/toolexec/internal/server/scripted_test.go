@@ -24,11 +24,11 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/server"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
+	"github.com/evalfleet/evalfleet/services/toolexec/internal/workertool"
 )
 
 // service is ToolService with tools that act by a script.
@@ -321,7 +321,7 @@ func give(kind string) (*tool.Result, error) {
 	values := map[string]string{
 		"text": `"plain"`, "empty text": `""`, "integer": `5`, "negative integer": `-5`, "big integer": `100000000000000000000`,
 		"number": `2.5`, "whole number": `2.0`, "small number": `1e-07`, "true": `true`, "false": `false`, "null": `null`,
-		"list of texts": `["a", "b"]`, "map": `{"a": 1, "b": [true, null, "x"]}`, "nested text quotes": `["it's", "say \"hi\""]`,
+		"list of texts": `["a", "b"]`, "list of numbers": `[1, 2.5]`, "map": `{"a": 1, "b": [true, null, "x"]}`, "nested text quotes": `["it's", "say \"hi\""]`,
 		"list of text part and text": `[{"type": "text", "text": "one"}, "two"]`, "tuple of parts": `[{"type": "text", "text": "one"}]`,
 	}
 	value, ok := values[kind]
@@ -331,16 +331,9 @@ func give(kind string) (*tool.Result, error) {
 	return jsonResult(json.RawMessage(value))
 }
 
-// jsonResult makes the result of any JSON value: a text as it is, anything else as its JSON. It fails on what is no JSON.
+// jsonResult makes the result of any JSON value, as of a worker that answers it.
 func jsonResult(document json.RawMessage) (*tool.Result, error) {
-	value, err := orderedjson.Decode(document)
-	if err != nil {
-		return nil, err
-	}
-	if text, ok := value.(string); ok {
-		return tool.Text(text), nil
-	}
-	return tool.Text(string(orderedjson.Append(nil, value))), nil
+	return workertool.Read(`{"text": `+string(document)+`}`, tool.NewStore(nil, nil))
 }
 
 // overLimit makes the error of a resource limit that was reached inside the tool. Kind is such as `token`; whole values are shown with thousands apart,

@@ -5,6 +5,7 @@
 package workertool
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,7 +101,7 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	var result *tool.Result
 	answer, err := s.host.Do(ctx, worker.Call{
 		Key: call.Key, Kind: Kind, Name: name, PayloadJSON: string(payload), OnUnknown: public.GetOnUnknown(), Timeout: public.GetTimeout().AsDuration(), Progress: call.Progress, Lost: call.Again,
-		Read: func(payload string) (err error) { result, err = read(payload, call.Store); return err },
+		Read: func(payload string) (err error) { result, err = Read(payload, call.Store); return err },
 	})
 	unusable, isUnusable := errors.AsType[*worker.UnusableError](err)
 	switch {
@@ -125,10 +126,11 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 	return result, nil
 }
 
-// read turns a payload into a result and changes of the store, or says why it cannot be.
-func read(payload string, store *tool.Store) (*tool.Result, error) {
+// Read turns a payload into a result and changes of the store, or says why it cannot be. A value in the place of the
+// text, such as a number or a list, is read by the model as its JSON.
+func Read(payload string, store *tool.Store) (*tool.Result, error) {
 	sent := &workerv1.ToolResultPayload{}
-	if err := worker.Unmarshal(payload, sent); err != nil {
+	if err := worker.Unmarshal(asText(payload), sent); err != nil {
 		return nil, err
 	}
 	if sent.GetText() == "" && len(sent.GetParts()) == 0 && len(sent.GetStoreChanges()) == 0 && !names(payload, "text") {
@@ -146,6 +148,27 @@ func read(payload string, store *tool.Store) (*tool.Result, error) {
 		return tool.Parts(sent.GetParts()...), nil
 	}
 	return tool.Text(sent.GetText()), nil
+}
+
+// asText returns a payload with the JSON of its text in the place of a text that is another value. Numbers stay as they
+// are written.
+func asText(payload string) string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(payload), &members) != nil {
+		return payload // which is for the reader to refuse
+	}
+	var value bytes.Buffer
+	switch given := members["text"]; {
+	case given == nil, given[0] == '"', string(given) == "null", json.Compact(&value, given) != nil:
+		return payload
+	}
+	text, err := json.Marshal(value.String())
+	members["text"] = text
+	document, failure := json.Marshal(members)
+	if errors.Join(err, failure) != nil {
+		return payload
+	}
+	return string(document)
 }
 
 // names reports whether a JSON object has a member.

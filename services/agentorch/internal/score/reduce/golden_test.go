@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scoretest"
@@ -38,11 +39,9 @@ func TestGoldenReducers(t *testing.T) {
 	})
 }
 
-func reducer(t *goldentest.T, c goldentest.Case) reduce.Reducer {
+func reducer(c goldentest.Case) (reduce.Reducer, error) {
 	name, _ := c.At("input", "reducer").(string)
-	r, err := reduce.New(name)
-	require.NoError(t, err)
-	return r
+	return reduce.New(name)
 }
 
 func reduceValues(t *goldentest.T, c goldentest.Case) (any, error) {
@@ -51,15 +50,29 @@ func reduceValues(t *goldentest.T, c goldentest.Case) (any, error) {
 	for _, v := range values {
 		scores = append(scores, score.Score{Value: scoretest.Value(t, v)})
 	}
-	reduced, err := reducer(t, c).Reduce(scores)
+	r, err := reducer(c)
+	if err != nil {
+		return nil, err
+	}
+	reduced, err := r.Reduce(scores)
 	return scoretest.Recorded(reduced.Value), err
+}
+
+// decoded reads a value with its numbers as they are written, and the members of maps in order.
+func decoded(t *goldentest.T, document json.RawMessage) any {
+	if document == nil {
+		return nil
+	}
+	value, err := orderedjson.Decode(document)
+	require.NoError(t, err)
+	return value
 }
 
 func reduceFields(t *goldentest.T, c goldentest.Case) (any, error) {
 	var in struct {
 		Input struct {
 			Scores []struct {
-				Value       any                        `json:"value"`
+				Value       json.RawMessage            `json:"value"`
 				Answer      *string                    `json:"answer"`
 				Explanation *string                    `json:"explanation"`
 				Metadata    map[string]json.RawMessage `json:"metadata"`
@@ -70,10 +83,14 @@ func reduceFields(t *goldentest.T, c goldentest.Case) (any, error) {
 	var scores []score.Score
 	for _, s := range in.Input.Scores {
 		scores = append(scores, score.Score{
-			Value: scoretest.Value(t, s.Value), Answer: s.Answer, Explanation: s.Explanation, Metadata: s.Metadata,
+			Value: scoretest.Value(t, decoded(t, s.Value)), Answer: s.Answer, Explanation: s.Explanation, Metadata: s.Metadata,
 		})
 	}
-	s, err := reducer(t, c).Reduce(scores)
+	r, err := reducer(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.Reduce(scores)
 	return map[string]any{
 		"value": scoretest.Recorded(s.Value), "answer": s.Answer, "explanation": s.Explanation, "metadata": s.Metadata,
 	}, err

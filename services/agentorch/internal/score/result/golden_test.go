@@ -42,6 +42,10 @@ func TestGoldenResults(t *testing.T) {
 			}
 		}
 		results, err := result.Compute(in)
+		if c.At("expect", "error") != nil || c.At("expect", "status") == "error" {
+			require.Error(t, err)
+			return
+		}
 		require.NoError(t, err)
 		got := recorded(results)
 		got["total_samples"], got["completed_samples"] = total, total

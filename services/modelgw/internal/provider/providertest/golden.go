@@ -117,6 +117,7 @@ func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder
 		}
 		return
 	}
+	equalPlaces(t, form, server.Requests())
 	if err != nil || form.Error != nil {
 		equalFailure(t, form, server, err)
 		return
@@ -225,6 +226,23 @@ func equalRequests(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
 			t.Equal(value, got[i].header.Get(name))
 		}
 		t.Equal(plain(want.Body), plain(got[i].Body), match.EmptyAsAbsent("tools"))
+	}
+}
+
+// equalPlaces compares where requests went, of a case that is about answers: each to one of the places that the record
+// names, since attempts may be fewer.
+func equalPlaces(t *goldentest.T, form *goldenCase, got []upstreamRequest) {
+	t.Helper()
+	var places []string
+	for _, want := range form.Requests {
+		places = append(places, want.Method+" "+want.Path)
+	}
+	if len(places) == 0 {
+		return
+	}
+	require.NotEmpty(t, got, "requests to the server")
+	for _, request := range got {
+		require.Contains(t, places, request.Method+" "+request.Path)
 	}
 }
 
