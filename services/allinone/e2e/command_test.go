@@ -189,27 +189,6 @@ func TestTwoCommandsShareOneServer(t *testing.T) {
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, evalOf(t, end).GetState())
 }
 
-// A command that serves goes on until the work of others is done, and says so.
-func TestServesOnForOthers(t *testing.T) {
-	t.Parallel()
-	h := newHome(t, &shipped, single)
-	first := h.begin("eval", "run", h.write("first.yaml", strings.Replace(slowTask, "delay_s: 3", "delay_s: 1", 1)))
-	c := h.attach(first)
-	second := h.begin("eval", "run", "--json", h.write("second.yaml", slowTask))
-	eventually(t, func() bool {
-		list, err := c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
-		require.NoError(t, err)
-		return len(list.GetEvals()) == 2
-	}, "both evaluations are made")
-	c.leave()
-	end := second.end()
-	require.Zero(t, end.code, end.err)
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, evalOf(t, end).GetState())
-	end = first.end()
-	assert.Zero(t, end.code, end.err)
-	assert.Contains(t, end.err, "serving on")
-}
-
 // A command that follows its evaluation at a server outlives that server's death, and shows every event once.
 func TestCommandOutlivesItsServer(t *testing.T) {
 	t.Parallel()
@@ -238,14 +217,15 @@ func TestCommandOutlivesItsServer(t *testing.T) {
 // An interrupt ends one's own evaluation and says how to go on with it; a later command does, and what was done stays done.
 func TestInterruptAndResume(t *testing.T) {
 	t.Parallel()
-	h := newHome(t, &shipped, single)
-	first := h.begin("eval", "run", h.write("slow.yaml", slowTask))
+	h, release := holding(t, "slow")
+	first := h.begin("eval", "run", h.write("slow.yaml", heldTask))
 	c := h.attach(first)
 	name := c.onlyEval(t)
 	c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleFinished() != nil })
 	c.leave()
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGINT))
 	end := first.end()
+	release["slow"]()
 	assert.Equal(t, 130, end.code, end.err)
 	assert.Contains(t, end.out+end.err, "evalfleet eval resume "+filepath.Base(name))
 

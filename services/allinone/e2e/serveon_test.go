@@ -1,7 +1,11 @@
 package e2e_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -11,6 +15,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // delayed is a task whose second sample takes so many seconds.
@@ -34,6 +39,58 @@ func (h *home) two(first, second string) (server, guest *running, c *client) {
 	guest = h.begin("eval", "run", second)
 	eventually(h.t, made(2), "the second evaluation is made")
 	return server, guest, c
+}
+
+const heldTask = `
+task: held
+dataset:
+  - {id: quick, input: quick, target: hello there}
+  - {id: slow, input: slow, target: hello there}
+solver: generate
+scorer: match
+max_samples: 1
+model: openai/gpt-4o
+`
+
+// holding is a home whose model answers what names something of these only once the function of that name has been called.
+func holding(t *testing.T, names ...string) (h *home, release map[string]func()) {
+	t.Helper()
+	held := map[string]chan struct{}{}
+	release = map[string]func(){}
+	for _, name := range names {
+		held[name] = make(chan struct{})
+		release[name] = sync.OnceFunc(func() { close(held[name]) })
+	}
+	v := &vendors{t: t}
+	api := httptest.NewServer(v.serving("Authorization", "Bearer vendor-key", func(w http.ResponseWriter, r *vendorRequest, refuse func(int, string)) {
+		for name, free := range held {
+			if strings.Contains(fmt.Sprint(r.Messages), name) {
+				waittest.Hold(t, free)
+			}
+		}
+		v.chatCompletion(w, r, refuse)
+	}))
+	t.Cleanup(api.Close)
+	return newHome(t, &shipped, single, "OPENAI_API_KEY=vendor-key", "OPENAI_BASE_URL="+api.URL+"/v1"), release
+}
+
+// A command that serves goes on until the work of others is done, and says so.
+func TestServesOnForOthers(t *testing.T) {
+	t.Parallel()
+	h, release := holding(t, "first", "second")
+	task := func(name string) string { return h.write(name+".yaml", strings.ReplaceAll(heldTask, "slow", name)) }
+	first, second, c := h.two(task("first"), task("second"))
+	c.leave()
+	release["first"]()
+	eventually(t, func() bool {
+		return first.over() || strings.Contains(first.err.String(), "serving on")
+	}, "the command serves on when its own evaluation has ended")
+	require.False(t, first.over(), "the command ended: %v", &first.err)
+	release["second"]()
+	for _, r := range []*running{second, first} {
+		end := r.end()
+		assert.Zero(t, end.code, end.err)
+	}
 }
 
 // One that is interrupted cancels its own evaluation alone.
