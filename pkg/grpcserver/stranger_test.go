@@ -224,14 +224,17 @@ func TestWithoutACredentialMessagesAreSmall(t *testing.T) {
 func TestWithoutACredentialTheOldestCallMakesRoom(t *testing.T) {
 	t.Parallel()
 	s := serveShield(t)
+	// The calls are held until the end of the test, however long it takes to make them all.
+	held, cancel := context.WithTimeout(t.Context(), 5*waittest.Bound)
+	defer cancel()
 	health := healthv1.NewHealthClient(s.dial(t, ""))
-	known, err := healthv1.NewHealthClient(s.dial(t, "right")).Watch(waittest.Context(t), &healthv1.HealthCheckRequest{})
+	known, err := healthv1.NewHealthClient(s.dial(t, "right")).Watch(held, &healthv1.HealthCheckRequest{})
 	require.NoError(t, err)
 	_, err = known.Recv()
 	require.NoError(t, err)
 	ended := make(chan int, 2*bound.StrangerCalls)
 	for i := range 2 * bound.StrangerCalls {
-		watch, err := health.Watch(waittest.Context(t), &healthv1.HealthCheckRequest{})
+		watch, err := health.Watch(held, &healthv1.HealthCheckRequest{})
 		require.NoError(t, err)
 		_, err = watch.Recv()
 		require.NoError(t, err)

@@ -147,7 +147,7 @@ func ends(t *testing.T, h Harness) {
 	t.Run("a timeout ends a process whose first thread has ended", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)
-		b.timesOut("headless\n", "bash", "-c", headless+"; echo headless; sleep 4321")
+		b.timesOut("headless\n", "bash", "-c", headless+"; echo headless; sleep 5432") // Others count their own sleeps.
 		b.sh("pid=$(cat headless) && ! grep -s 'Threads:.*2' /proc/$pid/status")
 	})
 	t.Run("a timeout ends what ignores SIGTERM", func(t *testing.T) {
