@@ -131,11 +131,7 @@ func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record,
 // noOutcome reports whether an error of the work says no more than that a store or a service did not answer for a while: it is never
 // kept as a result, since whoever asks again with the key would get it for ever.
 func noOutcome(err error) bool {
-	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are results
-	case errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE:
-		return true
-	}
-	return false
+	return rpcerr.StoreAway(err) || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE)
 }
 
 // keptNoOutcome reports whether a ledger holds such an error, as earlier versions kept it.
@@ -224,7 +220,7 @@ func (r *Runner) write(ctx context.Context, key Key, end func() error) error {
 			return err
 		}
 		r.cfg.Logger.ErrorContext(ctx, "effect outcome not kept", "key", key, "error", err)
-		away := rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE) // then it is asked without end
+		away := rpcerr.StoreAway(err) // then it is asked without end
 		if errors.Is(err, ErrNotOwner) || errors.Is(err, ErrUnknown) || !away && time.Now().Add(pause).After(deadline) {
 			return fmt.Errorf("effect: outcome of %v not kept: %w", key, err)
 		}

@@ -7,17 +7,11 @@ import (
 	driver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // tryAgain is when a caller outside may look again whether the database is back.
 const tryAgain = time.Second
-
-// Away reports whether an error of [DB.Read] or [DB.Write] says that the database takes or gives nothing now: its disk is full or fails, another process holds its lock, memory
-// is short, or it is damaged. Such an error tells nothing about what was asked for, which may even have happened. Its kind is UNAVAILABLE (STORE_UNAVAILABLE), so it crosses
-// services.
-func Away(err error) bool { return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE) }
 
 // isDamaged reports whether SQLite finds that a file is no database, or not the whole of one.
 func isDamaged(err error) bool {
@@ -29,10 +23,11 @@ func isDamaged(err error) bool {
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
-// explain gives the failures of the database itself their kind. It is the one place that classifies them; all other errors stay as they are.
+// explain gives the failures of the database itself their kind, which [rpcerr.StoreAway] reports: its disk is full or fails, another process holds
+// its lock, memory is short, or it is damaged. It is the one place that classifies them; all other errors stay as they are.
 func explain(err error) error {
 	failed, ok := errors.AsType[*driver.Error](err)
-	if !ok || Away(err) {
+	if !ok || rpcerr.StoreAway(err) {
 		return err
 	}
 	switch failed.Code() & 0xff {

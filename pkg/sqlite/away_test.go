@@ -26,7 +26,7 @@ func TestADiskThatFailsHasAKind(t *testing.T) {
 			disk.Fail(fault)
 			for range 3 {
 				err := db.Write(t.Context(), insert("during"))
-				require.True(t, Away(err), "%v", err)
+				require.True(t, rpcerr.StoreAway(err), "%v", err)
 				assert.Equal(t, codes.Unavailable, rpcerr.Code(err))
 				e, _ := rpcerr.As(err)
 				assert.Equal(t, cause, e.Metadata["cause"])
@@ -55,7 +55,7 @@ func TestADiskThatIsGoneFailsReadsToo(t *testing.T) {
 	read := func() error {
 		return db.Read(t.Context(), func(v *View) error { return v.QueryRow("SELECT name FROM item").Scan(new(string)) })
 	}
-	require.True(t, Away(read()))
+	require.True(t, rpcerr.StoreAway(read()))
 	disk.Fail(sqlitefault.None)
 	require.NoError(t, read())
 }
@@ -78,7 +78,7 @@ func TestALockOfAnotherProcessHasAKind(t *testing.T) {
 	waittest.For(t, held, "the write that holds the lock")
 	err := two.Write(t.Context(), insert("b"))
 	close(let)
-	require.True(t, Away(err), "%v", err)
+	require.True(t, rpcerr.StoreAway(err), "%v", err)
 	e, _ := rpcerr.As(err)
 	assert.Equal(t, "busy", e.Metadata["cause"])
 	require.NoError(t, waittest.For(t, done, "the end of the write that held the lock"))
@@ -91,6 +91,6 @@ func TestWhatWasAskedForKeepsItsError(t *testing.T) {
 	require.NoError(t, db.Write(t.Context(), insert("a")))
 	err := db.Write(t.Context(), insert("a"))
 	require.ErrorContains(t, err, "UNIQUE")
-	assert.False(t, Away(err))
-	assert.False(t, Away(nil))
+	assert.False(t, rpcerr.StoreAway(err))
+	assert.False(t, rpcerr.StoreAway(nil))
 }

@@ -39,7 +39,8 @@ var (
 type Options struct {
 	// Readers is the number of read-only connections, and so the number of [DB.Read] calls that run at once. Zero is 4.
 	Readers int
-	// BusyTimeout bounds the wait for a lock that another process holds on the file. Zero is 5s.
+	// BusyTimeout bounds the wait for a lock that another process holds on the file. Zero is 2s: who waits
+	// hears then that the database is away.
 	BusyTimeout time.Duration
 	// MaxBatch bounds the functions that share one transaction. Zero is 1024.
 	MaxBatch int
@@ -52,7 +53,7 @@ func (o Options) withDefaults() Options {
 		o.Readers = 4
 	}
 	if o.BusyTimeout <= 0 {
-		o.BusyTimeout = 5 * time.Second
+		o.BusyTimeout = 2 * time.Second
 	}
 	if o.MaxBatch <= 0 {
 		o.MaxBatch = 1024

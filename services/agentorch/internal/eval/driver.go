@@ -124,7 +124,7 @@ func (d *driver) run(ctx context.Context) error {
 func waitFor(err error) *agentv1.RunWait {
 	wait := &agentv1.RunWait{Reason: waitFault, Message: rpcerr.ToStatus(err).Message()}
 	switch {
-	case journal.Away(err):
+	case rpcerr.StoreAway(err):
 		wait.Reason = waitStore
 	case rpcerr.Code(err) == codes.Unavailable:
 		wait.Reason = waitService

@@ -347,7 +347,7 @@ func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*S
 	}
 	for {
 		s, err := e.cancelOnce(ctx, name, requestID, reason)
-		if !journal.Away(err) || retry.Sleep(ctx, retryPause) != nil {
+		if !rpcerr.StoreAway(err) || retry.Sleep(ctx, retryPause) != nil {
 			return s, err
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -38,10 +37,6 @@ var (
 	// ErrPart says that a journal cannot be deleted, since its parent is kept.
 	ErrPart = errors.New("journal: part of one that is kept")
 )
-
-// Away reports whether an error says that the store takes or gives nothing now, such as for a disk that is full. It tells nothing about the journal, and what was asked for may have
-// happened; who needs it waits and asks again.
-func Away(err error) bool { return rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE) }
 
 // Gone gives the error of a read its kind where the journal of that name was deleted meanwhile, and leaves all others as they are.
 func Gone(err error, name string) error {

@@ -136,7 +136,7 @@ func (s *Runs) send(ctx context.Context, name, requestID string, c turn.Command,
 	}
 	for {
 		state, err := s.sendOnce(ctx, name, requestID, c, reached)
-		if !journal.Away(err) || retry.Sleep(ctx, storePause) != nil {
+		if !rpcerr.StoreAway(err) || retry.Sleep(ctx, storePause) != nil {
 			return state, err
 		}
 	}

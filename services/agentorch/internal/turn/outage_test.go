@@ -17,6 +17,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/sqlite/sqlitefault"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -147,7 +148,7 @@ func TestWhatWasMadeWithoutAnAnswerIsDriven(t *testing.T) {
 		plan, err := f.Launcher.Check(t.Context(), "p", s)
 		require.NoError(t, err)
 		_, _, err = f.Launcher.Start(t.Context(), plan, noRequest, "user:test")
-		require.True(t, journal.Away(err))
+		require.True(t, rpcerr.StoreAway(err))
 		store.deaf.Store(false)
 		rows, err := f.Store.List(t.Context(), journal.Query{})
 		require.NoError(t, err)

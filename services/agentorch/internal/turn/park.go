@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
@@ -117,7 +118,7 @@ func (a *actor) recover(ctx context.Context, err error) {
 	case errors.Is(err, journal.ErrFenced):
 		log.Info("an append is in the journal although it was refused; the run goes on from there")
 		a.setClock(pause)
-	case journal.Away(err):
+	case rpcerr.StoreAway(err):
 		log.Warn("the store is away; the run waits for it")
 		a.park(waitStore, err.Error(), pause)
 	default:
@@ -143,7 +144,7 @@ func (e *Engine) owns(ctx context.Context, head journal.Head) (bool, error) {
 // beaten notes how a beat went. When the store answers again after it did not, all that wait for it go on at once.
 func (e *Engine) beaten(err error) {
 	switch {
-	case journal.Away(err):
+	case rpcerr.StoreAway(err):
 		wait := &agentv1.RunWait{Reason: waitStore, Message: err.Error(), Since: timestamppb.Now()}
 		e.silent.CompareAndSwap(nil, wait)
 		e.hold.CompareAndSwap(nil, wait)

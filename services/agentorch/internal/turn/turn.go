@@ -40,6 +40,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/standstill"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
@@ -198,8 +199,8 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 			e.absences.look(e.deps.Away, time.Now())
 			err := e.beat(ctx)
-			e.uncounted.beaten(began, journal.Away(err))
-			known := e.silent.Load() != nil && journal.Away(err) // One line tells of an outage.
+			e.uncounted.beaten(began, rpcerr.StoreAway(err))
+			known := e.silent.Load() != nil && rpcerr.StoreAway(err) // One line tells of an outage.
 			if e.beaten(err); err == nil {
 				if time.Now().After(e.patience) {
 					err = e.adopt(ctx)
@@ -220,7 +221,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) patiently(ctx context.Context, begin func(context.Context) error) error {
 	for {
 		err := begin(ctx)
-		if !journal.Away(err) {
+		if !rpcerr.StoreAway(err) {
 			return err
 		}
 		if e.silent.Load() == nil {

@@ -20,7 +20,6 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
@@ -215,9 +214,9 @@ func patiently(ctx context.Context, write func() error) error {
 	for {
 		err := write()
 		switch {
-		case err == nil, !sqlite.Away(err) && (away == nil || ctx.Err() == nil):
+		case err == nil, !rpcerr.StoreAway(err) && (away == nil || ctx.Err() == nil):
 			return err
-		case sqlite.Away(err):
+		case rpcerr.StoreAway(err):
 			away = err
 		}
 		if retry.Sleep(ctx, storePause) != nil {
