@@ -30,7 +30,10 @@ import (
 const requestIDHeader = "x-request-id"
 
 // open are services that need no credential: they tell nothing about runs.
-var open = []string{"/grpc.health.v1.Health/", "/grpc.reflection."}
+var open = []string{"/grpc.health.v1.Health/", reflectionPrefix}
+
+// reflectionPrefix begins the methods of reflection.
+const reflectionPrefix = "/grpc.reflection."
 
 // chain is all interceptors in their order, written out once for unary calls and once for streams.
 type chain struct {

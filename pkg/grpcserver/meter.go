@@ -27,8 +27,8 @@ const (
 	headerListBytes = 4
 )
 
-// headerTable is the size of the table of header fields that the transport has (RFC 9113, section 6.5.2), and largestFrame
-// the largest frame that it takes.
+// headerTable is the size of the table of header fields that the transport has (RFC 9113, section 6.5.2), and
+// largestFrame the largest frame that it takes.
 const (
 	headerTable  = 4 << 10
 	largestFrame = 16 << 10
@@ -64,14 +64,15 @@ type meter struct {
 	mu      sync.Mutex
 	calls   map[uint32]*weight
 	current uint32 // the call whose HEADERS frame was read last
-	// in is what calls hold: their headers, and data that was not received. out is what they have answered that is not sent.
+	// in is what calls hold: their headers, and data that was not received. out is what they have answered that is not
+	// sent.
 	in, out int
 	writing bool
 	changed chan struct{} // closed when one of these has changed
 }
 
-// weight is what one call holds, in bytes. A call that the client resets, or the server because its deadline has passed,
-// keeps its weight: its handler may still run, and nothing shows when the transport has let go of it.
+// weight is what one call holds, in bytes. A call that the client resets, or the server because its deadline has
+// passed, keeps its weight: its handler may still run, and nothing shows when the transport has let go of it.
 type weight struct {
 	in, out int
 	aborted bool
@@ -304,6 +305,17 @@ func (m *meter) answer(ctx context.Context, id uint32, size int) error {
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}
+	}
+}
+
+// settle notes by how much an answer is larger than what was noted before it was made.
+func (m *meter) settle(id uint32, more int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.calls[id]; w != nil && !w.aborted {
+		w.out += more
+		m.out += more
+		m.change()
 	}
 }
 

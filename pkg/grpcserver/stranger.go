@@ -65,16 +65,32 @@ func (s *strangers) enter(end context.CancelCauseFunc) (leave func()) {
 type strangerStream struct {
 	grpc.ServerStream
 	weighed // nothing on a connection whose other calls have shown a credential
+	// reserved says that the meter has room for the answer to the last message.
+	reserved bool
 }
 
 // SendMsg implements [grpc.ServerStream]. It waits while answers that the client does not read take too much.
 func (s *strangerStream) SendMsg(m any) error {
 	if answer, ok := m.(proto.Message); ok && s.meter != nil {
-		if err := s.meter.answer(s.ServerStream.Context(), s.call, proto.Size(answer)+messageHeader); err != nil {
+		size := proto.Size(answer) + messageHeader
+		if s.reserved {
+			s.meter.settle(s.call, size-bound.StrangerAnswerBytes)
+			s.reserved = false
+		} else if err := s.meter.answer(s.ServerStream.Context(), s.call, size); err != nil {
 			return err
 		}
 	}
 	return s.ServerStream.SendMsg(m)
+}
+
+// reserve waits until there is room for an answer, where answers are so large that none should be made before.
+func (s *strangerStream) reserve() error {
+	if !s.large || s.reserved {
+		return nil
+	}
+	err := s.meter.answer(s.ServerStream.Context(), s.call, bound.StrangerAnswerBytes)
+	s.reserved = err == nil
+	return err
 }
 
 // messageHeader is the length of what each message begins with: whether it is compressed, and how long it is.
@@ -103,6 +119,9 @@ func (s *strangerStream) RecvMsg(m any) error {
 	size := binary.BigEndian.Uint32(header[1:])
 	if size > bound.StrangerMessageBytes {
 		return rpcerr.RequestTooLarge("", bound.StrangerMessageBytes, "without a credential a message may have %d bytes and has %d; send the token", bound.StrangerMessageBytes, size)
+	}
+	if err := s.reserve(); err != nil {
+		return err
 	}
 	data, err := in.Read(int(size))
 	if err != nil {

@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/grpc/tap"
 
@@ -17,12 +18,16 @@ type weighedKey struct{}
 type weighed struct {
 	meter *meter
 	call  uint32
+	// large says that its answers are.
+	large bool
 }
 
-// tap has calls before the transport reads on. It looks for the credential of a connection's first calls: once it has found one the connection is no stranger's.
+// tap has calls before the transport reads on. It looks for the credential of a connection's first calls: once it has
+// found one the connection is no stranger's.
 //
-// It has the server be able to end a stream: a read or a write that waits for the client then fails. Calls with one request of known callers need that not.
-// It refuses no call: gRPC keeps a timer for one that is refused here, until the deadline that the call came with.
+// It has the server be able to end a stream: a read or a write that waits for the client then fails. Calls with one
+// request of known callers need that not. It refuses no call: gRPC keeps a timer for one that is refused here, until the
+// deadline that the call came with.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	m := metered(ctx)
 	if m != nil && !m.known.Load() {
@@ -36,7 +41,8 @@ func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	ctx, end := context.WithCancelCause(ctx) // The transport ends the outer one with the call, and so this one.
 	ctx = context.WithValue(ctx, enderKey{}, end)
 	if m != nil && !m.known.Load() {
-		ctx = context.WithValue(ctx, weighedKey{}, weighed{meter: m, call: m.last()})
+		large := strings.HasPrefix(info.FullMethodName, reflectionPrefix)
+		ctx = context.WithValue(ctx, weighedKey{}, weighed{meter: m, call: m.last(), large: large})
 	}
 	return ctx, nil
 }
