@@ -134,9 +134,9 @@ func TestARepeatedRequestAttaches(t *testing.T) {
 		tool := counting("t", waiting(time.Minute))
 		p := start(t, &memory.Ledger{}, "a", tool)
 		defer p.kill()
-		b := p.batch(t, "run/1", call("c1", "t"))
 		var all sync.WaitGroup
 		for range 3 {
+			b := p.batch(t, "run/1", call("c1", "t")) // Each request makes its own.
 			all.Go(func() {
 				results, err := p.run(t.Context(), b)
 				assert.NoError(t, err)
