@@ -64,37 +64,65 @@ func at(path string, err error) error {
 // Read reads a dataset from a stream whose Format is given. Faults of the content, and content beyond the bounds of pkg/bound, are
 // an *Error. Faults of the stream keep their kind; ctx ends the reading.
 func Read(ctx context.Context, r io.Reader, opts Options) (*Dataset, error) {
-	plan, err := opts.Fields.compile()
-	if err != nil {
-		return nil, err
-	}
 	if opts.Limit != nil && *opts.Limit < 0 {
 		return nil, problem("the limit is %d: give 0 or more", *opts.Limit)
 	}
-	resolve, closeDir, err := newResolver(opts.Dir)
+	d := &Dataset{Name: opts.Name, Samples: []Sample{}}
+	asRead := opts
+	asRead.ShuffleChoices = nil // once the samples are in their order
+	err := Each(ctx, r, asRead, func(s Sample) error {
+		d.Samples = append(d.Samples, s)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
+	return d, d.arrange(opts)
+}
+
+// Each calls f with each sample of a dataset, in the order of the file, and keeps none. Of opts it takes neither Shuffle nor Limit. Its errors are
+// those of [Read] and of f, which ends it.
+func Each(ctx context.Context, r io.Reader, opts Options, f func(Sample) error) error {
+	plan, err := opts.Fields.compile()
+	if err != nil {
+		return err
+	}
+	resolve, closeDir, err := newResolver(opts.Dir)
+	if err != nil {
+		return err
+	}
 	defer closeDir()
-	d := &Dataset{Name: opts.Name, Samples: []Sample{}}
+	var shuffle *choiceShuffle
+	if opts.ShuffleChoices != nil {
+		shuffle = newChoiceShuffle(opts.Name, *opts.ShuffleChoices)
+	}
+	count := 0
 	for row, err := range rows(regular.Reader(ctx, r), plan, opts) {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, at(opts.Name, err)
+			return at(opts.Name, err)
 		}
-		sample, err := plan.sample(row, resolve)
-		if err != nil {
-			err.File, err.Line = opts.Name, row.line
-			return nil, err
+		sample, fault := plan.sample(row, resolve)
+		if fault != nil {
+			fault.File, fault.Line = opts.Name, row.line
+			return fault
 		}
+		count++
 		if opts.AutoID {
-			sample.ID = IntegerID(len(d.Samples) + 1)
+			sample.ID = IntegerID(count)
 		}
-		d.Samples = append(d.Samples, sample)
+		if shuffle != nil {
+			if sample, err = shuffle.next(sample); err != nil {
+				return err
+			}
+		}
+		if err := f(sample); err != nil {
+			return err
+		}
 	}
-	return d, d.arrange(opts)
+	return nil
 }
 
 // arrange shuffles and cuts the dataset.

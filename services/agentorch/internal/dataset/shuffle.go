@@ -37,17 +37,36 @@ func (d *Dataset) Shuffle(seed int64) {
 // ShuffleChoices brings the choices of each sample into a random order and changes its targets to the new letters. The same seed gives the same
 // order. Samples without choices stay as they are. It fails when a target is not one letter of one choice; no sample is changed then.
 func (d *Dataset) ShuffleChoices(seed int64) error {
-	random := generator(seed)
+	shuffle := newChoiceShuffle(d.Name, seed)
 	shuffled := make([]Sample, len(d.Samples))
 	for i, s := range d.Samples {
-		changed, err := s.withChoiceOrder(permutation(random, len(s.Choices)))
-		if err != nil {
-			return &Error{File: d.Name, Field: "target", Problem: fmt.Sprintf("sample %s (number %d): %v", s.ID, i+1, err)}
+		var err error
+		if shuffled[i], err = shuffle.next(s); err != nil {
+			return err
 		}
-		shuffled[i] = changed
 	}
 	d.Samples = shuffled
 	return nil
+}
+
+// choiceShuffle brings the choices of one sample after the other into a random order.
+type choiceShuffle struct {
+	dataset string
+	random  *rand.PCG
+	count   int
+}
+
+func newChoiceShuffle(dataset string, seed int64) *choiceShuffle {
+	return &choiceShuffle{dataset: dataset, random: generator(seed)}
+}
+
+func (c *choiceShuffle) next(s Sample) (Sample, error) {
+	c.count++
+	changed, err := s.withChoiceOrder(permutation(c.random, len(s.Choices)))
+	if err != nil {
+		return Sample{}, &Error{File: c.dataset, Field: "target", Problem: fmt.Sprintf("sample %s (number %d): %v", s.ID, c.count, err)}
+	}
+	return changed, nil
 }
 
 // withChoiceOrder returns the sample with choices in a new order: at each position the choice that stood at order[position].

@@ -28,7 +28,7 @@ type driver struct {
 	project string
 	head    journal.Head
 	state   *State
-	samples []*agentv1.Sample
+	samples *Samples
 	plan    plan
 	// seen is the last change of a run's row that was looked at.
 	seen int64
@@ -247,7 +247,7 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*
 		}
 	}
 	f := &agentv1.SampleFinished{
-		Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
+		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
 		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
 		SandboxFault: run.GetSandboxFault(),
 	}
@@ -366,7 +366,7 @@ func (d *driver) firstError() *agentv1.RunError {
 	for i := range d.state.Slots {
 		if s := &d.state.Slots[i]; s.failed() {
 			e := s.Finished.GetError()
-			return &agentv1.RunError{Reason: e.GetReason(), Message: runTitle(d.samples[s.Sample], s) + ": " + e.GetMessage()}
+			return &agentv1.RunError{Reason: e.GetReason(), Message: runTitle(d.samples.At(s.Sample), s) + ": " + e.GetMessage()}
 		}
 	}
 	return nil
@@ -424,7 +424,7 @@ func (d *driver) leave(ctx context.Context) error {
 			continue
 		}
 		events = append(events, &agentv1.Event{Id: slot.Run, Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
-			Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Run: slot.Run, State: agentv1.RunState_RUN_STATE_CANCELLED,
+			Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: slot.Run, State: agentv1.RunState_RUN_STATE_CANCELLED,
 		}}})
 	}
 	if len(events) == 0 {
@@ -461,7 +461,7 @@ func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 				return nil, nil
 			}
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", runTitle(d.samples[slot.Sample], slot), err)
+			return nil, fmt.Errorf("%s: %w", runTitle(d.samples.At(slot.Sample), slot), err)
 		default:
 			room--
 		}
@@ -481,14 +481,14 @@ func impossible(err error) bool {
 // refusal is the event that says why a slot can have no run.
 func (d *driver) refusal(slot *Slot, err error) *agentv1.Event {
 	return &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
-		Sample: d.samples[slot.Sample].GetId(), Epoch: int32(slot.Epoch), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
+		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
 		State: agentv1.RunState_RUN_STATE_FAILED, Error: &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()},
 	}}}
 }
 
 // start makes the run of a slot and journals that it has it. A crash between the two makes the same run again, by its key.
 func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) error {
-	sample := d.samples[slot.Sample]
+	sample := d.samples.At(slot.Sample)
 	run, err := runSpec(d.head.Name, spec, sample, slot)
 	if err != nil {
 		return err

@@ -204,7 +204,7 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	if inline := spec.GetDataset().GetInline(); inline != nil {
 		spec.Dataset.Source = nil // The samples stand in the body.
 	}
-	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(len(samples)), Dataset: ref}
+	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(samples.Len()), Dataset: ref}
 	name := resource.Format(project, "evals", newID())
 	event := newEvent(1, &agentv1.Event{Journal: name, Critical: true, Kind: &agentv1.Event_EvalCreated{EvalCreated: created}})
 	state := &State{}
@@ -235,7 +235,7 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 }
 
 // check resolves all that a specification names and reads its samples.
-func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) ([]*agentv1.Sample, error) {
+func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) (*Samples, error) {
 	if spec.GetTask() == "" {
 		return nil, rpcerr.InvalidField("spec.task", "an evaluation needs a task's name")
 	}
@@ -271,8 +271,8 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if err != nil {
 		return nil, err
 	}
-	for model := range spec.GetModels() {
-		for i, sample := range samples {
+	for i, sample := range samples.All() {
+		for model := range spec.GetModels() {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -304,8 +304,8 @@ func (e *Engine) State(ctx context.Context, name string) (*State, error) {
 	return e.folds.state(ctx, head)
 }
 
-// Samples returns the samples of an evaluation. They are shared and must not be changed.
-func (e *Engine) Samples(ctx context.Context, s *State) ([]*agentv1.Sample, error) {
+// Samples returns the samples of an evaluation.
+func (e *Engine) Samples(ctx context.Context, s *State) (*Samples, error) {
 	name, err := resource.Parse("name", s.Eval.GetName(), "evals")
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -25,13 +24,13 @@ type folds struct {
 
 	mu      sync.Mutex
 	states  *lru.Cache[string, *State]
-	samples *lru.Cache[string, []*agentv1.Sample]
+	samples *lru.Cache[string, *Samples]
 }
 
 func newFolds(journals journal.Store, blobs Blobs) *folds {
 	return &folds{
 		journals: journals, blobs: blobs,
-		states: lru.New[string, *State](maxSlots), samples: lru.New[string, []*agentv1.Sample](maxSampleBytes),
+		states: lru.New[string, *State](maxSlots), samples: lru.New[string, *Samples](maxSampleBytes),
 	}
 }
 
@@ -70,7 +69,7 @@ func (f *folds) follow(ctx context.Context, head journal.Head, s *State) error {
 }
 
 // samplesOf reads the samples of an evaluation of that project.
-func (f *folds) samplesOf(ctx context.Context, project string, ref *contentv1.BlobRef) ([]*agentv1.Sample, error) {
+func (f *folds) samplesOf(ctx context.Context, project string, ref *contentv1.BlobRef) (*Samples, error) {
 	key := project + "/" + ref.GetHash()
 	f.mu.Lock()
 	samples, ok := f.samples.Get(key)

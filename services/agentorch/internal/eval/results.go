@@ -127,7 +127,7 @@ type Outcome struct {
 }
 
 // Outcome computes what the samples that are done come to, for the model at a place in the specification.
-func (j Judges) Outcome(s *State, samples []*agentv1.Sample, model int) (Outcome, error) {
+func (j Judges) Outcome(s *State, samples *Samples, model int) (Outcome, error) {
 	p, err := j.plan(s.Eval.GetSpec())
 	if err != nil {
 		return Outcome{}, err
@@ -135,7 +135,7 @@ func (j Judges) Outcome(s *State, samples []*agentv1.Sample, model int) (Outcome
 	return p.outcome(s, samples, model)
 }
 
-func (p plan) outcome(s *State, samples []*agentv1.Sample, model int) (Outcome, error) {
+func (p plan) outcome(s *State, samples *Samples, model int) (Outcome, error) {
 	o := Outcome{Scorers: p.scorers}
 	in := result.Input{Scorers: p.scorers, Extra: p.extra, Reducers: p.reducers}
 	for i := range s.Slots {
@@ -150,7 +150,7 @@ func (p plan) outcome(s *State, samples []*agentv1.Sample, model int) (Outcome, 
 		if slot.Finished.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
 			o.Completed++
 		}
-		if epoch, ok := epochOf(slot, samples[slot.Sample]); ok {
+		if epoch, ok := epochOf(slot, samples.At(slot.Sample)); ok {
 			in.Epochs = append(in.Epochs, epoch)
 		}
 	}
@@ -160,7 +160,7 @@ func (p plan) outcome(s *State, samples []*agentv1.Sample, model int) (Outcome, 
 }
 
 // results computes the results of what is done, each model by itself.
-func (p plan) results(s *State, samples []*agentv1.Sample) (*agentv1.EvalResults, error) {
+func (p plan) results(s *State, samples *Samples) (*agentv1.EvalResults, error) {
 	all := &agentv1.EvalResults{}
 	models := s.Eval.GetSpec().GetModels()
 	for model := range models {

@@ -32,19 +32,19 @@ type Blobs interface {
 }
 
 // readSamples reads the samples that a specification asks for: all rows of its dataset are read and checked, then those that were selected are kept.
-func readSamples(ctx context.Context, blobs Blobs, project string, spec *agentv1.EvalSpec) ([]*agentv1.Sample, error) {
+func readSamples(ctx context.Context, blobs Blobs, project string, spec *agentv1.EvalSpec) (*Samples, error) {
 	d, samples, err := source(ctx, blobs, project, spec.GetDataset())
 	if err != nil {
 		return nil, err
 	}
-	if len(samples) == 0 {
+	if samples.Len() == 0 {
 		return nil, rpcerr.InvalidField("spec.dataset", "dataset %s has no samples", d.Name)
 	}
 	return selected(d, samples, spec)
 }
 
-// source reads all samples of a dataset. The dataset has their ids, by which they are selected; the message of each stands at its position.
-func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset) (*dataset.Dataset, []*agentv1.Sample, error) {
+// source reads all samples of a dataset. The dataset has nothing but their ids, by which they are selected; the rest of each is packed.
+func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset) (*dataset.Dataset, *Samples, error) {
 	switch s := from.GetSource().(type) {
 	case *agentv1.Dataset_Inline:
 		return inline(from.GetName(), s.Inline.GetSamples())
@@ -56,9 +56,9 @@ func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Data
 	return nil, nil, rpcerr.InvalidField("spec.dataset", "a dataset needs a source: inline samples or a file")
 }
 
-func inline(name string, given []*agentv1.Sample) (*dataset.Dataset, []*agentv1.Sample, error) {
+func inline(name string, given []*agentv1.Sample) (*dataset.Dataset, *Samples, error) {
 	d := &dataset.Dataset{Name: name, Samples: make([]dataset.Sample, len(given))}
-	samples := make([]*agentv1.Sample, len(given))
+	samples := &Samples{}
 	for i, s := range given {
 		if len(s.GetInput()) == 0 {
 			return nil, nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].input", i), "a sample needs an input")
@@ -70,15 +70,18 @@ func inline(name string, given []*agentv1.Sample) (*dataset.Dataset, []*agentv1.
 			}
 			d.Samples[i].ID = id
 		}
-		samples[i] = proto.CloneOf(s)
-		for _, m := range samples[i].GetInput() {
+		s = proto.CloneOf(s)
+		for _, m := range s.GetInput() {
 			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_INPUT
+		}
+		if err := samples.add(s); err != nil {
+			return nil, nil, err
 		}
 	}
 	return d, samples, nil
 }
 
-func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset, f *agentv1.DatasetFile) (*dataset.Dataset, []*agentv1.Sample, error) {
+func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset, f *agentv1.DatasetFile) (*dataset.Dataset, *Samples, error) {
 	fields, err := dataset.ParseFields([]byte(f.GetFieldsJson()))
 	if err != nil {
 		return nil, nil, err
@@ -91,9 +94,18 @@ func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Datase
 		return nil, nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
 	}
 	defer body.Close()
-	d, err := dataset.Read(ctx, body, dataset.Options{
+	samples := &Samples{}
+	var ids []dataset.ID
+	err = dataset.Each(ctx, body, dataset.Options{
 		Name: from.GetName(), Format: dataset.Format(f.GetFormat()), Fields: fields, AutoID: f.GetAutoId(),
 		ShuffleChoices: f.ShuffleChoicesSeed, Delimiter: f.GetDelimiter(), Columns: f.GetColumns(),
+	}, func(s dataset.Sample) error {
+		m, err := message(&s)
+		if err != nil {
+			return rpcerr.InvalidField("spec.dataset", "sample %d: %v", len(ids)+1, err)
+		}
+		ids = append(ids, s.ID)
+		return samples.add(m)
 	})
 	if err != nil {
 		if fault, ok := errors.AsType[*dataset.Error](err); ok && from.GetLocation() != "" {
@@ -104,11 +116,9 @@ func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Datase
 		}
 		return nil, nil, rpcerr.InvalidField("spec.dataset", "%v", err)
 	}
-	samples := make([]*agentv1.Sample, len(d.Samples))
-	for i := range d.Samples {
-		if samples[i], err = message(&d.Samples[i]); err != nil {
-			return nil, nil, rpcerr.InvalidField("spec.dataset", "dataset %s, sample %d: %v", d.Name, i+1, err)
-		}
+	d := &dataset.Dataset{Name: from.GetName(), Samples: make([]dataset.Sample, len(ids))}
+	for i, id := range ids {
+		d.Samples[i].ID = id
 	}
 	return d, samples, nil
 }
@@ -175,15 +185,13 @@ func contentOf(c dataset.Content) ([]byte, error) {
 }
 
 // selected numbers the samples, shuffles them and keeps those that the specification asks for.
-func selected(d *dataset.Dataset, samples []*agentv1.Sample, spec *agentv1.EvalSpec) ([]*agentv1.Sample, error) {
+func selected(d *dataset.Dataset, samples *Samples, spec *agentv1.EvalSpec) (*Samples, error) {
 	if err := d.AssignIDs(); err != nil {
 		return nil, rpcerr.InvalidField("spec.dataset", "%v", err)
 	}
-	byID := make(map[dataset.ID]*agentv1.Sample, len(samples))
+	position := make(map[dataset.ID]int, len(d.Samples))
 	for i := range d.Samples {
-		id := d.Samples[i].ID
-		samples[i].Id, samples[i].IntegerId = id.String(), id.IsInteger()
-		byID[id] = samples[i]
+		position[d.Samples[i].ID] = i
 	}
 	if spec.ShuffleSeed != nil {
 		d.Shuffle(spec.GetShuffleSeed())
@@ -199,12 +207,17 @@ func selected(d *dataset.Dataset, samples []*agentv1.Sample, spec *agentv1.EvalS
 	if err != nil {
 		return nil, rpcerr.InvalidField("spec.sample_ids", "%v", err)
 	}
-	kept := make([]*agentv1.Sample, 0, len(chosen.Samples))
+	kept := &Samples{}
 	for i := range chosen.Samples {
-		kept = append(kept, byID[chosen.Samples[i].ID])
+		id := chosen.Samples[i].ID
+		sample := samples.At(position[id])
+		sample.Id, sample.IntegerId = id.String(), id.IsInteger()
+		if err := kept.add(sample); err != nil {
+			return nil, err
+		}
 	}
-	if len(kept) == 0 {
-		return nil, rpcerr.InvalidField("spec.limit", "no sample is left of the %d in dataset %s", len(samples), d.Name)
+	if kept.Len() == 0 {
+		return nil, rpcerr.InvalidField("spec.limit", "no sample is left of the %d in dataset %s", samples.Len(), d.Name)
 	}
 	return kept, nil
 }
@@ -213,16 +226,12 @@ func selected(d *dataset.Dataset, samples []*agentv1.Sample, spec *agentv1.EvalS
 const datasetMediaType = "application/vnd.evalfleet.samples+protobuf"
 
 // storeSamples keeps an eval's samples as one body.
-func storeSamples(ctx context.Context, blobs Blobs, project string, samples []*agentv1.Sample) (*contentv1.BlobRef, error) {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&agentv1.SampleList{Samples: samples})
-	if err != nil {
-		return nil, err
-	}
-	return blobs.Put(ctx, project, bytes.NewReader(b), datasetMediaType)
+func storeSamples(ctx context.Context, blobs Blobs, project string, samples *Samples) (*contentv1.BlobRef, error) {
+	return blobs.Put(ctx, project, bytes.NewReader(samples.list), datasetMediaType)
 }
 
 // loadSamples reads an eval's samples back.
-func loadSamples(ctx context.Context, blobs Blobs, project string, ref *contentv1.BlobRef) ([]*agentv1.Sample, error) {
+func loadSamples(ctx context.Context, blobs Blobs, project string, ref *contentv1.BlobRef) (*Samples, error) {
 	body, err := blobs.Open(ctx, project, ref.GetHash())
 	if err != nil {
 		return nil, fmt.Errorf("open the samples: %w", err)
@@ -232,9 +241,9 @@ func loadSamples(ctx context.Context, blobs Blobs, project string, ref *contentv
 	if err != nil {
 		return nil, fmt.Errorf("read the samples: %w", err)
 	}
-	list := &agentv1.SampleList{}
-	if err := proto.Unmarshal(b, list); err != nil {
+	samples, err := unpack(b)
+	if err != nil {
 		return nil, fmt.Errorf("read the samples: %w", err)
 	}
-	return list.GetSamples(), nil
+	return samples, nil
 }

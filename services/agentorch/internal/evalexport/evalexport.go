@@ -34,7 +34,7 @@ type Deps struct {
 	Blobs    eval.Blobs
 	Judges   eval.Judges
 	// Samples reads the samples of an evaluation.
-	Samples func(context.Context, *eval.State) ([]*agentv1.Sample, error)
+	Samples func(context.Context, *eval.State) (*eval.Samples, error)
 }
 
 // Exporter makes logs. It may be used concurrently.
@@ -55,7 +55,7 @@ type Log struct {
 	project  string
 	ledger   *ledger
 	header   *evallog.Header
-	samples  []*agentv1.Sample
+	samples  *eval.Samples
 	slots    []*eval.Slot
 	outcome  eval.Outcome
 }
@@ -95,8 +95,12 @@ func (x *Exporter) Open(ctx context.Context, project, name string, format Format
 			l.slots = append(l.slots, slot)
 		}
 	}
+	keys := make([]string, l.samples.Len())
+	for i, sample := range l.samples.All() {
+		keys[i] = sortKey(sample)
+	}
 	slices.SortStableFunc(l.slots, func(a, b *eval.Slot) int {
-		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), strings.Compare(sortKey(l.samples[a.Sample]), sortKey(l.samples[b.Sample])))
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), strings.Compare(keys[a.Sample], keys[b.Sample]))
 	})
 	l.Total = len(l.slots)
 	l.header = l.makeHeader(model)

@@ -52,8 +52,8 @@ func TestASampleThatCouldHaveNoRunIsInTheLogWithItsError(t *testing.T) {
 
 	x := evalexport.New(evalexport.Deps{
 		Journals: journals, Judges: eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()},
-		Samples: func(context.Context, *eval.State) ([]*agentv1.Sample, error) {
-			return []*agentv1.Sample{{Id: "a"}, {Id: "b", Input: []*modelv1.ChatMessage{chat.User("which?")}, InputText: true}}, nil
+		Samples: func(context.Context, *eval.State) (*eval.Samples, error) {
+			return eval.PackSamples([]*agentv1.Sample{{Id: "a"}, {Id: "b", Input: []*modelv1.ChatMessage{chat.User("which?")}, InputText: true}})
 		},
 	})
 	log, err := x.Open(t.Context(), "p", name, evalexport.Document, 0)

@@ -80,7 +80,7 @@ func (l *Log) makeEval(model int) evallog.Eval {
 	if r := spec.GetRevision(); r != nil {
 		log.Revision = &evallog.Revision{Origin: r.GetOrigin(), Commit: r.GetCommit(), Dirty: r.GetDirty()}
 	}
-	for _, sample := range l.samples {
+	for _, sample := range l.samples.All() {
 		log.Dataset.IDs = append(log.Dataset.IDs, idOf(sample))
 	}
 	for _, role := range slices.Sorted(maps.Keys(spec.GetModelRoles())) {

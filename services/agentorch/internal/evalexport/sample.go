@@ -23,7 +23,7 @@ import (
 
 // makeSample reads a finished slot's run.
 func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample, error) {
-	sample, finished := l.samples[slot.Sample], slot.Finished
+	sample, finished := l.samples.At(slot.Sample), slot.Finished
 	state, events, err := l.readRun(ctx, slot.Run)
 	if err != nil {
 		return nil, fmt.Errorf("sample %s, epoch %d: %w", sample.GetId(), slot.Epoch, err)

@@ -23,10 +23,10 @@ func (s *Server) GetSample(ctx context.Context, req *agentv1.GetSampleRequest) (
 	if slot == nil {
 		return nil, rpcerr.ResourceNotFound(req.GetName())
 	}
-	return state.Resource(slot, samples[slot.Sample]), nil
+	return state.Resource(slot, samples.At(slot.Sample)), nil
 }
 
-func (s *Server) load(ctx context.Context, name string) (*eval.State, []*agentv1.Sample, error) {
+func (s *Server) load(ctx context.Context, name string) (*eval.State, *eval.Samples, error) {
 	state, err := s.engine.State(ctx, name)
 	if err != nil {
 		return nil, nil, err

@@ -29,7 +29,7 @@ func (s *Server) ListSamples(ctx context.Context, req *agentv1.ListSamplesReques
 	resp := &agentv1.ListSamplesResponse{}
 	for i := from; i < int64(len(state.Slots)); i++ {
 		slot := &state.Slots[i]
-		r := state.Resource(slot, samples[slot.Sample])
+		r := state.Resource(slot, samples.At(slot.Sample))
 		if len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), r.GetState()) {
 			continue
 		}

@@ -1,0 +1,85 @@
+package eval
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+)
+
+// oneBody is a store with one body.
+type oneBody struct {
+	Blobs
+	body string
+}
+
+func (b oneBody) Open(context.Context, string, string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(b.body)), nil
+}
+
+// held is how many bytes of the heap are in use.
+func held() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func readText(t *testing.T, text string) *Samples {
+	t.Helper()
+	file := &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: strings.Repeat("a", 64)}}
+	spec := &agentv1.EvalSpec{Dataset: &agentv1.Dataset{Name: "d", Source: &agentv1.Dataset_File{File: file}}}
+	samples, err := readSamples(t.Context(), oneBody{body: text}, "default", spec)
+	require.NoError(t, err)
+	return samples
+}
+
+func TestSamplesTakeLittleMoreThanTheirText(t *testing.T) { //nolint:paralleltest // It counts the memory of the whole program.
+	for name, c := range map[string]struct {
+		row   string
+		count int
+		most  float64
+	}{
+		"short rows":  {`{"input":"a"}` + "\n", 50_000, 8},
+		"long rows":   {`{"input":"` + strings.Repeat("word ", 2000) + `","target":["x","y"]}` + "\n", 1000, 1.5},
+		"many values": {`{"input":"a","metadata":{"k":[` + strings.Repeat("1,", 999) + `1]}}` + "\n", 300, 1.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Repeat(c.row, c.count)
+			before := held()
+			samples := readText(t, text)
+			took := held() - before
+			assert.Less(t, float64(took), c.most*float64(len(text)), "%d bytes are held for %d", took, len(text))
+			runtime.KeepAlive(samples)
+		})
+	}
+}
+
+// What is stored is a SampleList, as it was before samples were packed.
+func TestSamplesArePackedAsTheyAreStored(t *testing.T) {
+	t.Parallel()
+	given := []*agentv1.Sample{{Id: "a", Choices: []string{"x"}}, {}, {Id: "7", IntegerId: true, MetadataJson: `{"k":1}`}}
+	packed, err := PackSamples(given)
+	require.NoError(t, err)
+	whole, err := proto.MarshalOptions{Deterministic: true}.Marshal(&agentv1.SampleList{Samples: given})
+	require.NoError(t, err)
+	assert.Equal(t, whole, packed.list)
+	read, err := unpack(whole)
+	require.NoError(t, err)
+	require.Equal(t, len(given), read.Len())
+	for i, sample := range read.All() {
+		assert.True(t, proto.Equal(given[i], sample), "%d: %v", i, sample)
+	}
+	for _, broken := range [][]byte{whole[:len(whole)-1], {0x12, 0}, {0x0a, 2, 0x0a, 9}} {
+		_, err := unpack(broken)
+		assert.Error(t, err, "%x", broken)
+	}
+}
