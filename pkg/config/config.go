@@ -10,6 +10,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"encoding"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func Load(cfg any, file string, env func(string) (string, bool)) error {
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
 	if file != "" {
-		b, err := regular.Read(file, bound.ConfigFileBytes)
+		b, err := regular.Read(context.Background(), file, bound.ConfigFileBytes)
 		if err != nil {
 			return fmt.Errorf("read the configuration: %w", err)
 		}

@@ -1,5 +1,6 @@
 // Package regular opens regular files and nothing else. A named pipe, a terminal or a device can make its reader wait for ever or
-// never end, so a path that somebody else wrote is opened here.
+// never end, so a path that somebody else wrote is opened here. Some files of /proc, and files of a server that is away, call themselves
+// regular and make a reader wait as well: reading them ends with a context.
 package regular
 
 import (
@@ -56,8 +57,9 @@ func check(path string, mode fs.FileMode) error {
 	return &Error{path, "is a device or a socket; name a regular file"}
 }
 
-// Read returns the content of a regular file of at most maxBytes. Anything else, and a longer file, is an [Error].
-func Read(path string, maxBytes int64) (content []byte, err error) {
+// Read returns the content of a regular file of at most maxBytes. Anything else, and a longer file, is an [Error]. It ends with ctx, as a
+// [Leaving] reader does.
+func Read(ctx context.Context, path string, maxBytes int64) (content []byte, err error) {
 	f, info, err := Open(path)
 	if err != nil {
 		return nil, err
@@ -67,7 +69,7 @@ func Read(path string, maxBytes int64) (content []byte, err error) {
 		return nil, tooLarge(path, maxBytes)
 	}
 	// The size is not relied on: the file may grow, and files of /proc have none.
-	content, err = io.ReadAll(io.LimitReader(f, maxBytes+1))
+	content, err = io.ReadAll(io.LimitReader(Leaving(ctx, f), maxBytes+1))
 	if err == nil && int64(len(content)) > maxBytes {
 		err = tooLarge(path, maxBytes)
 	}
@@ -76,6 +78,44 @@ func Read(path string, maxBytes int64) (content []byte, err error) {
 
 func tooLarge(path string, maxBytes int64) *Error {
 	return &Error{path, fmt.Sprintf("is larger than %d bytes, the most that is read", maxBytes)}
+}
+
+// Leaving returns a reader of r that fails with the context's error once that has ended, also where r is being read: that read is left to
+// itself, and may never end. r must bear to be closed meanwhile, as an [os.File] does.
+func Leaving(ctx context.Context, r io.Reader) io.Reader { return &leavingReader{ctx: ctx, r: r} }
+
+type leavingReader struct {
+	ctx context.Context //nolint:containedctx // It is that of the one call that reads.
+	r   io.Reader
+	buf []byte // that a read fills which may be left
+}
+
+// leavingBytes bounds one read.
+const leavingBytes = 64 << 10
+
+func (r *leavingReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	size := min(len(p), leavingBytes)
+	if len(r.buf) < size {
+		r.buf = make([]byte, size)
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		n, err := r.r.Read(r.buf[:size])
+		done <- result{n, err}
+	}()
+	select {
+	case read := <-done:
+		return copy(p, r.buf[:read.n]), read.err
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	}
 }
 
 // Reader returns a reader of r that fails with the context's error once that has ended.

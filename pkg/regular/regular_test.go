@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 func TestOnlyRegularFilesAreRead(t *testing.T) {
@@ -34,12 +35,12 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 		"/dev/zero": "is a device",
 		"/dev/null": "is a device",
 	} {
-		_, err := regular.Read(path, 10)
+		_, err := regular.Read(t.Context(), path, 10)
 		_, ours := errors.AsType[*regular.Error](err)
 		assert.True(t, ours, "%s: %v", path, err)
 		assert.ErrorContains(t, err, path+" "+why)
 	}
-	_, err = regular.Read(filepath.Join(dir, "none"), 10)
+	_, err = regular.Read(t.Context(), filepath.Join(dir, "none"), 10)
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
@@ -47,13 +48,36 @@ func TestAFileIsReadUpToABound(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(path, []byte("0123456789"), 0o600))
-	content, err := regular.Read(path, 10)
+	content, err := regular.Read(t.Context(), path, 10)
 	require.NoError(t, err)
 	assert.Equal(t, "0123456789", string(content))
-	_, err = regular.Read(path, 9)
+	_, err = regular.Read(t.Context(), path, 9)
 	assert.ErrorContains(t, err, path+" is larger than 9 bytes")
-	_, err = regular.Read("/proc/self/status", 9)
+	_, err = regular.Read(t.Context(), "/proc/self/status", 9)
 	assert.ErrorContains(t, err, "is larger than 9 bytes", "a file that says it has no bytes")
+}
+
+func TestAReadThatWaitsIsLeftWithItsContext(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	defer r.Close()
+	_, err = w.WriteString("abc")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	read := regular.Leaving(ctx, r)
+	b := make([]byte, 8)
+	n, err := read.Read(b)
+	require.NoError(t, err)
+	assert.Equal(t, "abc", string(b[:n]))
+	left := make(chan error, 1)
+	go func() {
+		_, err := read.Read(b)
+		left <- err
+	}()
+	cancel()
+	assert.ErrorIs(t, waittest.For(t, left, "the end of a read"), context.Canceled)
 }
 
 func TestAReaderEndsWithItsContext(t *testing.T) {

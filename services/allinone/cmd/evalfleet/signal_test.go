@@ -26,13 +26,26 @@ func TestSIGTERMEndsACommandThatReads(t *testing.T) {
 	require.NoError(t, os.WriteFile(task, []byte("dataset: rows.jsonl\nmodel: mockllm/m\n"), 0o600))
 	require.NoError(t, os.WriteFile(rows, nil, 0o600))
 	require.NoError(t, os.Truncate(rows, 1<<40)) // It has no blocks, and takes minutes to read.
+	waits := "/proc/kmsg"                        // It calls itself a regular file, and gives what the kernel says when it does.
+	asks := filepath.Join(dir, "asks.yaml")
+	require.NoError(t, os.WriteFile(asks, []byte("dataset: {file: "+waits+", format: jsonl}\nmodel: mockllm/m\n"), 0o600))
 	for name, args := range map[string][]string{
 		"a prompt":            {"run", "-m", "mockllm/m", "-"},
 		"input of a command":  {"sandbox", "exec", "-i", "box", "--server", "127.0.0.1:1", "--token-file", token, "--", "cat"},
 		"a file of a dataset": {"eval", "run", task},
+		"a file that waits":   {"eval", "run", asks},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			file := rows
+			if name == "a file that waits" {
+				file = waits
+				f, err := os.Open(file)
+				if err != nil {
+					t.Skip("this user may not read it: ", err)
+				}
+				require.NoError(t, f.Close())
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
 			program, err := os.Executable()
@@ -46,7 +59,7 @@ func TestSIGTERMEndsACommandThatReads(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, c.Start())
 			if strings.HasPrefix(name, "a file") {
-				awaitReading(t, c.Process.Pid, rows)
+				awaitReading(t, c.Process.Pid, file)
 			} else {
 				_, err = io.WriteString(input, strings.Repeat("x", 128<<10)) // More than a pipe holds: it returns once the command reads.
 				require.NoError(t, err)

@@ -49,8 +49,9 @@ func (s *session) put(ctx context.Context, b taskfile.Body) (*contentv1.BlobRef,
 		return nil, err
 	}
 	defer f.Close()
+	in := regular.Leaving(ctx, f)
 	if b.Ref.GetSize() <= smallBlob {
-		content, err := io.ReadAll(io.LimitReader(f, smallBlob))
+		content, err := io.ReadAll(io.LimitReader(in, smallBlob))
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +68,7 @@ func (s *session) put(ctx context.Context, b taskfile.Body) (*contentv1.BlobRef,
 		}
 		chunk := make([]byte, chunkBytes)
 		var n int
-		n, err = io.ReadFull(f, chunk)
+		n, err = io.ReadFull(in, chunk)
 		if n > 0 && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) {
 			err = nil
 		}

@@ -68,7 +68,7 @@ func (s *session) uploadFile(ctx context.Context, from, sandbox, to string) erro
 			return usageError{err}
 		}
 		defer f.Close()
-		in, mode = f, info.Mode().Perm()
+		in, mode = regular.Leaving(ctx, f), info.Mode().Perm()
 		if to == "" {
 			to = filepath.Base(from)
 		}

@@ -107,7 +107,7 @@ func (r *reader) placed(n *yaml.Node, most int64) (content []byte, mode uint32, 
 	if err := r.mapping(n, "a file", map[string]key{"from": decode(r, &from), "mode": decode(r, &octal)}); err != nil {
 		return nil, 0, err
 	}
-	if content, err = regular.Read(r.file(from), most); err != nil {
+	if content, err = regular.Read(r.ctx, r.file(from), most); err != nil {
 		return nil, 0, r.at(n, err)
 	}
 	if octal == "" {

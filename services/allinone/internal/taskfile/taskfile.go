@@ -43,7 +43,7 @@ type Body struct {
 }
 
 // Load reads the task file at path, with changes laid over it in order. Every fault names the file, the line and what would do; all faults are joined.
-// Only regular files are read, the task file and those that it names; ctx ends the reading of long ones.
+// Only regular files are read, the task file and those that it names; ctx ends the reading.
 func Load(ctx context.Context, path string, changes ...Change) (*Task, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -56,7 +56,7 @@ func Load(ctx context.Context, path string, changes ...Change) (*Task, error) {
 	case info.Size() > bound.TaskFileBytes:
 		return nil, fmt.Errorf("%s has %d bytes, more than %d for a task file; put samples into a dataset file", path, info.Size(), bound.TaskFileBytes)
 	}
-	b, err := regular.Read(path, bound.TaskFileBytes)
+	b, err := regular.Read(ctx, path, bound.TaskFileBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (r *reader) body(n *yaml.Node, name string) (*contentv1.BlobRef, error) {
 	}
 	defer f.Close()
 	hash := sha256.New()
-	size, err := io.Copy(hash, regular.Reader(r.ctx, f))
+	size, err := io.Copy(hash, regular.Leaving(r.ctx, f))
 	if err != nil {
 		return nil, r.at(n, err)
 	}

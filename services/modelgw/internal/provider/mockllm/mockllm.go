@@ -237,7 +237,7 @@ func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]b
 		return nil, rpcerr.InvalidField("model_args_json", "no script %q is configured; configured: %s, or give blob:<sha256>",
 			hash, strings.Join(slices.Sorted(maps.Keys(h.config.Scripts)), ", "))
 	}
-	return regular.Read(path, bound.ScriptBytes)
+	return regular.Read(ctx, path, bound.ScriptBytes)
 }
 
 // exhausted is the failure of a call that the script has no answer for.
