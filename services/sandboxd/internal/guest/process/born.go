@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,7 +19,8 @@ import (
 // failure, a second sleep of the thread that forks, and a system call for every signal that this program handles; docs/adr/0018 tells more.
 //
 // Other processes of the sandbox may stop the child before it executes its program, or lock that, as soon as they have its user. So the
-// parent waits with a bound, which vfork does not have: the kernel clears a word of the parent and wakes it when the child gives the memory back.
+// thread waits as any blocking call of Go does, and a timer continues or kills the child. To wait by vfork is what keeps the kernel, when
+// memory ends, from taking the child for a victim, and with it all that has its memory: the guest.
 //
 // The child closes the guest's descriptors before it enters its working directory: a path through /proc that leads to one of them
 // leads nowhere. What it opens next is the folder, at the first number that is free.
@@ -28,8 +30,7 @@ type birth struct {
 	count  int
 	clone  cloneArgs
 	pidfd  int32
-	busy   uint32 // 1 while the child has this program's memory; cleared by the kernel
-	most   unix.Timespec
+	child  int32   // its id while it has this program's memory; set and cleared by the kernel
 	failed uintptr // the error number of the call that failed, written by the child
 	mask   uint64  // the signals that this thread blocks
 
@@ -79,7 +80,7 @@ const (
 type cloneArgs struct {
 	flags      uint64
 	pidFD      uint64
-	clear      uint64 // the word to clear once the child has given the memory back
+	childID    uint64 // where the child's id is while it has the memory
 	_          uint64 // where to write the child's id
 	exitSignal uint64
 	_          [5]uint64 // the stack, which is the parent's; thread-local storage; ids to take
@@ -87,8 +88,7 @@ type cloneArgs struct {
 }
 
 // born makes a child by the first call and has it make the calls, the last of which is execve. It gives the child's id, or the
-// kernel's negative error number where there is none. It returns at once; what the calls point to is the child's until it has its own
-// program, or has failed and ended.
+// kernel's negative error number where there is none. It returns when the child has its own program, or has failed and ended.
 //
 //go:noescape
 func born(first, calls *call, failed *uintptr) (pid uintptr)
@@ -126,10 +126,10 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 	if err := b.prepare(c, w); err != nil {
 		return 0, -1, err
 	}
-	b.pidfd, b.busy, b.failed = -1, 1, 0
-	busy := uint64(uintptr(unsafe.Pointer(&b.busy)))
+	b.pidfd, b.child, b.failed = -1, 0, 0
+	child := uint64(uintptr(unsafe.Pointer(&b.child)))
 	b.clone = cloneArgs{
-		flags: birthFlags | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), pidFD: uint64(uintptr(unsafe.Pointer(&b.pidfd))), clear: busy,
+		flags: birthFlags | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), pidFD: uint64(uintptr(unsafe.Pointer(&b.pidfd))), childID: child,
 	}
 	if cgroup > 0 {
 		b.clone.flags |= unix.CLONE_INTO_CGROUP
@@ -137,14 +137,17 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 	}
 	b.first = call{unix.SYS_CLONE3, [5]uintptr{uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone)}}
 	if w.clone {
-		// Where to clear the word is the fourth argument or the fifth; the other one is not looked at.
-		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&b.pidfd)), uintptr(busy), uintptr(busy)}}
+		// Where its id is written is the fourth argument or the fifth; the other one is not looked at.
+		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&b.pidfd)), uintptr(child), uintptr(child)}}
 	}
+	late := watch(&b.child)
 	// A signal in the child would be handled on the parent's stack.
 	all := ^uint64(0)
 	setMask(&all, &b.mask)
-	r := born(&b.first, &b.calls[0], &b.failed)
+	r := bornBlocking(&b.first, &b.calls[0], &b.failed)
 	setMask(&b.mask, nil)
+	heldUp := late.stop()
+	runtime.KeepAlive(b)
 
 	if code := -int(r); code > 0 {
 		if syscall.Errno(code) == syscall.EINVAL && !w.clone {
@@ -153,59 +156,91 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 		return 0, -1, syscall.Errno(code)
 	}
 	pid, fd = int(r), int(b.pidfd)
-	err = b.await(pid)
-	runtime.KeepAlive(b)
-	if err != nil {
-		_, _ = syscall.Wait4(pid, nil, 0, nil)
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-		return 0, -1, err
+	switch {
+	case b.failed != 0:
+		err = syscall.Errno(b.failed)
+	case heldUp:
+		err = ErrHeldUp
+	default:
+		return pid, fd, nil
 	}
-	return pid, fd, nil
+	_, _ = syscall.Wait4(pid, nil, 0, nil)
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	return 0, -1, err
 }
 
-// birthFlags have the child use this program's memory, give a descriptor of it, and say when it is done with the memory.
-const birthFlags = unix.CLONE_VM | unix.CLONE_PIDFD | unix.CLONE_CHILD_CLEARTID
+// birthFlags have the child use this program's memory, which waits until it is given back, and give a descriptor of the child.
+const birthFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CHILD_SETTID | unix.CLONE_CHILD_CLEARTID
 
-// How long a child may take until it executes its program: at first no other goroutine runs, as most take far less; then it is
-// continued again and again, in case somebody has stopped it; at last it is killed.
+// bornBlocking is born for a call that may block: other goroutines run meanwhile, as in syscall.Syscall.
+//
+//go:nosplit
+func bornBlocking(first, calls *call, failed *uintptr) uintptr {
+	enterSyscall()
+	pid := born(first, calls, failed)
+	exitSyscall()
+	return pid
+}
+
+//go:linkname enterSyscall runtime.entersyscall
+func enterSyscall()
+
+//go:linkname exitSyscall runtime.exitsyscall
+func exitSyscall()
+
+// How long a child may take until it executes its program: after lateStart it is continued again and again, in case somebody has stopped
+// it; after startPatience it is killed.
 const (
-	promptStart   = 10 * time.Millisecond
+	lateStart     = 10 * time.Millisecond
 	startPatience = 5 * time.Second
 )
 
 // ErrHeldUp is why a program was not executed: the child was stopped over and over, or its file was locked (F_SETLEASE).
 var ErrHeldUp = errors.New("it did not begin within " + startPatience.String() + ": a process of the sandbox stops it, or has a lease of its file")
 
-// await waits until the child has executed its program, or has ended. It gives the reason where it could not execute it.
-func (b *birth) await(pid int) error {
-	heldUp := false
-	b.sleep(syscall.RawSyscall6, promptStart)
-	for end := time.Now().Add(startPatience); b.isBusy(); {
-		if heldUp = time.Now().After(end); heldUp {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		} else {
-			_ = syscall.Kill(pid, syscall.SIGCONT)
-		}
-		b.sleep(syscall.Syscall6, promptStart)
-	}
-	switch {
-	case b.failed != 0:
-		return syscall.Errno(b.failed)
-	case heldUp:
-		return ErrHeldUp
-	}
-	return nil
+// watcher sees to it that a birth comes to an end.
+type watcher struct {
+	mu     sync.Mutex
+	child  *int32 // its id while it is being born; nil once the birth is over
+	timer  *time.Timer
+	began  time.Time
+	killed bool
 }
 
-func (b *birth) isBusy() bool { return atomic.LoadUint32(&b.busy) != 0 }
+// watch watches over the birth of a child. The caller stops it before the child can be reaped.
+func watch(child *int32) *watcher {
+	w := &watcher{child: child, began: time.Now()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(lateStart, w.look)
+	return w
+}
 
-// sleep sleeps until the child has given the memory back, the time is over, or a signal comes. By Syscall6 other goroutines run meanwhile.
-func (b *birth) sleep(by func(number, a, b, c, d, e, f uintptr) (uintptr, uintptr, syscall.Errno), most time.Duration) {
-	const futexWait = 0
-	b.most = unix.NsecToTimespec(int64(most))
-	_, _, _ = by(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.busy)), futexWait, 1, uintptr(unsafe.Pointer(&b.most)), 0, 0)
+func (w *watcher) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.child == nil {
+		return
+	}
+	if pid := int(atomic.LoadInt32(w.child)); pid > 0 {
+		signal := syscall.SIGCONT
+		if w.killed = time.Since(w.began) > startPatience; w.killed {
+			signal = syscall.SIGKILL
+		}
+		_ = syscall.Kill(pid, signal)
+	}
+	w.timer.Reset(lateStart)
+}
+
+// stop ends the watching and tells whether the child was killed.
+func (w *watcher) stop() (killed bool) {
+	w.timer.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.child = nil
+	return w.killed
 }
 
 // prepare lists what the child does.
