@@ -9,6 +9,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 )
@@ -69,6 +70,9 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 			{Type: mount.TypeBind, Source: d.boxes.Control(spec.ID), Target: guest.ContainerFolder, ReadOnly: true},
 		},
 	}
+	if d.boundsTerminals() {
+		h.Mounts = append(h.Mounts, terminals(can))
+	}
 	h.Memory, h.MemorySwap = l.MemoryBytes, l.MemoryBytes // the same: no swap
 	if !can.swap {
 		h.MemorySwap = 0
@@ -85,8 +89,33 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 	return h
 }
 
-// report tells what holds a box of that specification. Written tells that what is written is bounded.
-func report(spec driver.Spec, image settings, can facts, written bool) driver.Report {
+// boundsTerminals tells that the driver gives containers terminals of their own. A runtime that the operator names may be a kernel
+// of its own, with its own terminals.
+func (d *Driver) boundsTerminals() bool { return d.cfg.Runtime == "" }
+
+// terminals is a bounded number of terminals in place of those that the engine mounts, which are bounded for the whole machine alone.
+func terminals(can facts) mount.Mount {
+	options := fmt.Sprintf("nosuid,noexec,mode=0620,ptmxmode=0666,max=%d", bound.BoxTerminals)
+	if !can.remapped {
+		options += ",gid=5" // as engines do
+	}
+	return mount.Mount{Type: mount.TypeVolume, Target: "/dev/pts", VolumeOptions: &mount.VolumeOptions{
+		NoCopy:       true,
+		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "devpts", "device": "devpts", "o": options}},
+	}}
+}
+
+// disk is how what is written in a container is bounded.
+type disk int
+
+const (
+	diskUnmeasured disk = iota // removed files that are open are not seen
+	diskMeasured               // every some seconds
+	diskQuota
+)
+
+// report tells what holds a box of that specification.
+func (d *Driver) report(spec driver.Spec, image settings, can facts, writes disk) driver.Report {
 	r := driver.Report{GuestPath: guest.ContainerProgram, Workdir: spec.Workdir, User: spec.User, Env: image.environment()}
 	iso := &r.Isolation
 	iso.Parts = append([]string{
@@ -103,12 +132,14 @@ func report(spec driver.Spec, image settings, can facts, written bool) driver.Re
 	bounded(true, can.seccomp, "seccomp", "system calls: the engine filters none; the guest refuses some to commands")
 	bounded(spec.Limits.MemoryBytes > 0, can.memory, "cgroup memory", "memory: unbounded, since the engine cannot bound it")
 	bounded(spec.Limits.MemoryBytes > 0 && !can.swap, false, "", "memory: without a bound of swap")
+	bounded(spec.Limits.MemoryBytes > 0 && can.apart, false, "", "memory: buffers of sockets are not counted, as cgroups of version 1 count them apart")
 	bounded(spec.Limits.PIDs > 0, can.pids, "cgroup pids", "pids: unbounded, since the engine cannot bound them")
 	bounded(spec.Limits.CPUMillis > 0, can.cpu, "cgroup cpu", "cpu: unbounded, since the engine cannot bound it")
-	bounded(true, written, "disk quota", fmt.Sprintf(
+	bounded(true, writes == diskQuota, "disk quota", fmt.Sprintf(
 		"disk: unbounded by the engine, whose storage (%s) has no quotas here; the sandbox is ended some seconds after it has written over %d MiB", can.storage, spec.Limits.DiskBytes>>20))
-	// There is no user namespace, or not one that the engine lets be bounded, and its terminals have no bound of their own.
-	iso.Weaker = append(iso.Weaker, "inotify: instances and watches are counted with those of the machine's users", "terminals: bounded for the whole machine alone")
+	bounded(writes == diskUnmeasured, false, "", "disk: removed files that are open are not measured, which takes root in the engine's process namespace")
+	bounded(true, d.boundsTerminals(), "terminals", "terminals: bounded as the runtime "+d.cfg.Runtime+" does it")
+	bounded(spec.AllowUnisolated, false, "", "inotify: instances and watches are counted with those of the machine's users")
 	return r
 }
 

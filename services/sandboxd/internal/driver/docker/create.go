@@ -85,20 +85,31 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 		return driver.Report{}, err
 	}
 	failpoint.Hit("sandboxd/docker-folder")
-	id, written, err := d.createContainer(ctx, spec, image, can)
+	id, quota, err := d.createContainer(ctx, spec, image, can)
 	if err != nil {
 		return driver.Report{}, err
 	}
 	failpoint.Hit("sandboxd/docker-container")
-	if err := d.start(ctx, spec.ID, id); err != nil {
+	first, err := d.start(ctx, spec.ID, id)
+	if err != nil {
 		return driver.Report{}, err
 	}
 	failpoint.Hit("sandboxd/docker-started")
-	rec.Container, rec.Ready, rec.Report = id, true, report(spec, image, can, written)
-	if !written {
+	writes := diskUnmeasured
+	switch {
+	case quota:
+		writes = diskQuota
+	case seesProcesses(first):
+		writes = diskMeasured
+	case !spec.AllowUnisolated:
+		return driver.Report{}, rpcerr.IsolationUnavailable("disk quota",
+			"the Docker Engine at %s cannot bound what a sandbox writes, as its storage (%s) has no quotas here, and this server cannot measure it; run it as root in the engine's process namespace, use another driver, or allow it with --allow-unisolated", d.cfg.Host, can.storage)
+	}
+	rec.Container, rec.Ready, rec.Report = id, true, d.report(spec, image, can, writes)
+	if !quota {
 		rec.DiskBytes = spec.Limits.DiskBytes
 	}
-	rec.Report.Isolation.Unisolated = needed(spec, can) != ""
+	rec.Report.Isolation.Unisolated = needed(spec, can) != "" || writes == diskUnmeasured
 	return rec.Report, d.boxes.Write(spec.ID, rec)
 }
 
@@ -111,8 +122,8 @@ func (d *Driver) isolates(spec driver.Spec, can facts) error {
 	return nil
 }
 
-// createContainer makes the container. Written tells that what is written in it is bounded, which an engine may refuse.
-func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, written bool, err error) {
+// createContainer makes the container. Quota tells that what is written in it is bounded, which an engine may refuse.
+func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, quota bool, err error) {
 	config, bounds := d.configuration(spec, image), d.bounds(spec, can)
 	made, err := d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))
 	if err != nil && bounds.StorageOpt != nil {
@@ -122,21 +133,21 @@ func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image se
 	return made.ID, bounds.StorageOpt != nil, d.engine.kind(ctx, "make a container", err)
 }
 
-// start starts a container and waits until its guest has come.
-func (d *Driver) start(ctx context.Context, boxID, id string) error {
+// start starts a container and waits until its guest has come. It gives the id of the container's first process.
+func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, comeTimeout)
 	defer cancel()
 	known := make(chan func(int) bool, 1) // who is admitted, once that is known
 	admit := sync.OnceValue(func() func(int) bool { return <-known })
 	open, err := d.boxes.Listen(boxID, func(pid int) bool { return admit()(pid) })
 	if err != nil {
-		return err
+		return 0, err
 	}
 
 	words, err := d.listenTo(ctx, id)
 	if err != nil {
 		known <- nobody
-		return err
+		return 0, err
 	}
 	defer words.close()
 	exited, failed := d.engine.api.ContainerWait(ctx, id, container.WaitConditionNextExit)
@@ -150,18 +161,18 @@ func (d *Driver) start(ctx context.Context, boxID, id string) error {
 	}
 	if err != nil {
 		known <- nobody
-		return err
+		return 0, err
 	}
 	known <- isGuest(now.pid)
 	select {
 	case <-open.Came():
-		return nil
+		return now.pid, nil
 	case end := <-exited:
-		return rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
+		return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
 	case err := <-failed:
-		return d.engine.kind(ctx, "wait for a container", err)
+		return 0, d.engine.kind(ctx, "wait for a container", err)
 	case <-ctx.Done():
-		return rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
+		return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
 	}
 }
 
@@ -208,7 +219,7 @@ func specification(spec driver.Spec) guest.ContainerSpec {
 			OrphanSeconds: int64(spec.OrphanTimeout / time.Second), KeptBytes: bound.GuestOutput(spec.Limits.MemoryBytes),
 			Workdir: spec.Workdir, User: spec.User,
 		},
-		Command: box.Command{OOMScoreAdj: 1000, MayLackFilter: spec.AllowUnisolated},
+		Command: box.Command{OOMScoreAdj: 1000, MayLackFilter: spec.AllowUnisolated, NoWatches: !spec.AllowUnisolated},
 		Limits:  box.UserLimits(),
 	}
 	if !spec.Deadline.IsZero() {

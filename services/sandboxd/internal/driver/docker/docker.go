@@ -156,16 +156,17 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 
 // endWhatIsOver marks the boxes that have written more than they may, where the engine does not bound that.
 func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []driver.Observed) {
-	bounds := map[string]int64{}
+	bounds, containers := map[string]int64{}, map[string]bool{}
 	for _, o := range observed {
 		if rec, err := boxes.Read[record](d.boxes, o.ID); err == nil && o.Alive && rec.DiskBytes > 0 {
 			bounds[o.ID] = rec.DiskBytes
+			containers[rec.Container] = true
 		}
 	}
 	if len(bounds) == 0 {
 		return
 	}
-	written, err := d.engine.written(ctx, owner)
+	written, err := d.engine.written(ctx, owner, unlinked(containers))
 	if err != nil {
 		d.log.Warn("cannot tell what containers have written; trying again later", "error", err)
 		return

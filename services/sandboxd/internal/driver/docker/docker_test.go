@@ -26,6 +26,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/enginetest"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/drivertest"
@@ -184,10 +185,48 @@ func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	assert.Equal(t, "its disk is full: it wrote 10 MiB, and it may have 8 MiB", over.Ended)
 }
 
+// A file that was removed takes its place on the disk for as long as a process has it.
+func TestRemovedFilesThatAreOpenAreMeasured(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	for name, keep := range map[string]string{"open": "", "mapped": "m = mmap.mmap(f.fileno(), 1 << 20); f.close()"} {
+		spec := driver.Spec{ID: "removed-" + name, Owner: "removed-" + name, Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+		t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
+		report, err := d.Create(t.Context(), spec)
+		require.NoError(t, err)
+		if slices.Contains(report.Isolation.Parts, "disk quota") {
+			t.Skip("this engine bounds it")
+		}
+		c := guestclient.New(guestclient.Config{
+			Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, spec.ID) },
+			Hello:   &guestv1.HelloRequest{Env: report.Env, Workdir: report.Workdir, User: report.User},
+		})
+		t.Cleanup(c.Close)
+		require.NoError(t, c.Once(t.Context(), func(api guestv1.GuestServiceClient) error {
+			resp, err := api.Run(t.Context(), &guestv1.RunRequest{Spec: &sandboxv1.ExecSpec{Argv: []string{"python3", "-c", `
+import mmap, os, time
+f = open('/tmp/x', 'w+b')
+os.posix_fallocate(f.fileno(), 0, 10 << 20)
+os.remove('/tmp/x')
+` + keep + `
+if os.fork() == 0:
+    for n in range(3): os.close(n)
+    time.sleep(1000)`}}})
+			assert.Zero(t, resp.GetResult().GetExitCode(), "%s", resp.GetResult().GetStderr())
+			return err
+		}))
+		found, err := d.List(t.Context(), spec.Owner)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		assert.False(t, found[0].Alive, name)
+		assert.Equal(t, "its disk is full: it wrote 10 MiB, and it may have 8 MiB", found[0].Ended)
+	}
+}
+
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	caps, err := newDriver(t, t.TempDir()).Probe(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, caps.Problem, "this machine's engine must be able to isolate, or the promises below are not tested")
-	drivertest.Run(t, drivertest.Harness{New: newDriver, OwnSystem: true, NoDiskBound: true, MachineCounters: true, GuestInside: true, NoCheckMounts: true, Image: decidingImage})
+	drivertest.Run(t, drivertest.Harness{New: newDriver, OwnSystem: true, NoDiskBound: true, NoWatches: true, GuestInside: true, NoCheckMounts: true, Image: decidingImage})
 }

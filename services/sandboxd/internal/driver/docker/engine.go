@@ -54,6 +54,7 @@ type engine struct {
 // facts are what an engine can do.
 type facts struct {
 	memory, swap, pids, cpu bool
+	apart                   bool // buffers of sockets are counted apart; runc sets no bound of them
 	seccomp                 bool
 	others                  []string // further security options that are on
 	remapped                bool     // root in containers is another user here
@@ -160,7 +161,7 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 	if err != nil {
 		return facts{}, e.kind(ctx, "tell what it can do", err)
 	}
-	f := facts{memory: info.MemoryLimit, swap: info.SwapLimit, pids: info.PidsLimit, cpu: info.CPUCfsQuota, storage: info.Driver, root: info.DockerRootDir, processors: int64(info.NCPU)}
+	f := facts{memory: info.MemoryLimit, swap: info.SwapLimit, pids: info.PidsLimit, apart: info.CgroupVersion == "1", cpu: info.CPUCfsQuota, storage: info.Driver, root: info.DockerRootDir, processors: int64(info.NCPU)}
 	for _, option := range info.SecurityOptions {
 		name, rest, _ := strings.Cut(strings.TrimPrefix(option, "name="), ",")
 		switch name {
@@ -263,8 +264,9 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 	return out, nil
 }
 
-// written tells how many bytes an owner's containers have written beyond their images, by box. The engine walks their folders for that.
-func (e *engine) written(ctx context.Context, owner string) (map[string]int64, error) {
+// written tells how many bytes an owner's containers have written beyond their images, by box. The engine walks their folders for that;
+// what it does not find there is given by container.
+func (e *engine) written(ctx context.Context, owner string, unlinked map[string]int64) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	all, err := e.api.ContainerList(ctx, container.ListOptions{Size: true, Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+owner))})
@@ -273,7 +275,7 @@ func (e *engine) written(ctx context.Context, owner string) (map[string]int64, e
 	}
 	out := map[string]int64{}
 	for _, c := range all {
-		out[c.Labels[labelBox]] = c.SizeRw
+		out[c.Labels[labelBox]] = c.SizeRw + unlinked[c.ID]
 	}
 	return out, nil
 }

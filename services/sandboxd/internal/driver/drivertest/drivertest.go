@@ -37,8 +37,8 @@ type Harness struct {
 	NoDiskBound bool
 	// GuestInside tells that the guest has what its commands leave it of a box's memory and processors.
 	GuestInside bool
-	// MachineCounters tells that watches of files and terminals are counted with those of the machine.
-	MachineCounters bool
+	// NoWatches tells that commands can watch no files, since that would count with the watches of the machine.
+	NoWatches bool
 	// NoCheckMounts tells that checks have no mount namespace of their own, so that they cannot change modes of commands' files.
 	NoCheckMounts bool
 	// Image is an image that was built from Dockerfile; empty for a driver without images.

@@ -126,13 +126,16 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 	return nil
 }
 
-// setMemoryV1 bounds memory; where the kernel counts swap, that is part of the bound.
+// setMemoryV1 bounds memory, and the buffers of TCP and UDP sockets, which are counted apart, by as much again. Where the kernel counts
+// swap, that is part of the bound.
 func setMemoryV1(folder string, bytes int64) error {
 	if err := set(folder, "memory.limit_in_bytes", bytes); err != nil {
 		return err
 	}
-	if err := set(folder, "memory.memsw.limit_in_bytes", bytes); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	for _, file := range []string{"memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"} {
+		if err := set(folder, file, bytes); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }

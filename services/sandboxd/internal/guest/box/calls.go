@@ -52,6 +52,9 @@ var allowedCalls = []uint32{
 	unix.SYS_UNAME, unix.SYS_UNLINKAT, unix.SYS_UTIMENSAT, unix.SYS_VMSPLICE, unix.SYS_WAIT4, unix.SYS_WAITID, unix.SYS_WRITE, unix.SYS_WRITEV,
 }
 
+// watchCalls begin to watch files.
+var watchCalls = append([]uint32{unix.SYS_INOTIFY_INIT1}, machineWatchCalls...)
+
 // refusedCalls exist and are refused with EPERM, as where a capability is missing. All calls that are in no list do not exist (ENOSYS), so
 // that programs fall back to older ones.
 var refusedCalls = []uint32{

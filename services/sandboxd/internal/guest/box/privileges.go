@@ -90,7 +90,7 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 			return nil, &PartError{Part: "capabilities", Err: err}
 		}
 	}
-	if err := filterSystemCalls(c.Processors > 0); err != nil {
+	if err := filterSystemCalls(c); err != nil {
 		if !c.MayLackFilter {
 			return nil, &PartError{Part: "system call filter", Err: err}
 		}

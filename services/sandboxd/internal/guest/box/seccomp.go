@@ -18,6 +18,7 @@ const (
 
 	allow   = unix.SECCOMP_RET_ALLOW
 	succeed = unix.SECCOMP_RET_ERRNO
+	noMore  = unix.SECCOMP_RET_ERRNO | uint32(unix.EMFILE)
 	refuse  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	absent  = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
@@ -30,10 +31,9 @@ const (
 	high word = 4
 )
 
-// filterSystemCalls puts the filter on the calling thread and what it forks. no_new_privs must be set. Pinned keeps them on the
-// processors on which they are.
-func filterSystemCalls(pinned bool) error {
-	program := filter(pinned)
+// filterSystemCalls puts the filter on the calling thread and what it forks. no_new_privs must be set.
+func filterSystemCalls(c Command) error {
+	program := filter(c)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 	runtime.KeepAlive(program)
@@ -45,7 +45,16 @@ func filterSystemCalls(pinned bool) error {
 
 // filter builds the program: another machine's calls do not exist, listed calls are refused, allowed, or decided by their arguments,
 // and all others do not exist. The kernel runs it once for each call that is decided by its number, and remembers (Linux 5.11).
-func filter(pinned bool) []unix.SockFilter {
+func filter(c Command) []unix.SockFilter {
+	rules := maps.Clone(argumentRules)
+	if c.Processors > 0 {
+		rules[unix.SYS_SCHED_SETAFFINITY] = []unix.SockFilter{answer(refuse)}
+	}
+	if c.NoWatches {
+		for _, call := range watchCalls {
+			rules[call] = []unix.SockFilter{answer(noMore)}
+		}
+	}
 	program := []unix.SockFilter{
 		load(offsetArch),
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, Jf: 0, K: auditArch},
@@ -53,11 +62,8 @@ func filter(pinned bool) []unix.SockFilter {
 		load(offsetCall),
 		when(unix.BPF_JGE, firstForeignCall), answer(absent),
 	}
-	for _, call := range slices.Sorted(maps.Keys(argumentRules)) {
-		rule := argumentRules[call]
-		if pinned && call == unix.SYS_SCHED_SETAFFINITY {
-			rule = []unix.SockFilter{answer(refuse)}
-		}
+	for _, call := range slices.Sorted(maps.Keys(rules)) {
+		rule := rules[call]
 		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 0, Jf: uint8(len(rule)), K: call})
 		program = append(program, rule...)
 	}

@@ -16,3 +16,6 @@ var machineCalls = []uint32{
 	unix.SYS_PAUSE, unix.SYS_PIPE, unix.SYS_POLL, unix.SYS_READLINK, unix.SYS_RENAME, unix.SYS_RMDIR, unix.SYS_SELECT, unix.SYS_SET_THREAD_AREA,
 	unix.SYS_SIGNALFD, unix.SYS_STAT, unix.SYS_SYMLINK, unix.SYS_TIME, unix.SYS_UNLINK, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_VFORK,
 }
+
+// machineWatchCalls are older ways to begin to watch files.
+var machineWatchCalls = []uint32{unix.SYS_INOTIFY_INIT}

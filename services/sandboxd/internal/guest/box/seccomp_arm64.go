@@ -10,3 +10,6 @@ const (
 
 // machineCalls are allowed calls that only this kind of machine has: none.
 var machineCalls []uint32
+
+// machineWatchCalls are older ways to begin to watch files.
+var machineWatchCalls []uint32

@@ -87,6 +87,8 @@ type Command struct {
 	Limits []Limit
 	// Processors is how many processors commands run on where no cgroup bounds their share; 0: all.
 	Processors int
+	// NoWatches lets commands watch no files (inotify: EMFILE), where what they watch would count with the watches of the machine's users.
+	NoWatches bool
 	// MayLackFilter lets commands run without the filter of system calls where the kernel does not take it.
 	MayLackFilter bool
 	// OOMScoreAdj raises the chance that the kernel takes a command and not the guest; 0 leaves it.
