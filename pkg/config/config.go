@@ -37,11 +37,11 @@ type Validator interface{ Validate() error }
 
 // Load fills cfg, a pointer to a struct: its defaults, the YAML file (none when file is empty), the environment as env tells it; then it validates.
 // Nested structs that are Defaulters or Validators are asked as well, inner ones first.
-func Load(cfg any, file string, env func(string) (string, bool)) error {
+func Load(ctx context.Context, cfg any, file string, env func(string) (string, bool)) error {
 	v := reflect.ValueOf(cfg)
 	setDefaults(v)
 	if file != "" {
-		b, err := regular.Read(context.Background(), file, bound.ConfigFileBytes)
+		b, err := regular.Read(ctx, file, bound.ConfigFileBytes)
 		if err != nil {
 			return fmt.Errorf("read the configuration: %w", err)
 		}

@@ -43,7 +43,7 @@ func load(t *testing.T, file string, env map[string]string) (outer, error) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
 	var c outer
-	err := config.Load(&c, path, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+	err := config.Load(t.Context(), &c, path, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
 	return c, err
 }
 
@@ -70,7 +70,7 @@ func TestFaultsNameTheirPlace(t *testing.T) {
 	_, err = load(t, "", map[string]string{"T_WAIT": "soon"})
 	assert.ErrorContains(t, err, "T_WAIT")
 	assert.ErrorContains(t, err, "soon")
-	assert.Error(t, config.Load(new(outer), "/nowhere/c.yaml", config.Env))
+	assert.Error(t, config.Load(t.Context(), new(outer), "/nowhere/c.yaml", config.Env))
 }
 
 func TestASecretIsNeverPrinted(t *testing.T) {
@@ -96,7 +96,7 @@ func TestAConfigurationFileIsBounded(t *testing.T) {
 		pipe: "is a pipe", long: "is larger than 1048576 bytes", "/dev/zero": "is a device",
 		bomb: "bomb: line 1: *a: the value contains itself",
 	} {
-		err := config.Load(&outer{}, file, func(string) (string, bool) { return "", false })
+		err := config.Load(t.Context(), &outer{}, file, func(string) (string, bool) { return "", false })
 		assert.ErrorContains(t, err, want)
 	}
 }

@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Command, cfg Configuration) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := config.Load(cfg, file, c.Env); err != nil {
+	if err := config.Load(ctx, cfg, file, c.Env); err != nil {
 		return err
 	}
 	set, program := cfg.Process()

@@ -53,7 +53,7 @@ func load(t *testing.T, file string, env map[string]string) (allinone.Config, er
 		require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
 	}
 	var cfg allinone.Config
-	err := config.Load(&cfg, path, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	err := config.Load(t.Context(), &cfg, path, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 	return cfg, err
 }
 

@@ -26,7 +26,7 @@ type offers func(ctx context.Context, s *session) ([]string, error)
 func (a *app) fitting(c *cobra.Command, begun string, ask offers) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), completionTimeout)
 	defer cancel()
-	s, err := a.running()
+	s, err := a.running(ctx)
 	if err != nil {
 		return nil
 	}
@@ -170,8 +170,8 @@ func offerTools(ctx context.Context, s *session) ([]string, error) {
 var errNoServer = errors.New("no server runs")
 
 // running is a client of the server that --server names or that holds the data directory. It starts none and makes no folder.
-func (a *app) running() (*session, error) {
-	cfg, err := a.loadConfig()
+func (a *app) running(ctx context.Context) (*session, error) {
+	cfg, err := a.loadConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (a *app) running() (*session, error) {
 			return nil, err
 		}
 	}
-	token, err := a.token()
+	token, err := a.token(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -62,13 +62,13 @@ const (
 // itself: to look at a list should not set anything off.
 func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	if a.server != "" {
-		token, err := a.token()
+		token, err := a.token(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return a.dial(a.server, token)
 	}
-	cfg, err := a.loadConfig()
+	cfg, err := a.loadConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 
 // join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone.
 func (a *app) join(ctx context.Context, holder dirlock.Holder) (*session, error) {
-	token, err := a.token()
+	token, err := a.token(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -182,13 +182,13 @@ func (a *app) look(ctx context.Context, f func(ctx context.Context, s *session) 
 }
 
 // loadConfig is the configuration of a server that is started here: file, environment, flags.
-func (a *app) loadConfig() (allinone.Config, error) {
+func (a *app) loadConfig(ctx context.Context) (allinone.Config, error) {
 	var cfg allinone.Config
 	file := a.config
 	if file == "" {
 		file, _ = a.Env("EVALFLEET_CONFIG")
 	}
-	if err := config.Load(&cfg, file, a.Env); err != nil {
+	if err := config.Load(ctx, &cfg, file, a.Env); err != nil {
 		return cfg, usageError{err}
 	}
 	if a.dataDir != "" {
@@ -212,8 +212,8 @@ func (a *app) loadConfig() (allinone.Config, error) {
 }
 
 // token is the credential of a client: --token-file, else EVALFLEET_TOKEN, else the data directory's.
-func (a *app) token() (config.Secret, error) {
-	cfg, err := a.loadConfig()
+func (a *app) token(ctx context.Context) (config.Secret, error) {
+	cfg, err := a.loadConfig(ctx)
 	if err != nil {
 		return config.Secret{}, err
 	}

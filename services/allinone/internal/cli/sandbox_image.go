@@ -23,7 +23,7 @@ any Linux. The image goes into the Docker Engine of the configuration (sandboxd.
   evalfleet sandbox image --output sandbox.tar`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := a.loadConfig()
+			cfg, err := a.loadConfig(c.Context())
 			if err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ metrics at its own address; all share one --token-file and one folder of bodies 
   evalfleet serve --target modelgw --data-dir ./modelgw --token-file ./token`,
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := a.loadConfig()
+			cfg, err := a.loadConfig(c.Context())
 			if err != nil {
 				return err
 			}

@@ -11,7 +11,7 @@ import (
 // Load loads a provider's configuration as the case has it: from its variables, then its key and address.
 func (s GoldenSetup) Load(t testing.TB, c any, key *config.Secret, baseURL *string) {
 	t.Helper()
-	require.NoError(t, config.Load(c, "", s.LookUp))
+	require.NoError(t, config.Load(t.Context(), c, "", s.LookUp))
 	if s.APIKey != "" {
 		*key = config.NewSecret(s.APIKey)
 	}
