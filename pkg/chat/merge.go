@@ -21,6 +21,21 @@ func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return merged
 }
 
+// Without returns a configuration without options, named as in GenerateConfig; names that are none of its options it passes over.
+func Without(config *modelv1.GenerateConfig, options []string) *modelv1.GenerateConfig {
+	if config == nil || len(options) == 0 {
+		return config
+	}
+	less := proto.CloneOf(config)
+	m := less.ProtoReflect()
+	for _, option := range options {
+		if field := m.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil {
+			m.Clear(field)
+		}
+	}
+	return less
+}
+
 // ResolveConfig returns the configuration of a call from that of the model, that of the run and that given with the call. The run's configuration
 // holds whole for the model under evaluation (active). Any other model takes from it only what belongs to connections, retries and the cache,
 // and fail_on_refusal where it has none of its own.

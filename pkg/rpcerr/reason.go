@@ -297,6 +297,18 @@ func SandboxQuota(quota string, limit int, after time.Duration, format string, a
 	return e
 }
 
+// PriceUnknown says that dollars are bounded by something, such as `limits.cost`, and that a model's price is not known.
+func PriceUnknown(model, bound string) *Error {
+	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN,
+		"%s bounds dollars, and the price of %s is not known: give it in the configuration of modelgw, `prices: {%s: {input: 2.5, output: 10}}` in dollars per million tokens, or bound tokens instead",
+		bound, model, model).with("model", model)
+}
+
+// NothingScored says that an evaluation ended without a score of a model.
+func NothingScored(model, format string, args ...any) *Error {
+	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_NOTHING_SCORED, format, args...).with("model", model)
+}
+
 // BudgetExhausted says that the budget of a project, an evaluation or an account is spent.
 func BudgetExhausted(scope string, after time.Duration, format string, args ...any) *Error {
 	return fault(codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED, format, args...).with("scope", scope).retryIn(after)

@@ -63,6 +63,8 @@ func made() []*rpcerr.Error {
 		rpcerr.EngineAway("docker", "h", time.Second, "m"),
 		rpcerr.ConnectionQueueFull("p/a", s, "m"),
 		rpcerr.SandboxQuota("sandboxes", 1, s, "m"), rpcerr.SandboxQuota("processes", 0, s, "m"),
+		rpcerr.PriceUnknown("a/b", "limits.cost"),
+		rpcerr.NothingScored("a/b", "m"),
 		rpcerr.BudgetExhausted("projects/p", s, "m"),
 		rpcerr.WorkerAway("tool", "n", s, "m"), rpcerr.WorkerGone("tool", "n", "m"),
 		rpcerr.WorkerFailed("tool", "n", "m"),

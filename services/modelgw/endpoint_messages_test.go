@@ -186,7 +186,7 @@ func TestModelsAreListedWhereTheyAnswer(t *testing.T) {
 	list := func(w *web, headers ...string) string {
 		return read(t, w.do(t.Context(), t, http.MethodGet, "/v1/models", "", headers...))
 	}
-	w := serveWeb(t, v)
+	w := serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.OpenAI.BaseURL = "" }) // OpenAI's own, which nothing here calls.
 	assert.Contains(t, list(w), `"openai/o3"`)
 	listed := list(w, "Anthropic-Version", "2023-06-01")
 	assert.NotContains(t, listed, `"openai/o3"`)
@@ -197,7 +197,7 @@ func TestModelsAreListedWhereTheyAnswer(t *testing.T) {
 	assert.Contains(t, said, "/v1/chat/completions")
 	assert.Contains(t, said, "responses_api: false")
 
-	w = serveWeb(t, v, func(c *modelgw.Config, _ *modelgw.Deps) { c.OpenAI.ResponsesAPI = new(false) })
+	w = serveWeb(t, v) // A server that behaves like OpenAI's.
 	assert.Contains(t, list(w, "Anthropic-Version", "2023-06-01"), `"openai/o3"`)
 	assert.Contains(t, read(t, w.post(t, messagesPath, asked)), `"fine"`)
 }

@@ -53,7 +53,8 @@ type Config struct {
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
 	Budgets map[string]Budget `yaml:"budgets"`
-	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known.
+	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known, and models
+	// are refused where a limit or a budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
@@ -71,7 +72,7 @@ type Config struct {
 type Budget struct {
 	// MaxTokens bounds tokens; leave it out for no bound.
 	MaxTokens *int64 `yaml:"max_tokens"`
-	// MaxCost bounds dollars, of models whose prices are known; leave it out for no bound.
+	// MaxCost bounds dollars; models whose prices are not known are then refused. Leave it out for no bound.
 	MaxCost *float64 `yaml:"max_cost"`
 }
 

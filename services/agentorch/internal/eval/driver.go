@@ -526,9 +526,24 @@ func (d *driver) finish(ctx context.Context) error {
 		}
 		return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
 	}
+	if model := unscored(d.state.Eval.GetSpec(), results); model != "" && end.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+		end = d.nothingScored(model)
+	}
 	return d.append(ctx, nil,
 		&agentv1.Event{Kind: &agentv1.Event_ResultsComputed{ResultsComputed: &agentv1.ResultsComputed{Results: results}}},
 		&agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
+}
+
+// nothingScored is the end of an evaluation without a score of a model: it says nothing about it, so that it must not pass for one that does.
+func (d *driver) nothingScored(model string) *agentv1.EvalStateChanged {
+	fault := rpcerr.NothingScored(model, "no sample of %s was scored; %s", model, d.countErrors())
+	if first := d.firstError(); first != nil {
+		fault.Message += ", the first: " + first.GetMessage()
+	}
+	return &agentv1.EvalStateChanged{
+		State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "nothing was scored",
+		Error: &agentv1.RunError{Reason: rpcerr.ReasonName(fault.Reason), Message: fault.Message},
+	}
 }
 
 // append adds events to the journal and folds them in. The row that goes with them tells of them already, so they are folded in first, and taken back when they do not become durable.

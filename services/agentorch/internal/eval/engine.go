@@ -28,8 +28,8 @@ import (
 
 // Runs is what an evaluation needs of runs: the RunService's own methods, called in the same process, and the check of a specification that CreateRun makes.
 type Runs interface {
-	// Check resolves every name in a run's specification and changes nothing.
-	Check(ctx context.Context, project string, spec *agentv1.RunSpec) error
+	// Check resolves every name in a run's specification and changes nothing. It says what would not be done as the specification asks for.
+	Check(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error)
 	// CheckSample checks what a run needs of its sample, and asks no other service. Its error names the sample.
 	CheckSample(project string, spec *agentv1.RunSpec) error
 	// Pin writes into a specification what workers offer under its names, so that all runs mean the same.
@@ -193,7 +193,7 @@ func (e *Engine) Close() {
 func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalSpec, requestID string, validateOnly bool) (*State, error) {
 	spec = proto.CloneOf(spec)
 	digest := requestDigest(spec)
-	samples, err := e.check(ctx, project, spec)
+	samples, warnings, err := e.check(ctx, project, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	if inline := spec.GetDataset().GetInline(); inline != nil {
 		spec.Dataset.Source = nil // The samples stand in the body.
 	}
-	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(samples.Len()), Dataset: ref}
+	created := &agentv1.EvalCreated{Spec: spec, Samples: int32(samples.Len()), Dataset: ref, Warnings: warnings}
 	name := resource.Format(project, "evals", newID())
 	event := newEvent(1, &agentv1.Event{Journal: name, Critical: true, Kind: &agentv1.Event_EvalCreated{EvalCreated: created}})
 	state := &State{}
@@ -234,65 +234,81 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	return state, nil
 }
 
-// check resolves all that a specification names and reads its samples.
-func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) (*Samples, error) {
+// check resolves all that a specification names and reads its samples. It says what would not be done as the specification asks for.
+func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) (*Samples, []*agentv1.EvalWarning, error) {
 	if spec.GetTask() == "" {
-		return nil, rpcerr.InvalidField("spec.task", "an evaluation needs a task's name")
+		return nil, nil, rpcerr.InvalidField("spec.task", "an evaluation needs a task's name")
 	}
 	if len(spec.GetModels()) == 0 {
-		return nil, rpcerr.InvalidField("spec.models", "an evaluation needs a model, such as mockllm/model")
+		return nil, nil, rpcerr.InvalidField("spec.models", "an evaluation needs a model, such as mockllm/model")
 	}
 	if epochs := spec.GetEpochs(); epochs != nil && epochs.Count != nil && epochs.GetCount() < 1 {
-		return nil, rpcerr.InvalidField("spec.epochs.count", "every sample runs at least once, not %d times; leave epochs out for once", epochs.GetCount())
+		return nil, nil, rpcerr.InvalidField("spec.epochs.count", "every sample runs at least once, not %d times; leave epochs out for once", epochs.GetCount())
 	}
 	if spec.GetRetryOnError() < 0 {
-		return nil, rpcerr.InvalidField("spec.retry_on_error", "must not be negative")
+		return nil, nil, rpcerr.InvalidField("spec.retry_on_error", "must not be negative")
 	}
 	if spec.MaxSamples != nil && spec.GetMaxSamples() < 1 {
-		return nil, rpcerr.InvalidField("spec.max_samples", "must be at least 1; leave it out for the server's bound")
+		return nil, nil, rpcerr.InvalidField("spec.max_samples", "must be at least 1; leave it out for the server's bound")
 	}
 	if len(spec.GetSteps()) == 0 {
 		spec.Steps = []*agentv1.AgentRef{{Name: "generate"}}
 	}
 	if err := e.deps.Runs.Pin(ctx, project, spec); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := e.deps.Judges.plan(spec); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// One data set at a time: a large one takes much memory until it is stored.
 	select {
 	case e.reading <- struct{}{}:
 		defer func() { <-e.reading }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
 	samples, err := readSamples(ctx, e.deps.Blobs, project, spec)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	if err := e.deps.Judges.checkTargets(spec, samples); err != nil {
+		return nil, nil, err
+	}
+	var warnings []*agentv1.EvalWarning
 	for i, sample := range samples.All() {
 		for model := range spec.GetModels() {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			slot := &Slot{Sample: i, Epoch: 1, Model: model}
 			run, err := runSpec("", spec, sample, slot)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			switch {
 			case i == 0 || sample.GetSandbox() != nil: // The names are those of the task; one sample stands for all but those that bring a sandbox of their own.
-				err = e.deps.Runs.Check(ctx, project, run)
+				var more []*agentv1.EvalWarning
+				more, err = e.deps.Runs.Check(ctx, project, run)
+				warnings = appendNew(warnings, more)
 			case model == 0: // What a sample needs hangs on no model.
 				err = e.deps.Runs.CheckSample(project, run)
 			}
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
-	return samples, nil
+	return samples, warnings, nil
+}
+
+// appendNew appends the warnings that are not there yet.
+func appendNew(all, more []*agentv1.EvalWarning) []*agentv1.EvalWarning {
+	for _, w := range more {
+		if !slices.ContainsFunc(all, func(known *agentv1.EvalWarning) bool { return proto.Equal(known, w) }) {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // State returns an evaluation as its journal tells it. It is shared and must not be changed.

@@ -94,7 +94,13 @@ type runs struct {
 
 func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
 
-func (r *runs) Check(context.Context, string, *agentv1.RunSpec) error { return nil }
+func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
+	if spec.GetConfig() == nil {
+		return nil, nil
+	}
+	model := spec.GetModel().GetModel()
+	return []*agentv1.EvalWarning{{Message: "temperature is not sent to " + model, Model: model, UnsentOptions: []string{"temperature"}}}, nil
+}
 
 func (r *runs) CheckSample(_ string, spec *agentv1.RunSpec) error {
 	if r.lacks == nil {
@@ -476,7 +482,7 @@ func TestErrorsEndAnEvaluationByItsRule(t *testing.T) {
 		complete int32
 	}{
 		"the first error by default": {failing: 1, want: agentv1.EvalState_EVAL_STATE_FAILED, complete: -1},
-		"never":                      {rule: never, failing: 4, want: agentv1.EvalState_EVAL_STATE_SUCCEEDED, complete: 0},
+		"never":                      {rule: never, failing: 3, want: agentv1.EvalState_EVAL_STATE_SUCCEEDED, complete: 1},
 		"below a part":               {rule: half, failing: 1, want: agentv1.EvalState_EVAL_STATE_SUCCEEDED, complete: 3},
 		"at a part":                  {rule: half, failing: 2, want: agentv1.EvalState_EVAL_STATE_FAILED, complete: -1},
 		"after all, when going on":   {goOn: true, failing: 1, want: agentv1.EvalState_EVAL_STATE_FAILED, complete: 3},

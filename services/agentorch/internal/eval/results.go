@@ -3,6 +3,8 @@ package eval
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
@@ -159,6 +161,22 @@ func (p plan) outcome(s *State, samples *Samples, model int) (Outcome, error) {
 	return o, err
 }
 
+// unscored is the first model of which results hold no score, although there are scorers; empty for none.
+func unscored(spec *agentv1.EvalSpec, results *agentv1.EvalResults) string {
+	if len(spec.GetScorers()) == 0 {
+		return ""
+	}
+	for _, ref := range spec.GetModels() {
+		scored := slices.ContainsFunc(results.GetScores(), func(r *agentv1.ScoreResult) bool {
+			return r.GetScoredSamples() > 0 && (r.GetModel() == ref.GetModel() || len(spec.GetModels()) == 1)
+		})
+		if !scored {
+			return ref.GetModel()
+		}
+	}
+	return ""
+}
+
 // results computes the results of what is done, each model by itself.
 func (p plan) results(s *State, samples *Samples) (*agentv1.EvalResults, error) {
 	all := &agentv1.EvalResults{}
@@ -201,6 +219,14 @@ func epochOf(slot *Slot, sample *agentv1.Sample) (result.Epoch, bool) {
 	return e, true
 }
 
+// finite is a number that JSON can hold; nil for all others. JSON would have a text in their place, which compares as larger than every number.
+func finite(f float64) *float64 {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil
+	}
+	return &f
+}
+
 func entry(e result.Entry, model string) *agentv1.ScoreResult {
 	m := &agentv1.ScoreResult{
 		Name: e.Name, Scorer: e.Scorer, ParamsJson: string(e.Params), Model: model,
@@ -210,7 +236,7 @@ func entry(e result.Entry, model string) *agentv1.ScoreResult {
 		m.Reducer = &e.Reducer
 	}
 	for _, v := range e.Metrics {
-		r := &agentv1.MetricResult{Key: v.Key, Name: v.Name, Value: v.Value, ParamsJson: string(v.Params)}
+		r := &agentv1.MetricResult{Key: v.Key, Name: v.Name, Value: finite(v.Value), ParamsJson: string(v.Params)}
 		if v.Group != "" {
 			r.Group = &v.Group
 		}

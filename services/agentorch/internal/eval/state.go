@@ -120,7 +120,7 @@ func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 func (s *State) created(e *agentv1.Event, c *agentv1.EvalCreated) {
 	s.Eval.Name = e.GetJournal()
 	s.Eval.Spec = proto.CloneOf(c.GetSpec())
-	s.Eval.CreateTime = e.GetTime()
+	s.Eval.CreateTime, s.Eval.Warnings = e.GetTime(), c.GetWarnings()
 	s.Eval.State = agentv1.EvalState_EVAL_STATE_RUNNING
 	s.Dataset, s.Samples = c.GetDataset(), int(c.GetSamples())
 	for epoch := range max(1, int(c.GetSpec().GetEpochs().GetCount())) {
@@ -254,13 +254,16 @@ func (s *State) finished(f *agentv1.SampleFinished) {
 func (s *State) sumUsage() {
 	p := s.Eval.Progress
 	p.TotalTokens, p.TotalCost = 0, nil
+	unpriced := false
 	for _, name := range slices.Sorted(maps.Keys(s.Eval.GetUsage())) {
 		u := s.Eval.GetUsage()[name]
 		p.TotalTokens += u.GetTotalTokens()
 		if u.TotalCost != nil {
 			p.TotalCost = new(p.GetTotalCost() + u.GetTotalCost())
 		}
+		unpriced = unpriced || u.TotalCost == nil && u.GetTotalTokens() > 0
 	}
+	p.CostPartial = unpriced && p.TotalCost != nil
 }
 
 // Ended reports whether the evaluation is not at work.

@@ -30,7 +30,7 @@ func (l *Log) makeHeader(model int) *evallog.Header {
 	h := &evallog.Header{
 		Status: statusOf(e.GetState()),
 		Eval:   l.makeEval(model),
-		Plan:   planOf(e.GetSpec()),
+		Plan:   l.planOf(model),
 		Stats: evallog.Stats{
 			Started: moment(e.GetStartTime()), Completed: moment(e.GetEndTime()),
 			ModelUsage: usages(l.ledger.usage[model]), RoleUsage: usages(l.ledger.roleUsage[model]),
@@ -73,7 +73,7 @@ func (l *Log) makeEval(model int) evallog.Eval {
 		Tags: spec.GetTags(), Metadata: raw(spec.GetMetadataJson()),
 		Dataset: evallog.Dataset{Name: spec.GetDataset().GetName(), Location: spec.GetDataset().GetLocation(), Shuffled: spec.ShuffleSeed != nil},
 		Sandbox: sandboxOf(spec.GetSandboxes()[defaultEnvironment]),
-		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(ref.GetConfig())), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
+		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(l.sent(ref, ref.GetConfig()))), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
 		Config:   configOf(spec),
 		Packages: []evallog.Package{{Name: "evalfleet", Version: version.String()}},
 	}
@@ -84,7 +84,7 @@ func (l *Log) makeEval(model int) evallog.Eval {
 		log.Dataset.IDs = append(log.Dataset.IDs, idOf(sample))
 	}
 	for _, role := range slices.Sorted(maps.Keys(spec.GetModelRoles())) {
-		log.ModelRoles = append(log.ModelRoles, evallog.Member{Name: role, Value: roleOf(spec.GetModelRoles()[role])})
+		log.ModelRoles = append(log.ModelRoles, evallog.Member{Name: role, Value: l.roleOf(spec.GetModelRoles()[role])})
 	}
 	for _, scorer := range l.outcome.Scorers {
 		s := evallog.Scorer{Name: scorer.Name, Options: scorer.Params}
@@ -97,13 +97,13 @@ func (l *Log) makeEval(model int) evallog.Eval {
 }
 
 // roleOf is a model that has a role.
-func roleOf(ref *agentv1.ModelRef) json.RawMessage {
+func (l *Log) roleOf(ref *agentv1.ModelRef) json.RawMessage {
 	role := struct {
 		Model   string          `json:"model"`
 		Config  json.RawMessage `json:"config"`
 		BaseURL string          `json:"base_url,omitempty"`
 		Args    json.RawMessage `json:"args,omitempty"`
-	}{ref.GetModel(), readable(chat.ConfigJSON(ref.GetConfig())), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
+	}{ref.GetModel(), readable(chat.ConfigJSON(l.sent(ref, ref.GetConfig()))), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
 	return jsonOf(role)
 }
 
@@ -160,8 +160,19 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 	return c
 }
 
-func planOf(spec *agentv1.EvalSpec) evallog.Plan {
-	plan := evallog.Plan{Config: readable(chat.ConfigJSON(spec.GetConfig()))}
+// sent is a configuration without what a model's provider is not sent: a log must not say that answers were made with it.
+func (l *Log) sent(ref *agentv1.ModelRef, config *modelv1.GenerateConfig) *modelv1.GenerateConfig {
+	for _, w := range l.ledger.state.Eval.GetWarnings() {
+		if w.GetModel() == ref.GetModel() {
+			config = chat.Without(config, w.GetUnsentOptions())
+		}
+	}
+	return config
+}
+
+func (l *Log) planOf(model int) evallog.Plan {
+	spec := l.ledger.state.Eval.GetSpec()
+	plan := evallog.Plan{Config: readable(chat.ConfigJSON(l.sent(spec.GetModels()[model], spec.GetConfig())))}
 	for _, step := range spec.GetSteps() {
 		plan.Steps = append(plan.Steps, evallog.Step{Solver: step.GetName(), Params: raw(step.GetParamsJson())})
 	}

@@ -59,12 +59,34 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 	for _, earlier := range l.ledger.retried(slot) {
 		s.Retries = append(s.Retries, *errorOf(earlier.GetError(), ""))
 	}
+	if slot == l.slots[0] {
+		events = l.warned(events)
+	}
 	for _, e := range events {
 		if event := w.event(e); event != nil {
 			s.Events = append(s.Events, event)
 		}
 	}
 	return s, w.media.err
+}
+
+// warned adds the evaluation's warnings to a transcript, as lines of the log behind its first event. Logs have no other place for what holds for all samples.
+func (l *Log) warned(events []*transcript.Event) []*transcript.Event {
+	if len(events) == 0 {
+		return events
+	}
+	e := l.ledger.state.Eval
+	var lines []*transcript.Event
+	for i, w := range e.GetWarnings() {
+		if w.GetModel() != l.header.Eval.Model && slices.ContainsFunc(e.GetSpec().GetModels(), func(ref *agentv1.ModelRef) bool { return ref.GetModel() == w.GetModel() }) {
+			continue // Of another log of the evaluation.
+		}
+		line := jsonOf(map[string]any{"name": "evalfleet", "level": "warning", "message": w.GetMessage(), "created": moment(e.GetCreateTime()).UnixMilli()})
+		lines = append(lines, &transcript.Event{
+			Event: "logger", UUID: fmt.Sprintf("%s-warning-%d", resource.LastID(e.GetName()), i+1), SpanID: events[0].SpanID, Timestamp: events[0].Timestamp, Message: line,
+		})
+	}
+	return slices.Insert(slices.Clone(events), 1, lines...)
 }
 
 // readRun reads a run's journal once, as state and as transcript. Without a name both are empty.

@@ -121,11 +121,11 @@ func (r *runs) waiting(eval string) []*agentv1.EvalWait {
 
 func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
 
-func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) error {
+func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
 	if spec.GetModel().GetModel() == "nosuch/model" {
-		return rpcerr.ResourceNotFound("nosuch/model")
+		return nil, rpcerr.ResourceNotFound("nosuch/model")
 	}
-	return nil
+	return nil, nil
 }
 
 func (r *runs) CheckSample(string, *agentv1.RunSpec) error { return nil }

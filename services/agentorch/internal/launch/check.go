@@ -35,7 +35,7 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 			return nil, err
 		}
 	}
-	if err := l.checkModels(ctx, project, p.spec); err != nil {
+	if p.Warnings, err = l.checkModels(ctx, project, p.spec); err != nil {
 		return nil, err
 	}
 	if err := l.checkSandboxes(ctx, p); err != nil {
@@ -202,14 +202,51 @@ func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
 
 func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *agentv1.RunSpec) error {
 	scorer, err := l.deps.Scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
-	if demanding, ok := scorer.(score.Demanding); ok && err == nil {
-		return ofSample(demanding.Demand(in, slices.Sorted(maps.Keys(spec.GetSandboxes()))), spec)
+	if err != nil {
+		return err
 	}
-	return err
+	if demanding, ok := scorer.(score.Demanding); ok {
+		if err := demanding.Demand(in, slices.Sorted(maps.Keys(spec.GetSandboxes()))); err != nil {
+			return ofSample(err, spec)
+		}
+	}
+	if definition, _ := l.deps.Scorers.Definition(ref.GetName()); definition.Lacks(in.Targets) {
+		return ofSample(rpcerr.InvalidField("target", "the scorer %s needs a target to compare with; give one that is not blank", ref.GetName()), spec)
+	}
+	return nil
 }
 
-// checkModels checks that the models' providers exist, have an account that can be used, and take the arguments given.
-func (l *Launcher) checkModels(ctx context.Context, project string, spec *agentv1.RunSpec) error {
+// checkModels checks that the models' providers exist, have an account that can be used, and would take the calls. It says what they would not be sent. Models of a sample were checked with its
+// evaluation, and are no more than looked up.
+func (l *Launcher) checkModels(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
+	refs := modelsOf(spec)
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	answer, err := l.deps.Models.ListProviders(ctx, &modelv1.ListProvidersRequest{})
+	if err != nil {
+		return nil, rpcerr.Wrap(err, "look up the model's provider")
+	}
+	var warnings []*agentv1.EvalWarning
+	for _, field := range slices.Sorted(maps.Keys(refs)) {
+		ref := refs[field]
+		err := checkModel(ref, answer.GetProviders())
+		if err == nil && spec.GetAttribution().GetEval() == "" {
+			var said *agentv1.EvalWarning
+			said, err = l.checkCalls(ctx, project, spec, ref)
+			if said != nil {
+				warnings = append(warnings, said)
+			}
+		}
+		if err != nil {
+			return nil, rpcerr.Wrap(err, "%s", field)
+		}
+	}
+	return warnings, nil
+}
+
+// modelsOf are the models of a run by the field that names them.
+func modelsOf(spec *agentv1.RunSpec) map[string]*agentv1.ModelRef {
 	refs := map[string]*agentv1.ModelRef{}
 	if spec.GetModel() != nil {
 		refs["spec.model"] = spec.GetModel()
@@ -217,27 +254,38 @@ func (l *Launcher) checkModels(ctx context.Context, project string, spec *agentv
 	for role, ref := range spec.GetModelRoles() {
 		refs[fmt.Sprintf("spec.model_roles[%q]", role)] = ref
 	}
-	if len(refs) == 0 {
-		return nil
-	}
-	answer, err := l.deps.Models.ListProviders(ctx, &modelv1.ListProvidersRequest{})
-	if err != nil {
-		return rpcerr.Wrap(err, "look up the model's provider")
-	}
+	return refs
+}
+
+// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of the run is not known.
+func (l *Launcher) CheckCost(ctx context.Context, project string, spec *agentv1.RunSpec, limits *agentv1.RunLimits) error {
+	bounded := proto.CloneOf(spec)
+	bounded.Limits = limits
+	refs := modelsOf(bounded)
 	for _, field := range slices.Sorted(maps.Keys(refs)) {
-		ref := refs[field]
-		err := checkModel(ref, answer.GetProviders())
-		if err == nil && ref.GetModelArgsJson() != "" {
-			// To count the tokens of nothing opens the model, which reads its arguments and what they name, and calls no one.
-			_, err = l.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
-				Parent: "projects/" + project, Model: ref.GetModel(), Account: ref.GetAccount(), ModelArgsJson: ref.GetModelArgsJson(),
-			})
-		}
-		if err != nil {
+		if _, err := l.checkCalls(ctx, project, bounded, refs[field]); err != nil {
 			return rpcerr.Wrap(err, "%s", field)
 		}
 	}
 	return nil
+}
+
+// checkCalls asks modelgw what would become of the calls of a model, without one. It says which options the provider would not be sent; nil for none.
+func (l *Launcher) checkCalls(ctx context.Context, project string, spec *agentv1.RunSpec, ref *agentv1.ModelRef) (*agentv1.EvalWarning, error) {
+	answer, err := l.deps.Models.Generate(ctx, &modelv1.GenerateRequest{
+		Parent: "projects/" + project, Model: ref.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
+		Config: chat.ResolveConfig(ref.GetConfig(), spec.GetConfig(), nil, ref == spec.GetModel()), ValidateOnly: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if limits := spec.GetLimits(); limits != nil && limits.Cost != nil && answer.GetPrices() == nil {
+		return nil, rpcerr.PriceUnknown(ref.GetModel(), "limits.cost")
+	}
+	if len(answer.GetUnsentOptions()) == 0 {
+		return nil, nil
+	}
+	return &agentv1.EvalWarning{Message: strings.Join(answer.GetWarnings(), "; "), Model: ref.GetModel(), UnsentOptions: answer.GetUnsentOptions()}, nil
 }
 
 func checkModel(ref *agentv1.ModelRef, providers []*modelv1.Provider) error {

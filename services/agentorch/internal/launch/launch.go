@@ -61,6 +61,9 @@ func New(deps Deps) *Launcher { return &Launcher{deps: deps} }
 
 // Plan is a checked specification: what a run pins. It does not change.
 type Plan struct {
+	// Warnings say what would not be done as the specification asks for.
+	Warnings []*agentv1.EvalWarning
+
 	project string
 	spec    *agentv1.RunSpec
 	tools   []*toolv1.ToolDefinition

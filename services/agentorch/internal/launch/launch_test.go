@@ -14,6 +14,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -159,6 +160,9 @@ func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 		"a question without choices": {
 			func(s *agentv1.RunSpec) { s.Steps = []*agentv1.AgentRef{{Name: "multiple_choice"}} }, []string{"spec.steps[0]", "choices"},
 		},
+		"a comparison without a target": {
+			func(s *agentv1.RunSpec) { s.Scorers = []*agentv1.ScorerRef{{Name: "match"}} }, []string{"spec.scorers[0]", "the scorer match needs a target"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,6 +175,51 @@ func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 			}
 		})
 	}
+	assert.Empty(t, f.Models.Requests(), "no model was called")
+}
+
+// A bound on dollars that cannot be counted would bound nothing.
+func TestABoundOnDollarsNeedsThePriceOfEveryModel(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for name, c := range map[string]struct {
+		model, grader string
+		cost          *float64
+		says          string
+	}{
+		"a price is known":           {"mockllm/model", "mockllm/grader", new(0.5), ""},
+		"no bound":                   {"mockllm/unpriced", "mockllm/unpriced", nil, ""},
+		"no price":                   {"mockllm/unpriced", "mockllm/grader", new(0.5), "spec.model: limits.cost bounds dollars"},
+		"no price, and nothing left": {"mockllm/unpriced", "mockllm/grader", new(0.0), "prices: {mockllm/unpriced: "},
+		"no price of a role's model": {"mockllm/model", "mockllm/unpriced", new(0.5), `spec.model_roles["grader"]`},
+	} {
+		spec := fleettest.Spec(fleettest.Step("generate", ""))
+		spec.Model.Model, spec.ModelRoles = c.model, map[string]*agentv1.ModelRef{"grader": {Model: c.grader}}
+		spec.Limits = &agentv1.RunLimits{Cost: c.cost}
+		_, err := f.Launcher.Check(t.Context(), "p", spec)
+		if c.says == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN), "%s: %v", name, err)
+		assert.ErrorContains(t, err, c.says, name)
+	}
+}
+
+func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(fleettest.Step("generate", ""))
+	spec.Model.Model, spec.Config = "mockllm/cold", &modelv1.GenerateConfig{Temperature: new(0.3)}
+	spec.ModelRoles = map[string]*agentv1.ModelRef{
+		"grader": {Model: "mockllm/cold"}, // The run's options are not for it.
+		"judge":  {Model: "mockllm/cold", Config: &modelv1.GenerateConfig{Temperature: new(0.1)}},
+	}
+	plan, err := f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	require.Len(t, plan.Warnings, 2)
+	assert.Equal(t, []string{"temperature"}, plan.Warnings[0].GetUnsentOptions())
+	assert.Equal(t, "temperature is not sent to mockllm/cold", plan.Warnings[0].GetMessage())
 	assert.Empty(t, f.Models.Requests(), "no model was called")
 }
 

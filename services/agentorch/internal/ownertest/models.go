@@ -32,6 +32,9 @@ type Models struct {
 
 // Generate implements the client.
 func (m *Models) Generate(ctx context.Context, r *modelv1.GenerateRequest, _ ...grpc.CallOption) (*modelv1.GenerateResponse, error) {
+	if r.GetValidateOnly() {
+		return validate(r)
+	}
 	content := proto.CloneOf(r)
 	content.Attribution, content.Timeout = nil, nil
 	result, err := m.do(ctx, keyOf(r.GetParent(), r.GetRequestId()), content, func(ctx context.Context) (any, error) {
@@ -88,18 +91,27 @@ func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, .
 	}}, nil
 }
 
-// CountTokens implements the client: every model takes the arguments outputs and script alone, and counts nothing.
-func (m *Models) CountTokens(_ context.Context, r *modelv1.CountTokensRequest, _ ...grpc.CallOption) (*modelv1.CountTokensResponse, error) {
+// validate is Generate with validate_only: every model takes the arguments outputs and script alone and has a price, but for mockllm/unpriced, and mockllm/cold is not sent a temperature.
+func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	var args map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(r.GetModelArgsJson()), &args); err != nil {
-		return nil, rpcerr.InvalidField("model_args_json", "%v", err)
+	if text := r.GetModelArgsJson(); text != "" {
+		if err := json.Unmarshal([]byte(text), &args); err != nil {
+			return nil, rpcerr.InvalidField("model_args_json", "%v", err)
+		}
 	}
 	for name := range args {
 		if name != "outputs" && name != "script" {
 			return nil, rpcerr.InvalidField("model_args_json", "unknown field %q", name)
 		}
 	}
-	return &modelv1.CountTokensResponse{}, nil
+	answer := &modelv1.GenerateResponse{Config: r.GetConfig()}
+	if r.GetModel() != "mockllm/unpriced" {
+		answer.Prices = &modelv1.Prices{}
+	}
+	if r.GetModel() == "mockllm/cold" && r.GetConfig().Temperature != nil {
+		answer.UnsentOptions, answer.Warnings = []string{"temperature"}, []string{"temperature is not sent to mockllm/cold"}
+	}
+	return answer, nil
 }
 
 // Say is an output of one text, with usage of 10 and 5 tokens.

@@ -21,8 +21,16 @@ type Definition struct {
 	Params param.List
 	// Metrics name the metrics that are computed where a task names none.
 	Metrics []string
+	// NeedsTarget says that the scorer compares with the sample's target: without one its score would mean nothing.
+	NeedsTarget bool
 	// New makes a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Scorer, error)
+}
+
+// Lacks reports whether the scorer could judge nothing by these targets: there is none, or one is blank, which fits every answer or none.
+func (d Definition) Lacks(targets []string) bool {
+	blank := func(target string) bool { return strings.TrimSpace(target) == "" }
+	return d.NeedsTarget && (len(targets) == 0 || slices.ContainsFunc(targets, blank))
 }
 
 // Registry holds scorers by name. Fill it while the program starts; after that it may be read concurrently.

@@ -44,10 +44,13 @@ func (s *Runs) Create(ctx context.Context, r *agentv1.CreateRunRequest) (*agentv
 	return s.view(ctx, head.Name, false)
 }
 
-// Check checks a specification as CreateRun does, and makes nothing.
-func (s *Runs) Check(ctx context.Context, project string, spec *agentv1.RunSpec) error {
-	_, err := s.deps.Launcher.Check(ctx, project, spec)
-	return err
+// Check checks a specification as CreateRun does, and makes nothing. It says what would not be done as the specification asks for.
+func (s *Runs) Check(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
+	plan, err := s.deps.Launcher.Check(ctx, project, spec)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Warnings, nil
 }
 
 // CheckSample checks what a run needs of its sample, and asks no other service.

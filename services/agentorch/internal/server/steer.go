@@ -9,6 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -32,6 +33,19 @@ func (s *Runs) steer(ctx context.Context, name, id string, c turn.Command) (int6
 func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest) (*agentv1.Run, error) {
 	if _, err := limit.New(r.GetLimits()); err != nil {
 		return nil, rpcerr.InvalidField("limits", "%v", err)
+	}
+	if limits := r.GetLimits(); limits != nil && limits.Cost != nil {
+		run, err := s.view(ctx, r.GetRun(), true)
+		if err != nil {
+			return nil, err
+		}
+		name, err := resource.Parse("run", r.GetRun(), "runs")
+		if err != nil {
+			return nil, err
+		}
+		if err := s.deps.Launcher.CheckCost(ctx, name.Project, run.GetSpec(), limits); err != nil {
+			return nil, err
+		}
 	}
 	command := turn.Command{ID: "limits", Request: &agentv1.RetuneLimitsRequest{Run: r.GetRun(), Limits: r.GetLimits()}}
 	if _, err := s.steer(ctx, r.GetRun(), r.GetRequestId(), command); err != nil {

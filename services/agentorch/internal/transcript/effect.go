@@ -90,6 +90,11 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 		return
 	}
 	t.Retries = len(o.GetFailedAttempts())
+	if unsent := o.GetUnsentOptions(); len(unsent) > 0 {
+		if asked, err := chat.ParseConfig(t.Config); err == nil {
+			t.Config = chat.ConfigJSON(chat.Without(asked, unsent))
+		}
+	}
 	if o.GetError() != nil {
 		t.Error = jsonOf(o.GetError().GetMessage())
 	}

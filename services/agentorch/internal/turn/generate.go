@@ -87,7 +87,8 @@ func (c *modelCall) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 	}
 	return []*agentv1.Event{event(&agentv1.ModelOutcome{
 		Intent: c.seq, Usage: output.GetUsage(), StopReason: chat.StopReason(output), Timing: timing, Cache: answer.GetCache(), FailedAttempts: answer.GetFailedAttempts(),
-		Content: &agentv1.ModelOutcomeContent{Output: output, Call: answer.GetCall(), Warnings: answer.GetWarnings()},
+		UnsentOptions: answer.GetUnsentOptions(),
+		Content:       &agentv1.ModelOutcomeContent{Output: output, Call: answer.GetCall(), Warnings: answer.GetWarnings()},
 	})}, nil
 }
 

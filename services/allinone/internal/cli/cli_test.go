@@ -39,7 +39,7 @@ func at(state agentv1.EvalState, done int32) *agentv1.Eval {
 	}
 	if state == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
 		e.Results = &agentv1.EvalResults{TotalSamples: 4, CompletedSamples: 4, Scores: []*agentv1.ScoreResult{
-			{Name: "match", ScoredSamples: 4, Metrics: []*agentv1.MetricResult{{Key: "accuracy", Value: 0.75}, {Key: "stderr", Value: 0.25}}},
+			{Name: "match", ScoredSamples: 4, Metrics: []*agentv1.MetricResult{{Key: "accuracy", Value: new(0.75)}, {Key: "stderr", Value: new(0.25)}}},
 		}}
 	}
 	return e

@@ -233,6 +233,9 @@ func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool) 
 	if err != nil {
 		return err
 	}
+	for _, w := range eval.GetWarnings() {
+		s.app.note("warning: %s", w.GetMessage())
+	}
 	if check {
 		s.app.note("%s is fine: %d samples, model %s", task.Spec.GetTaskFile(), eval.GetProgress().GetTotal(), models(task.Spec))
 		return nil

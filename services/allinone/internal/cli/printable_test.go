@@ -25,7 +25,7 @@ func TestForeignTextsDoNotActOnTheTerminal(t *testing.T) {
 	e.Error = &agentv1.RunError{Reason: evil, Message: evil}
 	e.Progress.Failed = 1
 	e.Progress.Waits = []*agentv1.EvalWait{{Samples: 1, Message: evil}}
-	e.Results = &agentv1.EvalResults{Scores: []*agentv1.ScoreResult{{Name: evil, Metrics: []*agentv1.MetricResult{{Key: evil, Value: 1}}}}}
+	e.Results = &agentv1.EvalResults{Scores: []*agentv1.ScoreResult{{Name: evil, Metrics: []*agentv1.MetricResult{{Key: evil, Value: new(1.0)}}}}}
 	e.Usage = map[string]*modelv1.ModelUsage{"a/" + evil: {TotalTokens: 1}, "b": {TotalTokens: 1}}
 	for name, args := range map[string][]string{
 		"list":     {"eval", "list"},

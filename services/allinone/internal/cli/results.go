@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -40,17 +39,18 @@ func models(spec *agentv1.EvalSpec) string {
 func headline(e *agentv1.Eval) string {
 	for _, s := range e.GetResults().GetScores() {
 		for _, m := range s.GetMetrics() {
-			return m.GetKey() + " " + number(m.GetValue())
+			return m.GetKey() + " " + number(m.Value)
 		}
 	}
 	return "–"
 }
 
-func number(v float64) string {
-	if math.IsNaN(v) {
+// number writes the value of a metric; a dash where there is none.
+func number(v *float64) string {
+	if v == nil {
 		return "–"
 	}
-	return strconv.FormatFloat(v, 'f', 3, 64)
+	return strconv.FormatFloat(*v, 'f', 3, 64)
 }
 
 // showEval writes all there is to say about an evaluation.
@@ -64,6 +64,9 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
 		a.print("  %s: %s", err.GetReason(), err.GetMessage())
 	}
 	a.print("model %s · %s", models(e.GetSpec()), facts(e))
+	for _, w := range e.GetWarnings() {
+		a.print("  warning: %s", w.GetMessage())
+	}
 	for _, wait := range progress.Waits(e.GetProgress()) {
 		a.print("  %s", wait)
 	}
@@ -183,7 +186,7 @@ func facts(e *agentv1.Eval) string {
 	}
 	parts = append(parts, progress.Count(p.GetTotalTokens())+" tokens")
 	if p.TotalCost != nil {
-		parts = append(parts, progress.Dollars(p.GetTotalCost()))
+		parts = append(parts, progress.Cost(p))
 	}
 	return strings.Join(parts, " · ")
 }
@@ -221,7 +224,7 @@ func (a *app) showScores(scores []*agentv1.ScoreResult) {
 			cell := ""
 			for _, m := range s.GetMetrics() {
 				if m.GetKey() == key {
-					cell = number(m.GetValue())
+					cell = number(m.Value)
 				}
 			}
 			row = append(row, cell)

@@ -121,7 +121,7 @@ func (s *State) costs() string {
 	p := s.eval.GetProgress()
 	parts := []string{Count(p.GetTotalTokens()) + " tokens"}
 	if p.TotalCost != nil {
-		parts = append(parts, Dollars(p.GetTotalCost()))
+		parts = append(parts, Cost(p))
 	}
 	parts = append(parts, clock(time.Since(s.start)))
 	for _, m := range s.means {
@@ -159,6 +159,14 @@ func Count(n int64) string {
 		return fmt.Sprintf("%.1fk", float64(n)/1e3)
 	}
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+}
+
+// Cost writes what an evaluation cost so far, as a lower bound where the price of a model is not known.
+func Cost(p *agentv1.EvalProgress) string {
+	if p.GetCostPartial() {
+		return "≥ " + Dollars(p.GetTotalCost())
+	}
+	return Dollars(p.GetTotalCost())
 }
 
 // Dollars writes an amount of money, small ones to a hundredth of a cent.

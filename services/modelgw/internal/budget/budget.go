@@ -19,7 +19,7 @@ import (
 type Bounds struct {
 	// MaxTokens bounds tokens; nil is no bound.
 	MaxTokens *int64 `yaml:"max_tokens"`
-	// MaxCost bounds dollars, where prices are known; nil is no bound.
+	// MaxCost bounds dollars, of models whose prices are known; nil is no bound.
 	MaxCost *float64 `yaml:"max_cost"`
 }
 
@@ -80,6 +80,18 @@ func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() i
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does. Such a budget is of use only for models whose prices are known.
+func (m *Memory) BoundsCost(scopes []string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, scope := range scopes {
+		if s, known := m.scopes[scope]; known && s.Bounds.MaxCost != nil {
+			return scope
+		}
+	}
+	return ""
 }
 
 func (m *Memory) bounded(scopes []string) bool {

@@ -67,6 +67,8 @@ func (silent) Generate(context.Context, *provider.Request) (*provider.Response, 
 	return nil, errors.New("a scripted model is not asked")
 }
 
+func (silent) Check(*modelv1.GenerateConfig) error { return nil }
+
 func (silent) Close() error { return nil }
 
 // Answer implements Models.

@@ -75,8 +75,8 @@ func (e *Endpoints) answers(x *exchange, name string) bool {
 	if err != nil {
 		return true
 	}
-	c := m.Capabilities()
-	return !c.UpstreamOnly || c.Upstream != nil && c.Upstream.Dialect == x.dialect
+	upstream := m.Capabilities().Upstream
+	return m.Check(&modelv1.GenerateConfig{}) == nil || upstream != nil && upstream.Dialect == x.dialect
 }
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {

@@ -38,6 +38,8 @@ func (s *scripted) Capabilities() provider.Capabilities {
 	return provider.Capabilities{Features: &modelv1.Capabilities{Streaming: true}}
 }
 
+func (s *scripted) Check(*modelv1.GenerateConfig) error { return nil }
+
 func (s *scripted) Close() error { return nil }
 
 func (s *scripted) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
@@ -16,6 +17,8 @@ type Budgets interface {
 	// Reserve takes the tokens that a call may need from the budgets of all scopes; the function that it returns settles with what was spent. It
 	// asks for the estimate where a scope has bounds.
 	Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error)
+	// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does.
+	BoundsCost(scopes []string) string
 }
 
 // Prices are dollars per million tokens by model, `provider/name`.
@@ -35,11 +38,14 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 	return taken
 }
 
-// Spend reserves what a call may cost from the budgets of its project, its account and its further scopes, and settles with what it did cost,
+// Spend refuses a call that [Affordable] refuses, reserves what a call may cost from the budgets of its project, its account and its further scopes, and settles with what it did cost,
 // streams that were left before their end included. The usage gets its cost where the price is known and the provider did not say it.
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call) (*provider.Response, error) {
+			if err := Affordable(budgets, prices, c); err != nil {
+				return nil, err
+			}
 			settle, err := budgets.Reserve(ctx, c.scopes(), c.estimate)
 			if err != nil {
 				return nil, err
@@ -59,6 +65,17 @@ func Spend(budgets Budgets, prices Prices) Stage {
 			return response, nil
 		}
 	}
+}
+
+// Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN where a budget of a call bounds dollars and the model's price is not known: it would bound nothing.
+func Affordable(budgets Budgets, prices Prices, c *Call) error {
+	if _, known := prices[c.Model.FullName()]; known {
+		return nil
+	}
+	if scope := budgets.BoundsCost(c.scopes()); scope != "" {
+		return rpcerr.PriceUnknown(c.Model.FullName(), "the budget of "+scope)
+	}
+	return nil
 }
 
 // apply sets what usage costs, where the price is known and the provider did not say it.

@@ -23,6 +23,8 @@ import (
 type Provider interface {
 	// Capabilities says what the gateway must know before it calls. It is the same each time.
 	Capabilities() Capabilities
+	// Check fails where every call with this configuration would. It calls no one.
+	Check(c *modelv1.GenerateConfig) error
 	// Generate makes one attempt. Failures of the upstream API are *Error. What stops the model without being a failure (a full context, a
 	// content filter) is a stop reason of an output.
 	Generate(ctx context.Context, r *Request) (*Response, error)
@@ -78,7 +80,7 @@ type Response struct {
 	Output *modelv1.ModelOutput
 	// Call is what was said, when Request.Record asked for it.
 	Call *modelv1.ModelCall
-	// Warnings say what of the request was left out or changed, such as an option that the model does not take.
+	// Warnings say what of the request was changed, such as a choice among the tools. Options that are not sent are known beforehand ([Capabilities.Sent]).
 	Warnings []string
 	// BrokenOff says that the output is what came of an answer that was cut off. The gateway sets it.
 	BrokenOff bool
@@ -102,14 +104,14 @@ type Capabilities struct {
 	ForceReasoning, AutoReasoning string
 	// LongCache says that the provider's prompt cache is asked to keep entries for an hour, which costs more.
 	LongCache bool
-	// Ignored are the options of a configuration, by their names in GenerateConfig, that an answer does not follow: the API has no place for them.
+	// Ignored are the options of a configuration, by their names in GenerateConfig, that an answer does not follow: the API has no place for them. They are not sent.
 	Ignored []string
+	// Dropped are further options that are not sent. They shape how an answer is made rather than what is in it, so that clients in a vendor's format are not refused for them.
+	Dropped []string
 	// Features are what a model can take and do.
 	Features *modelv1.Capabilities
 	// Upstream is where requests in a vendor's own format go as they came; nil where there is no such place.
 	Upstream *Upstream
-	// UpstreamOnly says that the model answers nothing else: Generate refuses what it is asked.
-	UpstreamOnly bool
 }
 
 // Connections is MaxConnections with its default.

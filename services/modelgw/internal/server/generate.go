@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -31,7 +32,28 @@ func (s *Server) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*mod
 	if err != nil {
 		return nil, err
 	}
+	if r.GetValidateOnly() {
+		return s.validate(ctx, w)
+	}
 	return s.do(ctx, w, nil)
+}
+
+// validate fails as the call would where that is known without one, and says what it would be made with.
+func (s *Server) validate(ctx context.Context, w *work) (*modelv1.GenerateResponse, error) {
+	r, c := w.request, &w.call
+	ref := provider.Ref{Project: c.Origin.Project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson()}
+	if err := s.Registry.Check(ctx, ref); err != nil {
+		return nil, err
+	}
+	if err := c.Model.Check(c.Config); err != nil {
+		return nil, err
+	}
+	if err := generate.Affordable(s.Budgets, s.Prices, c); err != nil {
+		return nil, err
+	}
+	return &modelv1.GenerateResponse{
+		Config: c.Config, UnsentOptions: w.unsent, Warnings: w.warnings(), Prices: s.Prices[c.Model.FullName()],
+	}, nil
 }
 
 // work is a call that was asked for, ready to be made.
@@ -39,6 +61,17 @@ type work struct {
 	request *modelv1.GenerateRequest
 	key     effect.Key
 	call    generate.Call
+	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
+	unsent []string
+}
+
+// warnings says for people which options the provider is not sent.
+func (w *work) warnings() []string {
+	var all []string
+	for _, option := range w.unsent {
+		all = append(all, fmt.Sprintf("%s is not sent to %s, which does not take it", option, w.call.Model.FullName()))
+	}
+	return all
 }
 
 // plan checks a request and prepares its call. What fails here has no effect and is kept under no key.
@@ -62,7 +95,9 @@ func (s *Server) plan(r *modelv1.GenerateRequest) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &work{request: r, call: generate.Call{
+	sent, unsent := model.Capabilities().Sent(conversation.Config)
+	conversation.Config = sent
+	w := &work{request: r, unsent: unsent, call: generate.Call{
 		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
 		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
 		Scopes: r.GetBudgetScopes(), Record: r.GetRecordCall(),
@@ -80,8 +115,8 @@ func unsupported(r *modelv1.GenerateRequest) error {
 		return rpcerr.NotBuiltYet("generating from a request in a vendor's form")
 	case r.GetPrefix() != nil:
 		return rpcerr.PrefixUnknown(r.GetPrefix().GetHash(), "the prefix is not held here; send all messages")
-	case r.GetConfig().GetBatch().GetEnabled():
-		return rpcerr.NotBuiltYet("batch processing")
+	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
+		return rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
 	default:
 		return nil
 	}
@@ -112,6 +147,7 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		if err != nil {
 			return nil, timed(err, reissued(call.Notes.Timing(), attempt.Reissued))
 		}
+		answer.UnsentOptions, answer.Warnings = w.unsent, append(w.warnings(), answer.Warnings...)
 		reissued(answer.Timing, attempt.Reissued)
 		failpoint.Hit("modelgw/after-answer")
 		if w.key.IsZero() {

@@ -22,6 +22,9 @@ type outgoing = grpc.ServerStreamingServer[modelv1.StreamGenerateResponse]
 
 // StreamGenerate implements ModelService.
 func (s *Server) StreamGenerate(r *modelv1.StreamGenerateRequest, out outgoing) error {
+	if r.GetRequest().GetValidateOnly() {
+		return rpcerr.InvalidField("request.validate_only", "is for Generate, which answers with a message; there is no stream of a check")
+	}
 	w, err := s.plan(r.GetRequest())
 	if err != nil {
 		return err

@@ -40,9 +40,9 @@ const (
 	EvalState_EVAL_STATE_RUNNING EvalState = 2
 	// Stopped by its owner; it can be resumed.
 	EvalState_EVAL_STATE_PAUSED EvalState = 3
-	// All samples are done.
+	// All samples are done, and where there are scorers, each model has a score.
 	EvalState_EVAL_STATE_SUCCEEDED EvalState = 4
-	// Errors of samples ended it; it can be resumed.
+	// Errors of samples ended it, or nothing was scored; it can be resumed.
 	EvalState_EVAL_STATE_FAILED EvalState = 5
 	// Cancelled; it can be resumed.
 	EvalState_EVAL_STATE_CANCELLED EvalState = 6
@@ -1091,7 +1091,9 @@ type Eval struct {
 	// Sequence number of the last event.
 	Head int64 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`
 	// Changes with every event.
-	Etag          string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,14,opt,name=etag,proto3" json:"etag,omitempty"`
+	// What is not done as the specification asks for, known since it was made.
+	Warnings      []*EvalWarning `protobuf:"bytes,15,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1224,6 +1226,77 @@ func (x *Eval) GetEtag() string {
 	return ""
 }
 
+func (x *Eval) GetWarnings() []*EvalWarning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// EvalWarning says what an evaluation does otherwise than it was asked to.
+type EvalWarning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// The model that it is about, `provider/name`.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// Options of the model's configuration that its provider is not sent. Names of GenerateConfig, such as `temperature`.
+	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvalWarning) Reset() {
+	*x = EvalWarning{}
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvalWarning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvalWarning) ProtoMessage() {}
+
+func (x *EvalWarning) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvalWarning.ProtoReflect.Descriptor instead.
+func (*EvalWarning) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *EvalWarning) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *EvalWarning) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *EvalWarning) GetUnsentOptions() []string {
+	if x != nil {
+		return x.UnsentOptions
+	}
+	return nil
+}
+
 // EvalProgress counts samples, each epoch and model by itself.
 type EvalProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1245,19 +1318,21 @@ type EvalProgress struct {
 	Limited int32 `protobuf:"varint,8,opt,name=limited,proto3" json:"limited,omitempty"`
 	// Tokens so far.
 	TotalTokens int64 `protobuf:"varint,9,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// Dollars so far, where prices are known.
+	// Dollars so far, where prices are known. Unset: not known of any model.
 	TotalCost *float64 `protobuf:"fixed64,10,opt,name=total_cost,json=totalCost,proto3,oneof" json:"total_cost,omitempty"`
 	// What those wait for that wait now: runs that wait durably, and those whose effects' owner does not answer.
 	Waits []*EvalWait `protobuf:"bytes,11,rep,name=waits,proto3" json:"waits,omitempty"`
 	// Of those that ended, how many went on although a sandbox of theirs could not be used; their samples say why.
 	SandboxFaults int32 `protobuf:"varint,12,opt,name=sandbox_faults,json=sandboxFaults,proto3" json:"sandbox_faults,omitempty"`
+	// True when total_cost leaves out a model whose price is not known: it cost that much or more.
+	CostPartial   bool `protobuf:"varint,13,opt,name=cost_partial,json=costPartial,proto3" json:"cost_partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EvalProgress) Reset() {
 	*x = EvalProgress{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1344,7 @@ func (x *EvalProgress) String() string {
 func (*EvalProgress) ProtoMessage() {}
 
 func (x *EvalProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1357,7 @@ func (x *EvalProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalProgress.ProtoReflect.Descriptor instead.
 func (*EvalProgress) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EvalProgress) GetTotal() int32 {
@@ -1369,6 +1444,13 @@ func (x *EvalProgress) GetSandboxFaults() int32 {
 	return 0
 }
 
+func (x *EvalProgress) GetCostPartial() bool {
+	if x != nil {
+		return x.CostPartial
+	}
+	return false
+}
+
 // EvalWait is what some samples of an evaluation wait for.
 type EvalWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1386,7 +1468,7 @@ type EvalWait struct {
 
 func (x *EvalWait) Reset() {
 	*x = EvalWait{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1480,7 @@ func (x *EvalWait) String() string {
 func (*EvalWait) ProtoMessage() {}
 
 func (x *EvalWait) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1493,7 @@ func (x *EvalWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalWait.ProtoReflect.Descriptor instead.
 func (*EvalWait) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EvalWait) GetReason() string {
@@ -1481,7 +1563,7 @@ type EvalSample struct {
 
 func (x *EvalSample) Reset() {
 	*x = EvalSample{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1575,7 @@ func (x *EvalSample) String() string {
 func (*EvalSample) ProtoMessage() {}
 
 func (x *EvalSample) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1588,7 @@ func (x *EvalSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalSample.ProtoReflect.Descriptor instead.
 func (*EvalSample) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EvalSample) GetName() string {
@@ -1629,7 +1711,7 @@ type EvalResults struct {
 
 func (x *EvalResults) Reset() {
 	*x = EvalResults{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1723,7 @@ func (x *EvalResults) String() string {
 func (*EvalResults) ProtoMessage() {}
 
 func (x *EvalResults) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1736,7 @@ func (x *EvalResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalResults.ProtoReflect.Descriptor instead.
 func (*EvalResults) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EvalResults) GetTotalSamples() int32 {
@@ -1703,7 +1785,7 @@ type ScoreResult struct {
 
 func (x *ScoreResult) Reset() {
 	*x = ScoreResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1797,7 @@ func (x *ScoreResult) String() string {
 func (*ScoreResult) ProtoMessage() {}
 
 func (x *ScoreResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1810,7 @@ func (x *ScoreResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreResult.ProtoReflect.Descriptor instead.
 func (*ScoreResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ScoreResult) GetName() string {
@@ -1796,8 +1878,8 @@ type MetricResult struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. The metric that this is a part of.
 	Group *string `protobuf:"bytes,3,opt,name=group,proto3,oneof" json:"group,omitempty"`
-	// The value; not a number when nothing was scored.
-	Value float64 `protobuf:"fixed64,4,opt,name=value,proto3" json:"value,omitempty"`
+	// The value. Unset: nothing was scored, or it is not a finite number.
+	Value *float64 `protobuf:"fixed64,4,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	// Parameters of the metric. A JSON object, as text.
 	ParamsJson    string `protobuf:"bytes,5,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1806,7 +1888,7 @@ type MetricResult struct {
 
 func (x *MetricResult) Reset() {
 	*x = MetricResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1900,7 @@ func (x *MetricResult) String() string {
 func (*MetricResult) ProtoMessage() {}
 
 func (x *MetricResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1913,7 @@ func (x *MetricResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetricResult.ProtoReflect.Descriptor instead.
 func (*MetricResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MetricResult) GetKey() string {
@@ -1856,8 +1938,8 @@ func (x *MetricResult) GetGroup() string {
 }
 
 func (x *MetricResult) GetValue() float64 {
-	if x != nil {
-		return x.Value
+	if x != nil && x.Value != nil {
+		return *x.Value
 	}
 	return 0
 }
@@ -1970,7 +2052,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x9d\a\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xda\a\n" +
 	"\x04Eval\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecR\x04spec\x123\n" +
@@ -1989,7 +2071,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x12\n" +
 	"\x04head\x18\r \x01(\x03R\x04head\x12\x12\n" +
-	"\x04etag\x18\x0e \x01(\tR\x04etag\x1aX\n" +
+	"\x04etag\x18\x0e \x01(\tR\x04etag\x12;\n" +
+	"\bwarnings\x18\x0f \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
@@ -1997,7 +2080,11 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x0eRoleUsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
 	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05value:\x028\x01:8\xeaA5\n" +
-	"\x12evalfleet.dev/Eval\x12\x1fprojects/{project}/evals/{eval}\"\x91\x03\n" +
+	"\x12evalfleet.dev/Eval\x12\x1fprojects/{project}/evals/{eval}\"d\n" +
+	"\vEvalWarning\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12%\n" +
+	"\x0eunsent_options\x18\x03 \x03(\tR\runsentOptions\"\xb4\x03\n" +
 	"\fEvalProgress\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -2012,7 +2099,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"total_cost\x18\n" +
 	" \x01(\x01H\x00R\ttotalCost\x88\x01\x01\x122\n" +
 	"\x05waits\x18\v \x03(\v2\x1c.evalfleet.agent.v1.EvalWaitR\x05waits\x12%\n" +
-	"\x0esandbox_faults\x18\f \x01(\x05R\rsandboxFaultsB\r\n" +
+	"\x0esandbox_faults\x18\f \x01(\x05R\rsandboxFaults\x12!\n" +
+	"\fcost_partial\x18\r \x01(\bR\vcostPartialB\r\n" +
 	"\v_total_cost\"\x88\x01\n" +
 	"\bEvalWait\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
@@ -2055,15 +2143,16 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\ametrics\x18\a \x03(\v2 .evalfleet.agent.v1.MetricResultR\ametrics\x12\x14\n" +
 	"\x05model\x18\b \x01(\tR\x05modelB\n" +
 	"\n" +
-	"\b_reducer\"\x90\x01\n" +
+	"\b_reducer\"\x9f\x01\n" +
 	"\fMetricResult\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
-	"\x05group\x18\x03 \x01(\tH\x00R\x05group\x88\x01\x01\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\x01R\x05value\x12\x1f\n" +
+	"\x05group\x18\x03 \x01(\tH\x00R\x05group\x88\x01\x01\x12\x19\n" +
+	"\x05value\x18\x04 \x01(\x01H\x01R\x05value\x88\x01\x01\x12\x1f\n" +
 	"\vparams_json\x18\x05 \x01(\tR\n" +
 	"paramsJsonB\b\n" +
-	"\x06_group*\xb9\x01\n" +
+	"\x06_groupB\b\n" +
+	"\x06_value*\xb9\x01\n" +
 	"\tEvalState\x12\x1a\n" +
 	"\x16EVAL_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EVAL_STATE_PENDING\x10\x01\x12\x16\n" +
@@ -2087,7 +2176,7 @@ func file_evalfleet_agent_v1_eval_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_eval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(EvalState)(0),                // 0: evalfleet.agent.v1.EvalState
 	(*EvalSpec)(nil),              // 1: evalfleet.agent.v1.EvalSpec
@@ -2100,91 +2189,93 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(*DatasetFile)(nil),           // 8: evalfleet.agent.v1.DatasetFile
 	(*Sample)(nil),                // 9: evalfleet.agent.v1.Sample
 	(*Eval)(nil),                  // 10: evalfleet.agent.v1.Eval
-	(*EvalProgress)(nil),          // 11: evalfleet.agent.v1.EvalProgress
-	(*EvalWait)(nil),              // 12: evalfleet.agent.v1.EvalWait
-	(*EvalSample)(nil),            // 13: evalfleet.agent.v1.EvalSample
-	(*EvalResults)(nil),           // 14: evalfleet.agent.v1.EvalResults
-	(*ScoreResult)(nil),           // 15: evalfleet.agent.v1.ScoreResult
-	(*MetricResult)(nil),          // 16: evalfleet.agent.v1.MetricResult
-	nil,                           // 17: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	nil,                           // 18: evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	nil,                           // 19: evalfleet.agent.v1.Sample.FilesEntry
-	nil,                           // 20: evalfleet.agent.v1.Eval.UsageEntry
-	nil,                           // 21: evalfleet.agent.v1.Eval.RoleUsageEntry
-	(*AgentRef)(nil),              // 22: evalfleet.agent.v1.AgentRef
-	(*ModelRef)(nil),              // 23: evalfleet.agent.v1.ModelRef
-	(*v1.GenerateConfig)(nil),     // 24: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolRef)(nil),           // 25: evalfleet.tool.v1.ToolRef
-	(*ScorerRef)(nil),             // 26: evalfleet.agent.v1.ScorerRef
-	(*MetricRef)(nil),             // 27: evalfleet.agent.v1.MetricRef
-	(*RunLimits)(nil),             // 28: evalfleet.agent.v1.RunLimits
-	(*v11.ApprovalPolicy)(nil),    // 29: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.BlobRef)(nil),           // 30: evalfleet.content.v1.BlobRef
-	(*v1.ChatMessage)(nil),        // 31: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                // 32: evalfleet.agent.v1.Target
-	(*v12.SandboxSpec)(nil),       // 33: evalfleet.sandbox.v1.SandboxSpec
-	(*RunError)(nil),              // 34: evalfleet.agent.v1.RunError
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(RunState)(0),                 // 36: evalfleet.agent.v1.RunState
-	(*NamedScore)(nil),            // 37: evalfleet.agent.v1.NamedScore
-	(*LimitReached)(nil),          // 38: evalfleet.agent.v1.LimitReached
-	(*v1.ModelUsage)(nil),         // 39: evalfleet.model.v1.ModelUsage
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*EvalWarning)(nil),           // 11: evalfleet.agent.v1.EvalWarning
+	(*EvalProgress)(nil),          // 12: evalfleet.agent.v1.EvalProgress
+	(*EvalWait)(nil),              // 13: evalfleet.agent.v1.EvalWait
+	(*EvalSample)(nil),            // 14: evalfleet.agent.v1.EvalSample
+	(*EvalResults)(nil),           // 15: evalfleet.agent.v1.EvalResults
+	(*ScoreResult)(nil),           // 16: evalfleet.agent.v1.ScoreResult
+	(*MetricResult)(nil),          // 17: evalfleet.agent.v1.MetricResult
+	nil,                           // 18: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	nil,                           // 19: evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	nil,                           // 20: evalfleet.agent.v1.Sample.FilesEntry
+	nil,                           // 21: evalfleet.agent.v1.Eval.UsageEntry
+	nil,                           // 22: evalfleet.agent.v1.Eval.RoleUsageEntry
+	(*AgentRef)(nil),              // 23: evalfleet.agent.v1.AgentRef
+	(*ModelRef)(nil),              // 24: evalfleet.agent.v1.ModelRef
+	(*v1.GenerateConfig)(nil),     // 25: evalfleet.model.v1.GenerateConfig
+	(*v11.ToolRef)(nil),           // 26: evalfleet.tool.v1.ToolRef
+	(*ScorerRef)(nil),             // 27: evalfleet.agent.v1.ScorerRef
+	(*MetricRef)(nil),             // 28: evalfleet.agent.v1.MetricRef
+	(*RunLimits)(nil),             // 29: evalfleet.agent.v1.RunLimits
+	(*v11.ApprovalPolicy)(nil),    // 30: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.BlobRef)(nil),           // 31: evalfleet.content.v1.BlobRef
+	(*v1.ChatMessage)(nil),        // 32: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                // 33: evalfleet.agent.v1.Target
+	(*v12.SandboxSpec)(nil),       // 34: evalfleet.sandbox.v1.SandboxSpec
+	(*RunError)(nil),              // 35: evalfleet.agent.v1.RunError
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(RunState)(0),                 // 37: evalfleet.agent.v1.RunState
+	(*NamedScore)(nil),            // 38: evalfleet.agent.v1.NamedScore
+	(*LimitReached)(nil),          // 39: evalfleet.agent.v1.LimitReached
+	(*v1.ModelUsage)(nil),         // 40: evalfleet.model.v1.ModelUsage
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	6,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
-	22, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	23, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
-	17, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	24, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	25, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	18, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	26, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	27, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
+	23, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	24, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
+	18, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	25, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	26, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	19, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	27, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	28, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
 	4,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
-	28, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	29, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
 	3,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
 	5,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
-	29, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	30, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	2,  // 14: evalfleet.agent.v1.EvalSpec.revision:type_name -> evalfleet.agent.v1.Revision
 	7,  // 15: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
 	8,  // 16: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
 	9,  // 17: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
-	30, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
-	31, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
-	32, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
-	19, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
-	33, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	31, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	32, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
+	33, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
+	20, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
+	34, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
 	1,  // 23: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
 	0,  // 24: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
-	11, // 25: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
-	14, // 26: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
-	20, // 27: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
-	21, // 28: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
-	34, // 29: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
-	35, // 30: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
-	35, // 31: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
-	35, // 32: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
-	12, // 33: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
-	35, // 34: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
-	36, // 35: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
-	37, // 36: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
-	38, // 37: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
-	34, // 38: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
-	39, // 39: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
-	40, // 40: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
-	40, // 41: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
-	15, // 42: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	16, // 43: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	23, // 44: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	33, // 45: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	39, // 46: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	39, // 47: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	12, // 25: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
+	15, // 26: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
+	21, // 27: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
+	22, // 28: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
+	35, // 29: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
+	36, // 30: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
+	36, // 31: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
+	36, // 32: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
+	11, // 33: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	13, // 34: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
+	36, // 35: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
+	37, // 36: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
+	38, // 37: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
+	39, // 38: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
+	35, // 39: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
+	40, // 40: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
+	41, // 41: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
+	41, // 42: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
+	16, // 43: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	17, // 44: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	24, // 45: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	34, // 46: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	40, // 47: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	40, // 48: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }
@@ -2206,16 +2297,16 @@ func file_evalfleet_agent_v1_eval_proto_init() {
 		(*Dataset_Worker)(nil),
 	}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[7].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[10].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[14].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[11].OneofWrappers = []any{}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[15].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_proto_rawDesc), len(file_evalfleet_agent_v1_eval_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2178,7 +2178,9 @@ type ModelOutcome struct {
 	// Failed attempts before the answer.
 	FailedAttempts []*v1.FailedAttempt `protobuf:"bytes,7,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
 	// The answer.
-	Content       *ModelOutcomeContent `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
+	Content *ModelOutcomeContent `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
+	// Options of the intent's configuration that the provider was not sent. Names of GenerateConfig.
+	UnsentOptions []string `protobuf:"bytes,9,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2265,6 +2267,13 @@ func (x *ModelOutcome) GetFailedAttempts() []*v1.FailedAttempt {
 func (x *ModelOutcome) GetContent() *ModelOutcomeContent {
 	if x != nil {
 		return x.Content
+	}
+	return nil
+}
+
+func (x *ModelOutcome) GetUnsentOptions() []string {
+	if x != nil {
+		return x.UnsentOptions
 	}
 	return nil
 }
@@ -5147,7 +5156,9 @@ type EvalCreated struct {
 	// Number of samples in the dataset.
 	Samples int32 `protobuf:"varint,2,opt,name=samples,proto3" json:"samples,omitempty"`
 	// The dataset as a stored body, in the platform's own form.
-	Dataset       *v13.BlobRef `protobuf:"bytes,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	Dataset *v13.BlobRef `protobuf:"bytes,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
+	// What is not done as the specification asks for.
+	Warnings      []*EvalWarning `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5199,6 +5210,13 @@ func (x *EvalCreated) GetSamples() int32 {
 func (x *EvalCreated) GetDataset() *v13.BlobRef {
 	if x != nil {
 		return x.Dataset
+	}
+	return nil
+}
+
+func (x *EvalCreated) GetWarnings() []*EvalWarning {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -5893,7 +5911,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\t \x01(\tR\trequestId\x12<\n" +
 	"\acontent\x18\n" +
-	" \x01(\v2\".evalfleet.agent.v1.HistoryContentR\acontent\"\xc9\x03\n" +
+	" \x01(\v2\".evalfleet.agent.v1.HistoryContentR\acontent\"\xf0\x03\n" +
 	"\fModelOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x124\n" +
 	"\x05usage\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x12?\n" +
@@ -5903,7 +5921,8 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05cache\x18\x05 \x01(\x0e2\x1c.evalfleet.model.v1.CacheUseR\x05cache\x122\n" +
 	"\x05error\x18\x06 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12J\n" +
 	"\x0ffailed_attempts\x18\a \x03(\v2!.evalfleet.model.v1.FailedAttemptR\x0efailedAttempts\x12A\n" +
-	"\acontent\x18\b \x01(\v2'.evalfleet.agent.v1.ModelOutcomeContentR\acontent\"\xdd\x01\n" +
+	"\acontent\x18\b \x01(\v2'.evalfleet.agent.v1.ModelOutcomeContentR\acontent\x12%\n" +
+	"\x0eunsent_options\x18\t \x03(\tR\runsentOptions\"\xdd\x01\n" +
 	"\x13ModelOutcomeContent\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
@@ -6109,11 +6128,12 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\acontent\x18\x03 \x01(\v2\x19.evalfleet.agent.v1.ScoreR\acontent\"E\n" +
 	"\x11SampleInvalidated\x12\x18\n" +
 	"\ainvalid\x18\x01 \x01(\bR\ainvalid\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x92\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xcf\x01\n" +
 	"\vEvalCreated\x120\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecR\x04spec\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x05R\asamples\x127\n" +
-	"\adataset\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\adataset\"\x93\x01\n" +
+	"\adataset\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\adataset\x12;\n" +
+	"\bwarnings\x18\x04 \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\"\x93\x01\n" +
 	"\x10EvalStateChanged\x123\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
@@ -6296,9 +6316,10 @@ var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*RunLimits)(nil),                 // 113: evalfleet.agent.v1.RunLimits
 	(*v11.ToolCallView)(nil),          // 114: evalfleet.tool.v1.ToolCallView
 	(*EvalSpec)(nil),                  // 115: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                    // 116: evalfleet.agent.v1.EvalState
-	(*NamedScore)(nil),                // 117: evalfleet.agent.v1.NamedScore
-	(*EvalResults)(nil),               // 118: evalfleet.agent.v1.EvalResults
+	(*EvalWarning)(nil),               // 116: evalfleet.agent.v1.EvalWarning
+	(EvalState)(0),                    // 117: evalfleet.agent.v1.EvalState
+	(*NamedScore)(nil),                // 118: evalfleet.agent.v1.NamedScore
+	(*EvalResults)(nil),               // 119: evalfleet.agent.v1.EvalResults
 }
 var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	74,  // 0: evalfleet.agent.v1.Event.time:type_name -> google.protobuf.Timestamp
@@ -6448,26 +6469,27 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	112, // 144: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
 	115, // 145: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
 	97,  // 146: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	116, // 147: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	84,  // 148: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	82,  // 149: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	85,  // 150: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	84,  // 151: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	72,  // 152: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	73,  // 153: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	75,  // 154: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	75,  // 155: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	66,  // 156: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	117, // 157: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	118, // 158: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	40,  // 159: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	91,  // 160: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	91,  // 161: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	162, // [162:162] is the sub-list for method output_type
-	162, // [162:162] is the sub-list for method input_type
-	162, // [162:162] is the sub-list for extension type_name
-	162, // [162:162] is the sub-list for extension extendee
-	0,   // [0:162] is the sub-list for field type_name
+	116, // 147: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	117, // 148: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	84,  // 149: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	82,  // 150: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	85,  // 151: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	84,  // 152: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	72,  // 153: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	73,  // 154: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	75,  // 155: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	75,  // 156: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	66,  // 157: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	118, // 158: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	119, // 159: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	40,  // 160: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	91,  // 161: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	91,  // 162: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	163, // [163:163] is the sub-list for method output_type
+	163, // [163:163] is the sub-list for method input_type
+	163, // [163:163] is the sub-list for extension type_name
+	163, // [163:163] is the sub-list for extension extendee
+	0,   // [0:163] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }

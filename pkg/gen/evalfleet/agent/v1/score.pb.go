@@ -161,6 +161,7 @@ type ScoreValue struct {
 	//	*ScoreValue_Flag
 	//	*ScoreValue_List
 	//	*ScoreValue_Map
+	//	*ScoreValue_Unscored
 	Kind isScoreValue_Kind `protobuf_oneof:"kind"`
 	// True when `number` was written as an integer.
 	Integer       bool `protobuf:"varint,6,opt,name=integer,proto3" json:"integer,omitempty"`
@@ -250,6 +251,15 @@ func (x *ScoreValue) GetMap() *ScoreValueMap {
 	return nil
 }
 
+func (x *ScoreValue) GetUnscored() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*ScoreValue_Unscored); ok {
+			return x.Unscored
+		}
+	}
+	return false
+}
+
 func (x *ScoreValue) GetInteger() bool {
 	if x != nil {
 		return x.Integer
@@ -286,6 +296,11 @@ type ScoreValue_Map struct {
 	Map *ScoreValueMap `protobuf:"bytes,5,opt,name=map,proto3,oneof"`
 }
 
+type ScoreValue_Unscored struct {
+	// True: the sample was not scored.
+	Unscored bool `protobuf:"varint,7,opt,name=unscored,proto3,oneof"`
+}
+
 func (*ScoreValue_Text) isScoreValue_Kind() {}
 
 func (*ScoreValue_Number) isScoreValue_Kind() {}
@@ -295,6 +310,8 @@ func (*ScoreValue_Flag) isScoreValue_Kind() {}
 func (*ScoreValue_List) isScoreValue_Kind() {}
 
 func (*ScoreValue_Map) isScoreValue_Kind() {}
+
+func (*ScoreValue_Unscored) isScoreValue_Kind() {}
 
 // ScoreValueList is a list of values.
 type ScoreValueList struct {
@@ -594,14 +611,15 @@ const file_evalfleet_agent_v1_score_proto_rawDesc = "" +
 	"\tMetricRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vparams_json\x18\x02 \x01(\tR\n" +
-	"paramsJson\"\xe5\x01\n" +
+	"paramsJson\"\x83\x02\n" +
 	"\n" +
 	"ScoreValue\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x18\n" +
 	"\x06number\x18\x02 \x01(\x01H\x00R\x06number\x12\x14\n" +
 	"\x04flag\x18\x03 \x01(\bH\x00R\x04flag\x128\n" +
 	"\x04list\x18\x04 \x01(\v2\".evalfleet.agent.v1.ScoreValueListH\x00R\x04list\x125\n" +
-	"\x03map\x18\x05 \x01(\v2!.evalfleet.agent.v1.ScoreValueMapH\x00R\x03map\x12\x18\n" +
+	"\x03map\x18\x05 \x01(\v2!.evalfleet.agent.v1.ScoreValueMapH\x00R\x03map\x12\x1c\n" +
+	"\bunscored\x18\a \x01(\bH\x00R\bunscored\x12\x18\n" +
 	"\ainteger\x18\x06 \x01(\bR\aintegerB\x06\n" +
 	"\x04kind\"H\n" +
 	"\x0eScoreValueList\x126\n" +
@@ -680,6 +698,7 @@ func file_evalfleet_agent_v1_score_proto_init() {
 		(*ScoreValue_Flag)(nil),
 		(*ScoreValue_List)(nil),
 		(*ScoreValue_Map)(nil),
+		(*ScoreValue_Unscored)(nil),
 	}
 	file_evalfleet_agent_v1_score_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}

@@ -161,6 +161,10 @@ const (
 	//
 	//	{"reason": "SANDBOX_SETUP_FAILED", "metadata": {"exitCode": "3", "timedOut": "false"}}
 	ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED ErrorReason = 49
+	// An evaluation ended without a score of one of its models: the reason of an evaluation's error. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "NOTHING_SCORED", "metadata": {"model": "openai/gpt-4o"}}
+	ErrorReason_ERROR_REASON_NOTHING_SCORED ErrorReason = 26
 	// The provider refused our key. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PROVIDER_CREDENTIALS_REJECTED", "metadata": {"provider": "openai", "status": "401"}}
@@ -203,6 +207,10 @@ const (
 	//
 	//	{"reason": "ENGINE_UNAVAILABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
 	ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE ErrorReason = 48
+	// Dollars are bounded, by a limit or a budget, and the model's price is not known. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "PRICE_UNKNOWN", "metadata": {"model": "openai/gpt-4o"}}
+	ErrorReason_ERROR_REASON_PRICE_UNKNOWN ErrorReason = 56
 	// Too many calls wait for the account's connections. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
 	//
 	//	{"reason": "CONNECTION_QUEUE_FULL", "metadata": {"account": "openai/default"}}
@@ -295,6 +303,7 @@ var (
 		38: "ERROR_REASON_NOT_UTF8",
 		39: "ERROR_REASON_IMAGE_UNAVAILABLE",
 		49: "ERROR_REASON_SANDBOX_SETUP_FAILED",
+		26: "ERROR_REASON_NOTHING_SCORED",
 		40: "ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED",
 		41: "ERROR_REASON_PROVIDER_NOT_CONFIGURED",
 		42: "ERROR_REASON_CAPABILITY_UNSUPPORTED",
@@ -304,6 +313,7 @@ var (
 		46: "ERROR_REASON_PROVIDER_RESPONSE_INVALID",
 		47: "ERROR_REASON_SCRIPT_EXHAUSTED",
 		48: "ERROR_REASON_ENGINE_UNAVAILABLE",
+		56: "ERROR_REASON_PRICE_UNKNOWN",
 		50: "ERROR_REASON_CONNECTION_QUEUE_FULL",
 		51: "ERROR_REASON_SANDBOX_QUOTA",
 		52: "ERROR_REASON_BUDGET_EXHAUSTED",
@@ -350,6 +360,7 @@ var (
 		"ERROR_REASON_NOT_UTF8":                      38,
 		"ERROR_REASON_IMAGE_UNAVAILABLE":             39,
 		"ERROR_REASON_SANDBOX_SETUP_FAILED":          49,
+		"ERROR_REASON_NOTHING_SCORED":                26,
 		"ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED": 40,
 		"ERROR_REASON_PROVIDER_NOT_CONFIGURED":       41,
 		"ERROR_REASON_CAPABILITY_UNSUPPORTED":        42,
@@ -359,6 +370,7 @@ var (
 		"ERROR_REASON_PROVIDER_RESPONSE_INVALID":     46,
 		"ERROR_REASON_SCRIPT_EXHAUSTED":              47,
 		"ERROR_REASON_ENGINE_UNAVAILABLE":            48,
+		"ERROR_REASON_PRICE_UNKNOWN":                 56,
 		"ERROR_REASON_CONNECTION_QUEUE_FULL":         50,
 		"ERROR_REASON_SANDBOX_QUOTA":                 51,
 		"ERROR_REASON_BUDGET_EXHAUSTED":              52,
@@ -406,7 +418,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\xcc\x0e\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\x8d\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -439,7 +451,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x19ERROR_REASON_OUTPUT_LIMIT\x10%\x12\x19\n" +
 	"\x15ERROR_REASON_NOT_UTF8\x10&\x12\"\n" +
 	"\x1eERROR_REASON_IMAGE_UNAVAILABLE\x10'\x12%\n" +
-	"!ERROR_REASON_SANDBOX_SETUP_FAILED\x101\x12.\n" +
+	"!ERROR_REASON_SANDBOX_SETUP_FAILED\x101\x12\x1f\n" +
+	"\x1bERROR_REASON_NOTHING_SCORED\x10\x1a\x12.\n" +
 	"*ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED\x10(\x12(\n" +
 	"$ERROR_REASON_PROVIDER_NOT_CONFIGURED\x10)\x12'\n" +
 	"#ERROR_REASON_CAPABILITY_UNSUPPORTED\x10*\x12\"\n" +
@@ -448,7 +461,8 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"!ERROR_REASON_PROVIDER_UNAVAILABLE\x10-\x12*\n" +
 	"&ERROR_REASON_PROVIDER_RESPONSE_INVALID\x10.\x12!\n" +
 	"\x1dERROR_REASON_SCRIPT_EXHAUSTED\x10/\x12#\n" +
-	"\x1fERROR_REASON_ENGINE_UNAVAILABLE\x100\x12&\n" +
+	"\x1fERROR_REASON_ENGINE_UNAVAILABLE\x100\x12\x1e\n" +
+	"\x1aERROR_REASON_PRICE_UNKNOWN\x108\x12&\n" +
 	"\"ERROR_REASON_CONNECTION_QUEUE_FULL\x102\x12\x1e\n" +
 	"\x1aERROR_REASON_SANDBOX_QUOTA\x103\x12!\n" +
 	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x12#\n" +

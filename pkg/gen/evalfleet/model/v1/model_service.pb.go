@@ -115,7 +115,10 @@ type GenerateRequest struct {
 	// Optional. Scopes whose budgets the call reserves from, beside project and account, such as an eval.
 	BudgetScopes []string `protobuf:"bytes,15,rep,name=budget_scopes,json=budgetScopes,proto3" json:"budget_scopes,omitempty"`
 	// Optional. Whether the answer holds what was said to the provider.
-	RecordCall    bool `protobuf:"varint,16,opt,name=record_call,json=recordCall,proto3" json:"record_call,omitempty"`
+	RecordCall bool `protobuf:"varint,16,opt,name=record_call,json=recordCall,proto3" json:"record_call,omitempty"`
+	// Optional. Only check: everything that can be known without a call fails as it would, no provider is called and nothing is kept. The answer has `config`, `unsent_options`, `warnings`
+	// and `prices`. Generate alone takes it; messages may be left out.
+	ValidateOnly  bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,6 +265,13 @@ func (x *GenerateRequest) GetRecordCall() bool {
 	return false
 }
 
+func (x *GenerateRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // MessagePrefix stands for messages that were sent before.
 type MessagePrefix struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -401,7 +411,7 @@ type GenerateResponse struct {
 	Cache CacheUse `protobuf:"varint,3,opt,name=cache,proto3,enum=evalfleet.model.v1.CacheUse" json:"cache,omitempty"`
 	// Optional. What was said to the provider, when record_call was set.
 	Call *ModelCall `protobuf:"bytes,4,opt,name=call,proto3" json:"call,omitempty"`
-	// The configuration that reached the provider: defaults filled in.
+	// The configuration that reached the provider: defaults filled in, unsent options left out.
 	Config *GenerateConfig `protobuf:"bytes,5,opt,name=config,proto3" json:"config,omitempty"`
 	// Optional. The vendor's answer as it came, when the request was raw.
 	Raw *RawRequest `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
@@ -414,7 +424,11 @@ type GenerateResponse struct {
 	// The conversation as it reached the provider, when it differs from the request's.
 	PreparedMessages []*ChatMessage `protobuf:"bytes,10,rep,name=prepared_messages,json=preparedMessages,proto3" json:"prepared_messages,omitempty"`
 	// The vendor's stream was cut off before the answer's end: the output is what came. It is not kept in the response cache.
-	BrokenOff     bool `protobuf:"varint,11,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
+	BrokenOff bool `protobuf:"varint,11,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
+	// Options of the request's configuration that the provider is not sent, since the model's API does not take them. Names of GenerateConfig, such as `temperature`.
+	UnsentOptions []string `protobuf:"bytes,12,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
+	// With validate_only: dollars per million tokens; unset: not known.
+	Prices        *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +538,20 @@ func (x *GenerateResponse) GetBrokenOff() bool {
 		return x.BrokenOff
 	}
 	return false
+}
+
+func (x *GenerateResponse) GetUnsentOptions() []string {
+	if x != nil {
+		return x.UnsentOptions
+	}
+	return nil
+}
+
+func (x *GenerateResponse) GetPrices() *Prices {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
 }
 
 // FailedAttempt is an attempt that was retried.
@@ -3788,7 +3816,7 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x05\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x06\n" +
 	"\x0fGenerateRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -3811,7 +3839,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12#\n" +
 	"\rbudget_scopes\x18\x0f \x03(\tR\fbudgetScopes\x12\x1f\n" +
 	"\vrecord_call\x18\x10 \x01(\bR\n" +
-	"recordCall\"9\n" +
+	"recordCall\x12#\n" +
+	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\"9\n" +
 	"\rMessagePrefix\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"\xf9\x01\n" +
@@ -3823,7 +3852,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\tbody_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\bbodyBlob\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe5\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x05\n" +
 	"\x10GenerateResponse\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x123\n" +
 	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
@@ -3837,7 +3866,9 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x11prepared_messages\x18\n" +
 	" \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x10preparedMessages\x12\x1d\n" +
 	"\n" +
-	"broken_off\x18\v \x01(\bR\tbrokenOff\"\xa3\x01\n" +
+	"broken_off\x18\v \x01(\bR\tbrokenOff\x12%\n" +
+	"\x0eunsent_options\x18\f \x03(\tR\runsentOptions\x122\n" +
+	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\"\xa3\x01\n" +
 	"\rFailedAttempt\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x125\n" +
@@ -4221,80 +4252,81 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	2,  // 16: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
 	5,  // 17: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
 	57, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
-	66, // 19: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	61, // 20: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	1,  // 21: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	8,  // 22: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	9,  // 23: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	11, // 24: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	12, // 25: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	4,  // 26: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	10, // 27: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	67, // 28: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	68, // 29: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	57, // 30: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	58, // 31: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	25, // 32: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	26, // 33: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	24, // 34: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	32, // 35: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	33, // 36: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	55, // 37: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	38, // 38: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	66, // 39: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	66, // 40: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
-	41, // 41: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
-	46, // 42: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	66, // 43: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	45, // 44: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	45, // 45: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	50, // 46: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	50, // 47: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	1,  // 48: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	6,  // 49: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	13, // 50: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	14, // 51: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	16, // 52: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	18, // 53: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	20, // 54: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	22, // 55: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	27, // 56: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	28, // 57: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	30, // 58: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	34, // 59: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	36, // 60: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	39, // 61: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	42, // 62: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
-	44, // 63: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
-	47, // 64: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	49, // 65: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
-	51, // 66: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	53, // 67: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	4,  // 68: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	7,  // 69: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	7,  // 70: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	15, // 71: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	17, // 72: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	19, // 73: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	21, // 74: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	23, // 75: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	24, // 76: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	29, // 77: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	31, // 78: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	35, // 79: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	37, // 80: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	40, // 81: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	43, // 82: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
-	41, // 83: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
-	48, // 84: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	45, // 85: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
-	52, // 86: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	50, // 87: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	68, // [68:88] is the sub-list for method output_type
-	48, // [48:68] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	26, // 19: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
+	66, // 20: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	61, // 21: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	1,  // 22: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	8,  // 23: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	9,  // 24: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	11, // 25: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	12, // 26: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	4,  // 27: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	10, // 28: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	67, // 29: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	68, // 30: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	57, // 31: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	58, // 32: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	25, // 33: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	26, // 34: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	24, // 35: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	32, // 36: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	33, // 37: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	55, // 38: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	38, // 39: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	66, // 40: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	66, // 41: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
+	41, // 42: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
+	46, // 43: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
+	66, // 44: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
+	45, // 45: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
+	45, // 46: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
+	50, // 47: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	50, // 48: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	1,  // 49: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	6,  // 50: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	13, // 51: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	14, // 52: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	16, // 53: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	18, // 54: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	20, // 55: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	22, // 56: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	27, // 57: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	28, // 58: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	30, // 59: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	34, // 60: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	36, // 61: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	39, // 62: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	42, // 63: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
+	44, // 64: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
+	47, // 65: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
+	49, // 66: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	51, // 67: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	53, // 68: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	4,  // 69: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	7,  // 70: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	7,  // 71: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	15, // 72: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	17, // 73: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	19, // 74: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	21, // 75: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	23, // 76: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	24, // 77: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	29, // 78: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	31, // 79: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	35, // 80: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	37, // 81: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	40, // 82: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	43, // 83: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
+	41, // 84: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
+	48, // 85: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
+	45, // 86: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	52, // 87: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	50, // 88: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	69, // [69:89] is the sub-list for method output_type
+	49, // [49:69] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }

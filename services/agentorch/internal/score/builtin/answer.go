@@ -21,6 +21,7 @@ func answerDefinition() score.Definition {
 		Description: "Compares what follows `ANSWER:` in the output with the target.",
 		Params:      params,
 		Metrics:     gradeMetrics,
+		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			var p struct {
 				Pattern string `json:"pattern"`

@@ -15,6 +15,7 @@ func choiceDefinition() score.Definition {
 		Name:        "choice",
 		Description: "Compares the options that the model selected with the letters of the target; goes with the multiple_choice solver.",
 		Metrics:     gradeMetrics,
+		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			if err := noParams.Decode(given, nil); err != nil {
 				return nil, err

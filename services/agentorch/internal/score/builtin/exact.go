@@ -13,6 +13,7 @@ func exactDefinition() score.Definition {
 		Name:        "exact",
 		Description: "Compares the whole output with the target, apart from case, punctuation, articles and white space.",
 		Metrics:     gradeMetrics,
+		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			if err := noParams.Decode(given, nil); err != nil {
 				return nil, err

@@ -18,6 +18,7 @@ func f1Definition() score.Definition {
 		Description: "Gives the F1 measure of the words that output and target share, the best over all targets, to two decimals.",
 		Params:      params,
 		Metrics:     numberMetrics,
+		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			var p struct {
 				StopWords []string `json:"stop_words"`

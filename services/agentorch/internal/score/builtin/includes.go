@@ -16,6 +16,7 @@ func includesDefinition() score.Definition {
 		Description: "Looks for the target anywhere in the output.",
 		Params:      params,
 		Metrics:     gradeMetrics,
+		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			p := struct {
 				IgnoreCase bool `json:"ignore_case"`

@@ -27,6 +27,7 @@ func matchDefinition() score.Definition {
 		Description: "Compares the beginning, the end, all or any part of the output with the target, as text or as a number.",
 		Params:      params,
 		Metrics:     gradeMetrics,
+		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			m := matcher{Location: "end", IgnoreCase: true}
 			if err := params.Decode(given, &m); err != nil {

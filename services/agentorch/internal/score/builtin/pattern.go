@@ -29,6 +29,7 @@ func patternDefinition() score.Definition {
 		Description: "Takes the answer out of the output with a regular expression and compares its groups with the target.",
 		Params:      params,
 		Metrics:     gradeMetrics,
+		NeedsTarget: true,
 		New: func(given json.RawMessage) (score.Scorer, error) {
 			p := patternMatcher{IgnoreCase: true}
 			if err := params.Decode(given, &p); err != nil {

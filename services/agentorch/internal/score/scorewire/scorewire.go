@@ -39,6 +39,9 @@ func FromValue(v score.Value) *agentv1.ScoreValue {
 	case score.KindText:
 		return &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: v.Text()}}
 	case score.KindNumber:
+		if v.IsUnscored() {
+			return &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Unscored{Unscored: true}}
+		}
 		f, _ := v.Float()
 		return &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Number{Number: f}, Integer: isInteger(v, f)}
 	case score.KindBool:
@@ -77,6 +80,8 @@ func ToValue(m *agentv1.ScoreValue) score.Value {
 		return score.Text(k.Text)
 	case *agentv1.ScoreValue_Number:
 		return number(k.Number, m.GetInteger())
+	case *agentv1.ScoreValue_Unscored:
+		return score.Unscored()
 	case *agentv1.ScoreValue_Flag:
 		return score.Bool(k.Flag)
 	case *agentv1.ScoreValue_List:

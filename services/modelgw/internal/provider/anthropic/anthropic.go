@@ -192,9 +192,27 @@ func (m *model) settle() error {
 	return err
 }
 
-// ignored are options that the API does not have, or no longer.
+// ignored are options that the API does not have, or no longer: https://platform.claude.com/docs/en/api/migration-2026-10-21.
 var ignored = []string{
 	"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity",
+}
+
+// dropped are options that the API or the model does not have, and that shape no more than how an answer is made.
+func (m *model) dropped() []string {
+	all := []string{"seed", "best_of", "prompt_logprobs", "internal_tools", "reasoning_mode", "reasoning_summary", "modalities"}
+	if m.generation.refusesFallback() {
+		all = append(all, "fallback_models")
+	}
+	if m.generation.control() == noThinking {
+		all = append(all, "reasoning_effort", "reasoning_tokens")
+	}
+	return all
+}
+
+// Check implements provider.Provider.
+func (m *model) Check(c *modelv1.GenerateConfig) error {
+	_, err := m.plan(&provider.Request{Config: c})
+	return err
 }
 
 // Capabilities implements provider.Provider.
@@ -213,6 +231,7 @@ func (m *model) Capabilities() provider.Capabilities {
 			ToolResultImages: true, ToolResultDocuments: true,
 		},
 		Ignored:  ignored,
+		Dropped:  m.dropped(),
 		Upstream: m.upstream,
 	}
 }

@@ -41,3 +41,19 @@ func TestSuite(t *testing.T) {
 		return p
 	}})
 }
+
+// No option of a configuration is passed over without a word.
+func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"claude-3-haiku-20240307", "claude-3-7-sonnet-latest", "claude-sonnet-4-5", "claude-opus-4-8", "claude-sonnet-5-5"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			providertest.Options(t, func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+				kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, answers...)})
+				p, err := kind.Open(provider.Spec{Model: name, Account: provider.DefaultAccount})
+				require.NoError(t, err)
+				return p
+			})
+		})
+	}
+}

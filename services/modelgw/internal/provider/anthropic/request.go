@@ -71,7 +71,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	p.Cache = dialect.Cache{
 		Off: !m.name.caches() || c.GetCachePrompt() == modelv1.CachePrompt_CACHE_PROMPT_OFF, TTL: m.args.CacheTTL, Automatic: true,
 	}
-	p.leaveOut(m.name)
+	c.Temperature, c.TopP, c.TopK = nil, nil, nil
 	p.readHeaders(c)
 	if err := m.think(p); err != nil {
 		return nil, err
@@ -81,8 +81,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 		p.betas = append(p.betas, betaSchema)
 	}
 	compacted, fellBack := dialect.Kept(r.Messages)
-	if c.FallbackModels != nil && m.generation.refusesFallback() {
-		p.warnings = append(p.warnings, fmt.Sprintf("%s takes no fallback_models and they were left out", m.name))
+	if m.generation.refusesFallback() {
 		c.FallbackModels = nil
 	}
 	if c.FallbackModels != nil || fellBack {
@@ -136,20 +135,6 @@ func (p *plan) compact(before bool, window int64) {
 	management.Set("edits", append(list, edit))
 	p.Members = slices.DeleteFunc(p.Members, func(m dialect.Member) bool { return m.Name == contextMember })
 	p.Members = append(p.Members, dialect.Member{Name: contextMember, JSON: string(orderedjson.Append(nil, management))})
-}
-
-// leaveOut takes out the options that the API does not know any more: https://platform.claude.com/docs/en/api/migration-2026-10-21.
-func (p *plan) leaveOut(model name) {
-	c := p.Config
-	for _, option := range []struct {
-		name string
-		set  bool
-	}{{"temperature", c.Temperature != nil}, {"top_p", c.TopP != nil}, {"top_k", c.TopK != nil}} {
-		if option.set {
-			p.warnings = append(p.warnings, fmt.Sprintf("%s is not taken by %s and was left out", option.name, model))
-		}
-	}
-	c.Temperature, c.TopP, c.TopK = nil, nil, nil
 }
 
 // readHeaders takes features in preview out of the headers of the configuration, where they may stand under two names.

@@ -20,5 +20,8 @@ func unsupported(name string, err error) error {
 // Text returns a text as JSON, for members of a request.
 func Text(text string) string { return string(encode.AppendText(nil, text)) }
 
-// Ignored are options that chat completions do not have.
-var Ignored = []string{"top_k", "verbosity"}
+// Ignored and Dropped are options that chat completions do not have, as in [provider.Capabilities].
+var (
+	Ignored = []string{"top_k", "verbosity"}
+	Dropped = []string{"best_of", "internal_tools", "fallback_models", "effort", "reasoning_mode", "reasoning_tokens", "reasoning_summary"}
+)

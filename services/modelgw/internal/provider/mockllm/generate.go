@@ -32,6 +32,9 @@ func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{Features: features, Ignored: ignored}
 }
 
+// Check implements provider.Provider: any call may succeed.
+func (*model) Check(*modelv1.GenerateConfig) error { return nil }
+
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }
 

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -31,17 +30,21 @@ var quirks = chatapi.Quirks{
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	if why := m.needsResponses(r.Config); why != "" {
-		return nil, rpcerr.CapabilityUnsupported("responses_api",
-			"%s/%s: %s needs OpenAI's Responses API, which is not built yet; use chat completions: by the model argument responses_api=false, by responses_api: false of the account in the configuration of modelgw (openai), or as a client by asking at /v1/chat/completions", Name, m.name, why)
-	}
-	request, warnings := m.request(r)
-	response, err := m.client.Do(ctx, r, request)
-	if err != nil {
+	if err := m.Check(r.Config); err != nil {
 		return nil, err
 	}
-	response.Warnings = append(response.Warnings, warnings...)
-	return response, nil
+	return m.client.Do(ctx, r, m.request(r))
+}
+
+// Check implements provider.Provider.
+func (m *model) Check(c *modelv1.GenerateConfig) error {
+	why := m.needsResponses(c)
+	if why == "" {
+		return nil
+	}
+	return rpcerr.CapabilityUnsupported("responses_api",
+		"%s/%s: %s needs OpenAI's Responses API, which is not built yet; use chat completions: by the model argument responses_api=false, "+
+			"by responses_api: false of the account in the configuration of modelgw (openai), or as a client by asking at /v1/chat/completions", Name, m.name, why)
 }
 
 // needsResponses says what of a call needs the Responses API; empty when nothing does.
@@ -54,30 +57,24 @@ func (m *model) needsResponses(c *modelv1.GenerateConfig) string {
 		return "a background request"
 	case asked != nil && *asked:
 		return "what the model argument responses_api asks for"
-	case asked == nil && m.name.wantsResponses() && c.NumChoices == nil:
+	case asked == nil && m.atVendor && m.name.wantsResponses() && c.NumChoices == nil:
 		return "this model"
 	default:
 		return ""
 	}
 }
 
-// request makes the upstream request, and says what it leaves out.
-func (m *model) request(r *provider.Request) (request *openaichat.Request, warnings []string) {
+// request makes the upstream request.
+func (m *model) request(r *provider.Request) *openaichat.Request {
 	config := chat.Merge(r.Config)
-	leaveOut := func(option string) {
-		warnings = append(warnings, fmt.Sprintf("%s is not taken by %s and was left out", option, m.name))
-	}
-	request = &openaichat.Request{
+	request := &openaichat.Request{
 		Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
 		Stream: m.streams(r), Members: m.members(),
 		CacheMarks: m.atVendor && m.name.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
 	if m.name.reasons() {
 		request.SystemRole, request.MaxTokensMember = "developer", "max_completion_tokens"
-		if config.Temperature != nil {
-			config.Temperature = nil
-			leaveOut("temperature")
-		}
+		config.Temperature = nil
 	}
 	if m.name.isOSeries() {
 		config.ParallelToolCalls = nil
@@ -88,7 +85,7 @@ func (m *model) request(r *provider.Request) (request *openaichat.Request, warni
 	if m.name.sees() {
 		config.MaxTokens = new(max(visionTokens, config.GetMaxTokens()))
 	}
-	return request, warnings
+	return request
 }
 
 // streams says whether a request is streamed: as the model argument says, else when somebody watches.

@@ -5,6 +5,7 @@ package openai
 import (
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -21,7 +22,10 @@ import (
 const Name = "openai"
 
 // vendor is OpenAI's own address.
-const vendor = "https://api.openai.com/v1"
+const (
+	vendorHost = "api.openai.com"
+	vendor     = "https://" + vendorHost + "/v1"
+)
 
 func keyHint(string) string { return "set OPENAI_API_KEY, or api_key in the configuration of modelgw" }
 
@@ -39,7 +43,8 @@ type Config struct {
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
 	// Project is sent with each request, where it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
-	// ResponsesAPI says for the account `default` which API its models are asked by: false is chat completions for all. Left out, their names decide.
+	// ResponsesAPI says for the account `default` which API its models are asked by: false is chat completions for all. Left out, their names decide at OpenAI's own address, and
+	// at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
 	Accounts map[string]Account `yaml:"accounts"`
@@ -48,7 +53,8 @@ type Config struct {
 // Account is a further account.
 type Account struct {
 	provider.Account `yaml:",inline"`
-	// ResponsesAPI says which API the account's models are asked by: false is chat completions for all. Left out, their names decide.
+	// ResponsesAPI says which API the account's models are asked by: false is chat completions for all. Left out, their names decide at OpenAI's own address, and at
+	// any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 }
 
@@ -145,7 +151,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.atVendor = endpoint == h.vendor
+	m.atVendor = endpoint == h.vendor || isVendor(endpoint)
 	if account.APIKey.IsZero() && !account.KeyOptional {
 		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
 	}
@@ -156,20 +162,32 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	return m, nil
 }
 
+// isVendor says whether an address is OpenAI's own, in any of its regions. Servers at others speak chat completions, whatever they call their models.
+func isVendor(address string) bool {
+	at, err := url.Parse(address)
+	return err == nil && (at.Hostname() == vendorHost || strings.HasSuffix(at.Hostname(), "."+vendorHost))
+}
+
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
-	ignored := chatapi.Ignored
+	ignored, dropped := slices.Clone(chatapi.Ignored), slices.Clone(chatapi.Dropped)
 	if m.name.reasons() {
-		ignored = append(slices.Clone(ignored), "temperature")
+		ignored = append(ignored, "temperature")
+	}
+	if m.name.isOSeries() {
+		dropped = append(dropped, "parallel_tool_calls")
+	}
+	if !m.name.takesEffort() {
+		dropped = append(dropped, "reasoning_effort")
 	}
 	return provider.Capabilities{
 		ConnectionKey: string(m.name),
 		Ignored:       ignored,
+		Dropped:       dropped,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: m.name.reasons(),
 		},
-		Upstream:     m.upstream,
-		UpstreamOnly: m.needsResponses(&modelv1.GenerateConfig{}) != "",
+		Upstream: m.upstream,
 	}
 }
 

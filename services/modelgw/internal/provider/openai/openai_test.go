@@ -57,6 +57,22 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
+// No option of a configuration is passed over without a word.
+func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"gpt-3.5-turbo", "gpt-4o", "gpt-5", "o3", "llama-3-70b"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			providertest.Options(t, func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+				kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.ChatServer(t, answers...)})
+				p, err := kind.Open(provider.Spec{Model: name, Account: provider.DefaultAccount})
+				require.NoError(t, err)
+				return p
+			})
+		})
+	}
+}
+
 func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	t.Parallel()
 	var c openai.Config
@@ -106,33 +122,42 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	assert.ErrorContains(t, err, "responses_api=false")
 }
 
-// The name of a model decides where nobody says, whatever the address; the configuration of an account may say, and the argument of a call has the last word.
+// Where nobody says, the name of a model decides at OpenAI's own address alone; the configuration of an account may say, and the argument of a call has the last word.
 func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 	t.Parallel()
-	url := providertest.ChatServer(t, providertest.Answer{Text: "fine"}, providertest.Answer{Text: "fine"}, providertest.Answer{Text: "fine"})
-	account := func(responses *bool) openai.Account {
-		return openai.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: url}, ResponsesAPI: responses}
+	own := func(address string, responses *bool) openai.Account {
+		return openai.Account{Account: provider.Account{APIKey: config.NewSecret("k"), BaseURL: address}, ResponsesAPI: responses}
 	}
-	kind, closeIdle := openai.Kind(openai.Config{
-		APIKey: config.NewSecret("k"), BaseURL: url, ResponsesAPI: new(false),
-		Accounts: map[string]openai.Account{"by-name": account(nil), "chat": account(new(false))},
-	})
+	kind, closeIdle := openai.Kind(openai.Config{APIKey: config.NewSecret("k"), Accounts: map[string]openai.Account{
+		"vendor": own("https://api.openai.com/v1", nil), "europe": own("https://eu.api.openai.com/v1", nil), "chat": own("", new(false)),
+		"vllm": own("http://127.0.0.1:8000/v1", nil), "proxy": own("https://api.openai.com.example.org/v1", nil), "said": own("http://127.0.0.1:8000/v1", new(true)),
+	}})
 	t.Cleanup(func() { _ = closeIdle() })
 	for _, test := range []struct {
-		account, args string
-		asked         bool
+		model, account, args string
+		asked                bool
 	}{
-		{"default", "", true},
-		{"chat", "", true},
-		{"chat", `{"responses_api":true}`, false},
-		{"by-name", "", false},
-		{"by-name", `{"responses_api":false}`, true},
+		{"gpt-4o", "default", "", true},
+		{"gpt-5", "default", "", false},
+		{"o3", "vendor", "", false},
+		{"gpt-5", "europe", "", false},
+		{"gpt-5", "default", `{"responses_api":false}`, true},
+		{"gpt-5", "chat", "", true},
+		{"gpt-5", "chat", `{"responses_api":true}`, false},
+		{"llama-3-70b", "vllm", "", true},
+		{"gpt-5", "vllm", "", true},
+		{"gpt-5", "proxy", "", true},
+		{"llama-3-70b", "vllm", `{"responses_api":true}`, false},
+		{"llama-3-70b", "said", "", false},
 	} {
-		p, err := kind.Open(provider.Spec{Model: "llama-3-70b", Account: test.account, Args: test.args})
+		p, err := kind.Open(provider.Spec{Model: test.model, Account: test.account, Args: test.args})
 		require.NoError(t, err)
-		assert.Equal(t, !test.asked, p.Capabilities().UpstreamOnly, "%+v", test)
-		_, err = p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+		err = p.Check(&modelv1.GenerateConfig{})
 		assert.Equal(t, test.asked, err == nil, "%+v: %v", test, err)
+		if !test.asked {
+			_, failed := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: &modelv1.GenerateConfig{}})
+			assert.Equal(t, err, failed, "%+v: what is said beforehand is what a call fails with", test)
+		}
 	}
 }
 

@@ -121,10 +121,14 @@ func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
 		ConnectionKey: m.client.BaseURL + "/" + m.name,
 		Ignored:       chatapi.Ignored,
+		Dropped:       append(slices.Clone(chatapi.Dropped), "modalities"),
 		Features:      &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: true},
 		Upstream:      m.upstream,
 	}
 }
+
+// Check implements provider.Provider: any call may succeed.
+func (*model) Check(*modelv1.GenerateConfig) error { return nil }
 
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }

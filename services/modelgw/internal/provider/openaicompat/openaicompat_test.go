@@ -64,3 +64,19 @@ func TestSuite(t *testing.T) {
 		return p
 	}})
 }
+
+// No option of a configuration is passed over without a word.
+func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"local/some/model", "local/gpt-5"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			providertest.Options(t, func(t *testing.T, answers ...providertest.Answer) provider.Provider {
+				kind := open(t, providertest.GoldenSetup{APIKey: "k", Service: "local", BaseURL: providertest.ChatServer(t, answers...)})
+				p, err := kind.Open(provider.Spec{Model: name, Account: provider.DefaultAccount})
+				require.NoError(t, err)
+				return p
+			})
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package eval
+
+import (
+	"fmt"
+	"strings"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// namedSamples bounds the samples that a message names.
+const namedSamples = 5
+
+// checkTargets refuses samples without a target where a scorer compares with it: its score would be the same whatever the model says.
+func (j Judges) checkTargets(spec *agentv1.EvalSpec, samples *Samples) error {
+	for i, ref := range spec.GetScorers() {
+		if ref.GetWorker() != nil {
+			continue
+		}
+		if _, err := j.Scorers.New(ref.GetName(), raw(ref.GetParamsJson())); err != nil {
+			return rpcerr.Wrap(err, "spec.scorers[%d]", i)
+		}
+		definition, err := j.Scorers.Definition(ref.GetName())
+		if err != nil {
+			return err
+		}
+		var without []string
+		for _, sample := range samples.All() {
+			if definition.Lacks(sample.GetTarget().GetValues()) {
+				without = append(without, sample.GetId())
+			}
+		}
+		if len(without) > 0 {
+			return rpcerr.InvalidField("spec.dataset", "the scorer %s needs a target, and %d of %d samples have none or a blank one: %s; %s",
+				ref.GetName(), len(without), samples.Len(), first(without), howToTarget(spec.GetDataset()))
+		}
+	}
+	return nil
+}
+
+// howToTarget says how samples of a dataset get a target.
+func howToTarget(d *agentv1.Dataset) string {
+	if d.GetFile() == nil {
+		return "give each sample a `target`"
+	}
+	return "name the column that holds it, `dataset: {fields: {target: COLUMN}}`, or use a scorer that compares with none"
+}
+
+// first names the first few of many.
+func first(names []string) string {
+	if more := len(names) - namedSamples; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedSamples], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
