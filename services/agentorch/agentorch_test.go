@@ -48,6 +48,9 @@ type models struct {
 }
 
 func (m *models) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
+	if r.GetValidateOnly() {
+		return &modelv1.GenerateResponse{}, nil
+	}
 	m.asked <- r.GetRequestId()
 	select {
 	case <-m.may:

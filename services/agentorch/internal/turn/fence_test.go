@@ -27,7 +27,9 @@ type countingModels struct {
 }
 
 func (m *countingModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, o ...callOption) (*modelv1.GenerateResponse, error) {
-	m.calls.Add(1)
+	if !r.GetValidateOnly() {
+		m.calls.Add(1)
+	}
 	return m.Models.Generate(ctx, r, o...)
 }
 

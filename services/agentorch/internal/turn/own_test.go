@@ -184,13 +184,16 @@ func TestAReplicaThatCannotBeatAsksForNothing(t *testing.T) {
 	assert.Equal(t, 1, f.Models.Total())
 }
 
-// awayModels never answers.
+// awayModels answers no call.
 type awayModels struct {
 	*ownertest.Models
 	calls atomic.Int32
 }
 
-func (m *awayModels) Generate(context.Context, *modelv1.GenerateRequest, ...callOption) (*modelv1.GenerateResponse, error) {
+func (m *awayModels) Generate(ctx context.Context, r *modelv1.GenerateRequest, o ...callOption) (*modelv1.GenerateResponse, error) {
+	if r.GetValidateOnly() {
+		return m.Models.Generate(ctx, r, o...)
+	}
 	m.calls.Add(1)
 	return nil, rpcerr.ServiceUnavailable("modelgw", time.Second, "starting")
 }

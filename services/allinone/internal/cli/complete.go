@@ -177,7 +177,7 @@ func (a *app) running(ctx context.Context) (*session, error) {
 	}
 	address := a.server
 	if address == "" {
-		if address, err = holds(cfg.DataDir); err != nil {
+		if address, err = holds(ctx, cfg.DataDir); err != nil {
 			return nil, err
 		}
 	}
@@ -189,7 +189,7 @@ func (a *app) running(ctx context.Context) (*session, error) {
 }
 
 // holds is the address of the server that holds a data directory.
-func holds(path string) (string, error) {
+func holds(ctx context.Context, path string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return "", err
 	}
@@ -197,8 +197,6 @@ func holds(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
-	defer cancel()
 	lock, holder, err := dir.Lock().Claim(ctx)
 	if lock != nil {
 		return "", errors.Join(errNoServer, lock.Release())
