@@ -50,6 +50,7 @@ tools: .tools/tools.stamp ## Build buf, golangci-lint and gofumpt into .tools (a
 
 .PHONY: build
 build: ## Build bin/evalfleet, which has the guest program within it
+	@rm -f $(BIN)/guestd
 	go build -trimpath -ldflags=-s -o $(BIN)/guest/guestd ./services/sandboxd/cmd/guestd
 	@echo '{"Replace": {"services/sandboxd/internal/program/embedded/guestd": "$(BIN)/guest/guestd"}}' > $(BIN)/guest/overlay.json
 	go build -trimpath -overlay $(BIN)/guest/overlay.json -o $(BIN)/ ./services/allinone/cmd/evalfleet

@@ -147,8 +147,13 @@ func (m *meter) next() error {
 		}
 		m.left = 0
 		m.list = 0
-		// Where headers cannot be decoded, the transport closes the connection.
-		_, _ = m.headers.Write(fragment(m.ahead[frameHeader:], kind, flags))
+		_, err := m.headers.Write(fragment(m.ahead[frameHeader:], kind, flags))
+		if flags.Has(http2.FlagHeadersEndHeaders) {
+			err = errors.Join(err, m.headers.Close())
+		}
+		if err != nil {
+			m.list = bound.RequestHeaderBytes // What cannot be decoded may be any size.
+		}
 		m.call(id, callBytes+headerListBytes*min(m.list, bound.RequestHeaderBytes))
 	case http2.FrameData:
 		m.data(id, size)

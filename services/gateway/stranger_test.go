@@ -64,10 +64,12 @@ func TestABodyOfVeryManyValuesIsRefused(t *testing.T) {
 	t.Parallel()
 	addr := start(t, &runs{})
 	body := `{"a":[` + strings.Repeat("{},", bound.RequestValues) + `{}]}`
-	resp, said := call(t, http.MethodPost, "http://"+addr+"/api/v1/projects/default/runs", body, nil)
-	assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
-	assert.Contains(t, said, "INVALID_REQUEST")
-	assert.Contains(t, said, "more than 200000 JSON values")
+	for _, path := range []string{"runs", "models:streamGenerate"} { // The body of the second is a field of the request.
+		resp, said := call(t, http.MethodPost, "http://"+addr+"/api/v1/projects/default/"+path, body, nil)
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode, path)
+		assert.Contains(t, said, "INVALID_REQUEST", path)
+		assert.Contains(t, said, "more than 200000 JSON values", path)
+	}
 }
 
 // An error names some of the fields that are wrong, says how many more there are, and is as long as that.

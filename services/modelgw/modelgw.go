@@ -5,6 +5,7 @@
 package modelgw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,8 +34,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/server"
 )
 
-// cancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Connections of providers end within
-// milliseconds.
+// cancelGrace is the default of [Config.CancelGrace]. Connections of providers end within milliseconds.
 const cancelGrace = time.Second
 
 // Config sets the gateway up.
@@ -49,6 +49,8 @@ type Config struct {
 	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A stop in good order
 	// counts nothing. A call that is lost more often has no known outcome, and its run waits for a decision. At least 1, default 5.
 	MaxReissues int `yaml:"max_reissues" env:"EVALFLEET_MODELGW_MAX_REISSUES"`
+	// CancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Zero is 1s.
+	CancelGrace time.Duration `yaml:"-"`
 	// CacheBytes bounds the response cache. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
@@ -162,7 +164,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Retryable:   server.Passing,
 		EncodeError: rpcerr.Encode,
 		DecodeError: rpcerr.Decode,
-		CancelGrace: cancelGrace,
+		CancelGrace: cmp.Or(cfg.CancelGrace, cancelGrace),
 		Logger:      deps.Logger,
 	})
 	if err != nil {

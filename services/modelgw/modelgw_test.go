@@ -247,7 +247,7 @@ func TestACancelledCallSaysWhereItsTimeWent(t *testing.T) {
 	script := `{"outputs": [{"error": {"status": 429, "message": "slow down", "retry_after_s": 0.01}}, {"text": "late", "delay_s": 600}]}`
 	request := keyed("k", ask(script, "q"))
 	deaths(t, ledger, request, 4)
-	g := start(t, withLedger(ledger, "heir"))
+	g := start(t, withLedger(ledger, "heir"), func(c *modelgw.Config, _ *modelgw.Deps) { c.CancelGrace = waittest.Bound })
 	ended := make(chan error, 1)
 	go func() {
 		_, err := g.models.Generate(context.WithoutCancel(t.Context()), request)

@@ -385,7 +385,7 @@ func (e *Engine) cancelOnce(ctx context.Context, name, requestID, reason string)
 		if s, err = e.State(ctx, name); err != nil || s.Ended() {
 			return s, err
 		}
-		if over {
+		if over && (s.Cancel != nil || s.TooNew) { // What a later version drives takes the command up later.
 			return s.cancelling(reason), nil
 		}
 		select {

@@ -27,10 +27,6 @@ func (m *messages) Marshal(v any) ([]byte, error) {
 // NewDecoder reads one value, which is all that is there: no call takes a stream over REST.
 func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
-		p, ok := v.(proto.Message)
-		if !ok {
-			return m.JSONPb.NewDecoder(r).Decode(v)
-		}
 		text, err := io.ReadAll(r)
 		if err != nil {
 			return refuse(r, unread(err))
@@ -41,6 +37,10 @@ func (m *messages) NewDecoder(r io.Reader) runtime.Decoder {
 		if !jsonscan.AtMost(text, bound.RequestValues) {
 			return refuse(r, rpcerr.InvalidRequest(
 				"the body has more than %d JSON values; send what is large as a blob first and name it by its hash", bound.RequestValues))
+		}
+		p, ok := v.(proto.Message)
+		if !ok { // A field of the request.
+			return m.JSONPb.Unmarshal(text, v)
 		}
 		if err := m.UnmarshalOptions.Unmarshal(text, p); err != nil {
 			return refuse(r, misfit(text, p, err))

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -23,8 +24,11 @@ var embedded embed.FS
 func Stage(path, dir string) (string, error) {
 	if path == "" {
 		beside, err := besideUs()
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return stageEmbedded(dir)
+		case err != nil:
+			return "", fmt.Errorf("find the guest program: %w", err)
 		}
 		path = beside
 	}
