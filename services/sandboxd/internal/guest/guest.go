@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -180,6 +181,9 @@ func checksFolder(path string) (*os.Root, error) {
 	return os.OpenRoot(path)
 }
 
+// systemFolder fits the folders of programs and their configuration.
+var systemFolder = regexp.MustCompile(`^/(bin|sbin|usr|lib[^/]*|etc|dev|proc|sys|boot)(/|$)`)
+
 // checkFolders are the folders that a check may change: that of checks, and those of the agent, as far as they are there. It is none where the
 // agent is root, to whom all of the box belongs.
 func checkFolders(spec *box.Guest) []string {
@@ -187,8 +191,15 @@ func checkFolders(spec *box.Guest) []string {
 	if err == nil && who.UID == 0 {
 		return nil
 	}
+	home := who.Home
+	if systemFolder.MatchString(home) {
+		home = "" // of an account that is no person's, such as daemon
+	}
 	var found []string
-	for _, folder := range []string{spec.ChecksDir, spec.Workdir, who.Home, "/tmp", "/var/tmp", "/dev/shm"} {
+	for _, folder := range []string{spec.ChecksDir, spec.Workdir, home, "/tmp", "/var/tmp", "/dev/shm"} {
+		if !filepath.IsAbs(folder) {
+			continue // a user without a home
+		}
 		folder, err := filepath.EvalSymlinks(folder)
 		if err != nil || folder == "/" || slices.Contains(found, folder) {
 			continue

@@ -8,9 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// patience bounds a removal: somebody may make files as fast as they are removed.
+const patience = time.Minute
 
 // maxOpen bounds the folders that are open at once. What lies deeper is moved up before it is removed.
 const maxOpen = 64
@@ -29,14 +33,14 @@ func Remove(path string) error {
 }
 
 // RemoveAt removes the folder of that name in an open one, with all in it, however deep that is. It follows no links. What cannot be
-// removed stays, perhaps higher up in the folder, and the first reason is the error.
+// removed stays, perhaps higher up in the folder, and the first reason is the error; EBUSY, when it takes more than a minute.
 func RemoveAt(parent int, name string) error {
 	top, err := open(parent, name)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(top)
-	r := &removal{top: top}
+	r := &removal{top: top, until: time.Now().Add(patience)}
 	r.empty(top, 1)
 	if r.err != nil {
 		return r.err
@@ -46,8 +50,9 @@ func RemoveAt(parent int, name string) error {
 
 // removal is the removal of a folder.
 type removal struct {
-	top int
-	err error // the first one
+	top   int
+	until time.Time
+	err   error // the first one
 }
 
 // empty removes what is in an open folder of that depth.
@@ -57,6 +62,10 @@ func (r *removal) empty(folder, depth int) {
 		r.note(err)
 		gone = 0
 		for _, name := range names {
+			if time.Now().After(r.until) {
+				r.note(unix.EBUSY)
+				return
+			}
 			err := r.remove(folder, name, depth)
 			r.note(err)
 			if err == nil {

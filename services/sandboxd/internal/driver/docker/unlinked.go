@@ -37,8 +37,14 @@ func unlinked(containers map[string]bool) map[string]int64 {
 		if found[id] == nil {
 			found[id] = map[file]int64{}
 		}
-		for _, folder := range []string{"/fd/", "/map_files/"} {
-			addUnlinked(found[id], process+folder)
+		// Threads may have descriptors of their own. Their memory is the same, and is seen by those that live.
+		mapped := 0
+		threads, _ := filepath.Glob(process + "/task/[0-9]*")
+		for _, thread := range threads {
+			addUnlinked(found[id], thread+"/fd/")
+			if mapped == 0 {
+				mapped = addUnlinked(found[id], "/proc/"+filepath.Base(thread)+"/map_files/")
+			}
 		}
 	}
 	sums := map[string]int64{}
@@ -50,8 +56,9 @@ func unlinked(containers map[string]bool) map[string]int64 {
 	return sums
 }
 
-// addUnlinked adds the removed files to which the links in a folder of /proc lead. A process may end, and close files, meanwhile.
-func addUnlinked(files map[file]int64, folder string) {
+// addUnlinked adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, and close
+// files, meanwhile.
+func addUnlinked(files map[file]int64, folder string) int {
 	links, _ := os.ReadDir(folder)
 	for _, link := range links {
 		var st unix.Stat_t
@@ -64,4 +71,5 @@ func addUnlinked(files map[file]int64, folder string) {
 			files[file{st.Dev, st.Ino}] = st.Blocks * 512
 		}
 	}
+	return len(links)
 }

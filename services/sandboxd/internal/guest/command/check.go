@@ -17,6 +17,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/rmtree"
 )
 
 // A check does not trust what ran in the sandbox before it: it starts when all other processes have ended, as a user of its own, in a
@@ -63,8 +64,18 @@ func (r *Runner) leave(ended *process.Process, spec *sandboxv1.ExecSpec, made *r
 		ended.KillLeft()
 	}
 	if made != nil {
-		_ = made.base.RemoveAll(made.name) // what cannot be removed stays out of reach, save for its own user
+		made.remove()
 	}
+}
+
+// remove removes the room. What cannot be removed stays out of reach, save for its own user.
+func (m *room) remove() {
+	base, err := m.base.Open(".")
+	if err != nil {
+		return
+	}
+	defer base.Close()
+	_ = rmtree.RemoveAt(int(base.Fd()), m.name)
 }
 
 func (r *Runner) newRoom(spec *sandboxv1.ExecSpec) (*room, error) {

@@ -1,10 +1,14 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -103,6 +107,8 @@ type way struct {
 	clone bool
 	// chdir: there is no openat2. The working directory may be a link of /proc, though not to anything of the guest.
 	chdir bool
+	// patience is how long a start may be held up. Zero is startPatience.
+	patience time.Duration
 }
 
 // findWay looks for what the calling thread may use, but for clone3. It fails where a child could not be kept from the guest's descriptors.
@@ -140,7 +146,7 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 		// Where its id is written is the fourth argument or the fifth; the other one is not looked at.
 		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&b.pidfd)), uintptr(child), uintptr(child)}}
 	}
-	late := watch(&b.child)
+	late := watch(&b.child, cmp.Or(w.patience, startPatience))
 	// A signal in the child would be handled on the parent's stack.
 	all := ^uint64(0)
 	setMask(&all, &b.mask)
@@ -195,6 +201,8 @@ func exitSyscall()
 const (
 	lateStart     = 10 * time.Millisecond
 	startPatience = 5 * time.Second
+	// slowStart is for a child that is not held up by others: it waits for the machine.
+	slowStart = time.Minute
 )
 
 // ErrHeldUp is why a program was not executed: the child was stopped over and over, or its file was locked (F_SETLEASE).
@@ -202,16 +210,17 @@ var ErrHeldUp = errors.New("it did not begin within " + startPatience.String() +
 
 // watcher sees to it that a birth comes to an end.
 type watcher struct {
-	mu     sync.Mutex
-	child  *int32 // its id while it is being born; nil once the birth is over
-	timer  *time.Timer
-	began  time.Time
-	killed bool
+	mu       sync.Mutex
+	child    *int32 // its id while it is being born; nil once the birth is over
+	timer    *time.Timer
+	patience int // looks until a child that is held up is killed
+	looks    int // not time, which passes for a machine that stands still
+	killed   bool
 }
 
 // watch watches over the birth of a child. The caller stops it before the child can be reaped.
-func watch(child *int32) *watcher {
-	w := &watcher{child: child, began: time.Now()}
+func watch(child *int32, patience time.Duration) *watcher {
+	w := &watcher{child: child, patience: int(patience / lateStart)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(lateStart, w.look)
@@ -226,12 +235,21 @@ func (w *watcher) look() {
 	}
 	if pid := int(atomic.LoadInt32(w.child)); pid > 0 {
 		signal := syscall.SIGCONT
-		if w.killed = time.Since(w.began) > startPatience; w.killed {
-			signal = syscall.SIGKILL
+		w.looks++
+		if w.killed || w.looks > w.patience && (heldUp(pid) || w.looks > int(slowStart/lateStart)) {
+			w.killed, signal = true, syscall.SIGKILL
 		}
 		_ = syscall.Kill(pid, signal)
 	}
 	w.timer.Reset(lateStart)
+}
+
+// heldUp reports whether somebody holds up a child: it is stopped or traced, or waits in its sleep, as for a lease. One that runs, or
+// waits for a disk, is only slow.
+func heldUp(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	s, ok := parseStat(string(text))
+	return err == nil && ok && strings.IndexByte("TtS", s.state) >= 0
 }
 
 // stop ends the watching and tells whether the child was killed.
@@ -314,10 +332,12 @@ func (b *birth) forgetHandlers() {
 	}
 }
 
-// become makes the child the user. Capabilities that it shall have outlive the change and, being ambient, execve.
+// become makes the child the user. Capabilities that it shall have outlive the change and, being ambient, execve. With the user changes
+// whether the memory, which is this program's until execve, may be dumped (fs.suid_dumpable); it must not.
 func (b *birth) become(u *Credential) {
 	if len(u.Capabilities) == 0 {
 		b.then(unix.SYS_SETUID, uintptr(u.UID))
+		b.then(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 		return
 	}
 	b.capHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -329,6 +349,7 @@ func (b *birth) become(u *Credential) {
 	}
 	b.then(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
 	b.then(unix.SYS_SETUID, uintptr(u.UID))
+	b.then(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 	b.then(unix.SYS_CAPSET, address(&b.capHeader), address(&b.capData[0]))
 	for _, c := range u.Capabilities {
 		b.then(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c)

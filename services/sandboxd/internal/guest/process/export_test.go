@@ -1,5 +1,7 @@
 package process
 
+import "time"
+
 // DoWithoutClone3 makes the table start processes as it does where there is no clone3. It comes before the first Start.
 func (t *Table) DoWithoutClone3() { t.way.clone = true }
 
@@ -8,3 +10,10 @@ func (t *Table) DoWithoutOpenat2() { t.way.chdir = true }
 
 // Way tells how processes were started: whether by clone3, and by openat2. It is asked on the thread that starts them.
 func (t *Table) Way() (clone3, openat2 bool) { return !t.way.clone, !t.way.chdir }
+
+// SetPatience sets how long a start may be held up. No start is under way meanwhile.
+func (t *Table) SetPatience(d time.Duration) {
+	t.forking.Lock()
+	defer t.forking.Unlock()
+	t.way.patience = d
+}

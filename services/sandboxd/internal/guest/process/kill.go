@@ -110,9 +110,10 @@ func (t *Table) tree(p *Process) []int {
 	all := snapshot()
 	ours := below(all, os.Getpid())
 	t.mu.Lock()
-	_, alive := t.live[p.pid]
-	for pid := range t.live {
-		if pid != p.pid {
+	now := t.live[p.pid] // another process, when p has ended and its id was given away
+	alive, named := now == p, now == nil || now == p
+	for pid, q := range t.live {
+		if q != p {
 			delete(ours, pid)
 		}
 	}
@@ -120,7 +121,7 @@ func (t *Table) tree(p *Process) []int {
 	own := map[int]bool{}
 	for pid := range ours {
 		s := all[pid]
-		if alive && pid == p.pid || s.session == p.pid || s.group == p.pid || p.mark != 0 && readMark(pid) == p.mark {
+		if alive && pid == p.pid || named && (s.session == p.pid || s.group == p.pid) || p.mark != 0 && readMark(pid) == p.mark {
 			own[pid] = true
 		}
 	}
