@@ -276,14 +276,11 @@ func (m *meter) data(id uint32, size int) {
 
 // received notes that the handler of a call has data that was noted before.
 func (m *meter) received(id uint32, size int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.calls[id]; w != nil && !w.aborted {
+	m.reweigh(id, func(w *weight) {
 		size = min(size, w.in)
 		w.in -= size
 		m.in -= size
-		m.change()
-	}
+	})
 }
 
 // answer notes a message that is about to be sent, once there is room for it beside those that are not sent yet.
@@ -315,23 +312,27 @@ func (m *meter) answer(ctx context.Context, id uint32, size int) error {
 
 // settle notes by how much an answer is larger than what was noted before it was made.
 func (m *meter) settle(id uint32, more int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.calls[id]; w != nil && !w.aborted {
+	m.reweigh(id, func(w *weight) {
 		w.out += more
 		m.out += more
-		m.change()
-	}
+	})
 }
 
 // deliver notes that a part of a call's answers was sent.
 func (m *meter) deliver(id uint32, size int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.calls[id]; w != nil && !w.aborted {
+	m.reweigh(id, func(w *weight) {
 		size = min(size, w.out)
 		w.out -= size
 		m.out -= size
+	})
+}
+
+// reweigh changes what is noted of a call that goes on.
+func (m *meter) reweigh(id uint32, change func(*weight)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.calls[id]; w != nil && !w.aborted {
+		change(w)
 		m.change()
 	}
 }
