@@ -518,7 +518,7 @@ func (d *driver) finish(ctx context.Context) error {
 	if float64(d.failures()) >= d.tolerated() { // Only with continue_on_fail: else it would have stopped.
 		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: d.countErrors(), Error: d.firstError()}
 	}
-	results, err := d.plan.results(d.state, d.samples)
+	results, unscored, err := d.plan.results(d.state, d.samples)
 	if err != nil {
 		end = &agentv1.EvalStateChanged{
 			State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results cannot be computed",
@@ -526,8 +526,8 @@ func (d *driver) finish(ctx context.Context) error {
 		}
 		return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
 	}
-	if model := unscored(d.state.Eval.GetSpec(), results); model != "" && end.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
-		end = d.nothingScored(model)
+	if unscored != "" && end.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
+		end = d.nothingScored(unscored)
 	}
 	return d.append(ctx, nil,
 		&agentv1.Event{Kind: &agentv1.Event_ResultsComputed{ResultsComputed: &agentv1.ResultsComputed{Results: results}}},

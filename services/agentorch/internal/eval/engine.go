@@ -271,7 +271,7 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := e.deps.Judges.checkTargets(spec, samples); err != nil {
+	if err := e.deps.Judges.checkTargets(ctx, spec, samples); err != nil {
 		return nil, nil, err
 	}
 	var warnings []*agentv1.EvalWarning

@@ -161,30 +161,15 @@ func (p plan) outcome(s *State, samples *Samples, model int) (Outcome, error) {
 	return o, err
 }
 
-// unscored is the first model of which results hold no score, although there are scorers; empty for none.
-func unscored(spec *agentv1.EvalSpec, results *agentv1.EvalResults) string {
-	if len(spec.GetScorers()) == 0 {
-		return ""
-	}
-	for _, ref := range spec.GetModels() {
-		scored := slices.ContainsFunc(results.GetScores(), func(r *agentv1.ScoreResult) bool {
-			return r.GetScoredSamples() > 0 && (r.GetModel() == ref.GetModel() || len(spec.GetModels()) == 1)
-		})
-		if !scored {
-			return ref.GetModel()
-		}
-	}
-	return ""
-}
-
-// results computes the results of what is done, each model by itself.
-func (p plan) results(s *State, samples *Samples) (*agentv1.EvalResults, error) {
-	all := &agentv1.EvalResults{}
+// results computes the results of what is done, each model by itself. Unscored is the first model without a score, although there are
+// scorers; empty for none.
+func (p plan) results(s *State, samples *Samples) (all *agentv1.EvalResults, unscored string, err error) {
+	all = &agentv1.EvalResults{}
 	models := s.Eval.GetSpec().GetModels()
 	for model := range models {
 		o, err := p.outcome(s, samples, model)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		all.TotalSamples += int32(o.Total)
 		all.CompletedSamples += int32(o.Completed)
@@ -195,8 +180,12 @@ func (p plan) results(s *State, samples *Samples) (*agentv1.EvalResults, error) 
 		for _, e := range o.Results.Entries {
 			all.Scores = append(all.Scores, entry(e, name))
 		}
+		scored := slices.ContainsFunc(o.Results.Entries, func(e result.Entry) bool { return e.Scored > 0 })
+		if unscored == "" && len(p.scorers) > 0 && !scored {
+			unscored = models[model].GetModel()
+		}
 	}
-	return all, nil
+	return all, unscored, nil
 }
 
 // epochOf gives the scores of a slot; ok is false when it has none.

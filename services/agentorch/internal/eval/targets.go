@@ -1,18 +1,21 @@
 package eval
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
 
 // namedSamples bounds the samples that a message names.
 const namedSamples = 5
 
 // checkTargets refuses samples without a target where a scorer compares with it: its score would be the same whatever the model says.
-func (j Judges) checkTargets(spec *agentv1.EvalSpec, samples *Samples) error {
+func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, samples *Samples) error {
+	var comparing *score.Definition // the first; what it lacks, all lack
 	for i, ref := range spec.GetScorers() {
 		if ref.GetWorker() != nil {
 			continue
@@ -24,16 +27,25 @@ func (j Judges) checkTargets(spec *agentv1.EvalSpec, samples *Samples) error {
 		if err != nil {
 			return err
 		}
-		var without []string
-		for _, sample := range samples.All() {
-			if definition.Lacks(sample.GetTarget().GetValues()) {
-				without = append(without, sample.GetId())
-			}
+		if comparing == nil && definition.NeedsTarget {
+			comparing = &definition
 		}
-		if len(without) > 0 {
-			return rpcerr.InvalidField("spec.dataset", "the scorer %s needs a target, and %d of %d samples have none or a blank one: %s; %s",
-				ref.GetName(), len(without), samples.Len(), first(without), howToTarget(spec.GetDataset()))
+	}
+	if comparing == nil {
+		return nil
+	}
+	var without []string
+	for _, sample := range samples.All() {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		if comparing.Lacks(sample.GetTarget().GetValues()) {
+			without = append(without, sample.GetId())
+		}
+	}
+	if len(without) > 0 {
+		return rpcerr.InvalidField("spec.dataset", "the scorer %s needs a target, and %d of %d samples have none or a blank one: %s; %s",
+			comparing.Name, len(without), samples.Len(), first(without), howToTarget(spec.GetDataset()))
 	}
 	return nil
 }

@@ -70,25 +70,28 @@ func TestAnEvaluationOfWhichNothingWasScoredHasNotSucceeded(t *testing.T) {
 	}
 }
 
+// Two models may have one name and differ in their configuration.
 func TestAModelWithoutAScoreIsNotHiddenByAnother(t *testing.T) {
 	t.Parallel()
-	b := start(t, nil)
-	var other bool
-	b.runs.verdict = func(string, int, int) *agentv1.Run { // Runs are made by model: the second one's after the first one's.
-		defer func() { other = true }()
-		if other {
-			return failed()
+	for _, second := range []string{"mockllm/other", spec(1).GetModels()[0].GetModel()} {
+		b := start(t, nil)
+		var other bool
+		b.runs.verdict = func(string, int, int) *agentv1.Run { // Runs are made by model: the second one's after the first one's.
+			defer func() { other = true }()
+			if other {
+				return failed()
+			}
+			return scored("C")
 		}
-		return scored("C")
+		s := spec(1)
+		s.FailOnError, s.MaxSamples = never(), new(int32(1))
+		s.Models = append(s.Models, &agentv1.ModelRef{Model: second, Account: "second"})
+		made, err := b.engine.Create(t.Context(), "default", s, "", false)
+		require.NoError(t, err)
+		end := b.ended(t, made.Eval.GetName()).Eval
+		assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, end.GetState())
+		assert.Contains(t, end.GetError().GetMessage(), "no sample of "+second+" was scored")
 	}
-	s := spec(1)
-	s.FailOnError, s.MaxSamples = never(), new(int32(1))
-	s.Models = append(s.Models, &agentv1.ModelRef{Model: "mockllm/other"})
-	made, err := b.engine.Create(t.Context(), "default", s, "", false)
-	require.NoError(t, err)
-	end := b.ended(t, made.Eval.GetName()).Eval
-	assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, end.GetState())
-	assert.Contains(t, end.GetError().GetMessage(), "no sample of mockllm/other was scored")
 }
 
 func TestAScorerThatComparesRefusesSamplesWithoutATarget(t *testing.T) {
