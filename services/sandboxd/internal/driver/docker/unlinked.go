@@ -29,10 +29,10 @@ func unlinked(containers map[string]bool) map[string]int64 {
 	found := map[string]map[file]int64{}
 	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
 	for _, process := range processes {
-		groups, err := os.ReadFile(process + "/cgroup")
-		id := string(containerID.Find(groups))
-		if err != nil || !containers[id] {
-			continue // it has ended, or is none of theirs
+		groups, _ := os.ReadFile(process + "/cgroup") // none where it has ended
+		id := containerOf(string(groups), containers)
+		if id == "" {
+			continue
 		}
 		if found[id] == nil {
 			found[id] = map[file]int64{}
@@ -54,6 +54,17 @@ func unlinked(containers map[string]bool) map[string]int64 {
 		}
 	}
 	return sums
+}
+
+// containerOf finds which of the containers the cgroups of a process are of; empty for none. An engine that runs in a container names
+// that one before its own.
+func containerOf(groups string, containers map[string]bool) string {
+	for _, id := range containerID.FindAllString(groups, -1) {
+		if containers[id] {
+			return id
+		}
+	}
+	return ""
 }
 
 // addUnlinked adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, and close

@@ -25,6 +25,9 @@ func DelegateGroups(t *testing.T, user int) (folders []string) {
 		if !ok && controller == "cpu" {
 			continue
 		}
+		if !ok {
+			t.Skipf("the cgroups of %s are not mounted from their root here, as in a container: no operator can give a user one", controller)
+		}
 		parent := filepath.Join(tree.mount, tree.above())
 		if controller == unified {
 			_, err := useV2(tree) // so that children have the controllers
