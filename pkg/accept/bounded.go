@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -184,9 +185,11 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// KnowCaller is Know for the connection that WithConn put into ctx, if any.
+// KnowCaller is Know for the connection that WithConn put into ctx, if any. It lifts the deadline that the server gave
+// the answer, which is for strangers: what bounds answers to known callers is left to their handlers.
 func KnowCaller(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
 		Know(c)
+		_ = c.SetWriteDeadline(time.Time{}) // A connection that is closed needs none.
 	}
 }

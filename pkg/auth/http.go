@@ -24,11 +24,10 @@ func Admit(ctx context.Context, a Authenticator, token string) (context.Context,
 	return WithPrincipal(ctx, principal), nil
 }
 
-// Refuse readies an answer to a request without a credential that is accepted: its body, if any, is left unread, and the connection ends.
-func Refuse(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // Else the server would read the body first.
-	}
+// Refuse readies an answer to a request without a credential that is accepted. Its body, if any, is left unread. The
+// connection ends, so that a client has to connect again to be refused again.
+func Refuse(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
 	w.Header().Set("WWW-Authenticate", Challenge)
 }
 
@@ -48,7 +47,7 @@ func Guard(a Authenticator, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(ctx))
 			return
 		}
-		Refuse(w, r)
+		Refuse(w)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
 		body, _ := protojson.Marshal(rpcerr.ToStatus(err).Proto())

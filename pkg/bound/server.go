@@ -57,7 +57,7 @@ const (
 	// larger waits for all others.
 	StrangerAnswerBytes = 64 << 10
 	// StrangerPause is how long such a connection is not read, because of its calls or because the client reads nothing,
-	// before it is closed.
+	// before it is closed. An HTTP client without a credential has as long for the answer to its request.
 	StrangerPause = 10 * time.Second
 )
 

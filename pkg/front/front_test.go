@@ -1,6 +1,7 @@
 package front_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -18,7 +19,10 @@ import (
 	"go.uber.org/goleak"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/front"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
@@ -268,5 +272,59 @@ func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
 		}
 		require.NoError(t, waittest.For(t, s.ended, "the server to end"))
 		cancel()
+	}
+}
+
+// A client that has shown no token has so much time to take an answer, and a refused one has no second request. One that
+// has shown a token may take any time, as far as the server is concerned.
+func TestAnAnswerThatAStrangerDoesNotReadEnds(t *testing.T) {
+	t.Parallel()
+	const late = 2 * bound.StrangerPause
+	for name, tt := range map[string]struct {
+		request string
+		status  int // of an answer that is read late; 0 is none
+	}{
+		"refused":        {request: "GET /guarded HTTP/1.1\r\nHost: x\r\n\r\n"},
+		"open to all":    {request: "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+		"a known caller": {"GET /guarded HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer right\r\n\r\n", http.StatusOK},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
+			mux := http.NewServeMux()
+			hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+			mux.Handle("/", hello)
+			mux.Handle("/guarded", auth.Guard(tokens, hello))
+			rpcs, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: tokens})
+			require.NoError(t, err)
+			s := front.New(front.Config{GRPC: rpcs, Handler: mux, Connections: 100, Logger: slog.New(slog.DiscardHandler)})
+			l := listenPipes()
+			ended := make(chan error, 1)
+			go func() { ended <- s.Serve(l) }()
+
+			client := l.dial() // Nothing is buffered between its ends.
+			_, err = io.WriteString(client, tt.request)
+			require.NoError(t, err)
+			time.Sleep(late)
+			answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+			if tt.status == 0 {
+				require.Error(t, err, "%s: the server still holds an answer that is not read", name)
+			} else {
+				require.NoError(t, err, name)
+				assert.Equal(t, tt.status, answer.StatusCode, name)
+				require.NoError(t, answer.Body.Close())
+			}
+			_ = client.Close()
+
+			client = l.dial()
+			_, err = io.WriteString(client, tt.request)
+			require.NoError(t, err)
+			answer, err = http.ReadResponse(bufio.NewReader(client), nil)
+			require.NoError(t, err)
+			assert.Equal(t, name == "refused", answer.Close, "%s: the connection ends", name)
+			require.NoError(t, answer.Body.Close())
+			_ = client.Close()
+			require.NoError(t, s.Stop(t.Context()))
+			require.NoError(t, <-ended)
+		})
 	}
 }

@@ -41,6 +41,7 @@ func New(c Config) *Server {
 		http: &http.Server{
 			Handler:           pace.Bodies(c.Handler, bound.BodyPause),
 			ReadHeaderTimeout: bound.RequestHeaderTime,
+			WriteTimeout:      bound.StrangerPause, // lifted once the caller is known, see [accept.KnowCaller]
 			IdleTimeout:       bound.IdleHTTP,
 			MaxHeaderBytes:    bound.RequestHeaderBytes,
 			ConnContext:       accept.WithConn,

@@ -36,7 +36,12 @@ func forward(address string, within time.Duration, known auth.Authenticator, log
 		},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = auth.Admit(r.Context(), known, auth.Token(r.Header)) // For the connection's sake.
+		_, err := auth.Admit(r.Context(), known, auth.Token(r.Header))
+		if err != nil {
+			w.Header().Set("Connection", "close") // modelgw refuses the request.
+			proxy.ServeHTTP(w, r)
+			return
+		}
 		// Else the server may close the request's body when the answer begins, a moment before the transport has seen the body's end.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		proxy.ServeHTTP(pace.NewWriter(w, within), r)

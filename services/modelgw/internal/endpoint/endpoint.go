@@ -210,7 +210,7 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 	}()
 	ctx, err = auth.Admit(ctx, e.deps.Auth, auth.Token(x.request.Header))
 	if err != nil {
-		auth.Refuse(x.out, x.request)
+		auth.Refuse(x.out)
 		return err
 	}
 	if route.method != "" && x.request.Method != route.method {
