@@ -59,6 +59,14 @@ const (
 	// StrangerPause is how long such a connection is not read, because of its calls or because the client reads nothing,
 	// before it is closed. An HTTP client without a credential has as long for the answer to its request.
 	StrangerPause = 10 * time.Second
+	// StrangerWork is how much work a second a server does on calls of gRPC connections without an accepted credential
+	// together, beyond StrangerOwnWork for each of them. A frame of HTTP/2 counts 1, a call 10 and an answer of reflection
+	// 100; one takes some 10 µs of a processor. What is beyond it waits. Connections have what there is by turns.
+	StrangerWork = 10_000
+	// StrangerOwnWork is how much work a second such a connection has always, and StrangerOwnBurst how much at once: health
+	// checks, three a second, wait for no other connection.
+	StrangerOwnWork  = 50
+	StrangerOwnBurst = 100
 )
 
 // Answers.

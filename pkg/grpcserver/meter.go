@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -40,13 +41,15 @@ const frameHeader = 9
 // meter is a connection that is not read while its caller, who has shown no credential, makes the server hold too much.
 // gRPC's transport holds a call until its last frame is sent, and a client whose flow-control window is 0 never lets it
 // be sent. So the meter reads the headers of all frames, in both directions, and notes what each call holds until the
-// frame that ends it. Once a credential is accepted the meter lets everything through.
+// frame that ends it. Each frame also takes work, for which strangers have a rate: see toll. Once a credential is accepted
+// the meter lets everything through.
 //
 // Read ends at least with every frame. When the transport reads again it has handled all frames before, so that a
 // credential in the first HEADERS frame is known before the frame that follows it is read.
 type meter struct {
 	net.Conn
 	known atomic.Bool
+	toll  toll
 
 	// Read's: what is left of the current frame, below, and what was read ahead.
 	left    int
@@ -78,10 +81,10 @@ type weight struct {
 	aborted bool
 }
 
-func newMeter(conn net.Conn) *meter {
+func newMeter(conn net.Conn, shared *rate.Limiter) *meter {
 	m := &meter{
-		Conn: conn, left: len(http2.ClientPreface), closed: make(chan struct{}), calls: map[uint32]*weight{},
-		changed: make(chan struct{}),
+		Conn: conn, toll: newToll(shared), left: len(http2.ClientPreface), closed: make(chan struct{}),
+		calls: map[uint32]*weight{}, changed: make(chan struct{}),
 	}
 	m.headers = hpack.NewDecoder(headerTable, func(f hpack.HeaderField) { m.list += int(f.Size()) })
 	m.headers.SetMaxStringLength(bound.RequestHeaderBytes)
@@ -136,6 +139,13 @@ func (m *meter) next() error {
 	}
 	size, kind, flags, id := parse(m.ahead)
 	m.left = size
+	work := frameWork
+	if kind == http2.FrameHeaders {
+		work = callWork
+	}
+	if err := m.pay(work); err != nil {
+		return err
+	}
 	switch kind {
 	case http2.FrameHeaders, http2.FrameContinuation:
 		if size > largestFrame {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -83,10 +84,14 @@ func (s *strangerStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// reserve waits until there is room for an answer, where answers are so large that none should be made before.
+// reserve waits until there is room for an answer, where answers are so large that none should be made before, and until
+// the work of making it is allowed.
 func (s *strangerStream) reserve() error {
 	if !s.large || s.reserved {
 		return nil
+	}
+	if err := s.meter.pay(answerWork); err != nil {
+		return err
 	}
 	err := s.meter.answer(s.ServerStream.Context(), s.call, bound.StrangerAnswerBytes)
 	s.reserved = err == nil
@@ -140,15 +145,17 @@ func (s *strangerStream) RecvMsg(m any) error {
 // connections has calls know the connection that they come on, which is metered. Beside that it is the credentials that it holds.
 type connections struct {
 	credentials.TransportCredentials
+	// work is how much the server does for strangers.
+	work *rate.Limiter
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
-func (connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	m := newMeter(conn)
+func (c connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	m := newMeter(conn, c.work)
 	return m, m, nil
 }
 
 // Clone implements [credentials.TransportCredentials].
 func (c connections) Clone() credentials.TransportCredentials {
-	return connections{c.TransportCredentials.Clone()}
+	return connections{c.TransportCredentials.Clone(), c.work}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -328,6 +329,68 @@ func TestAStreamThatNobodyReadsEnds(t *testing.T) {
 			assert.Fail(t, "the handler of a stream that nobody reads still writes")
 		}
 		require.NoError(t, conn.Close())
+		server.Stop()
+		require.NoError(t, <-served)
+	})
+}
+
+// Whatever clients without a right token ask, the server works for them at a bounded rate. A client that asks for its
+// health a few times a second waits for none of them, and every call is answered in the end.
+func TestWorkForStrangersIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			flooding = 4
+			during   = 3 * time.Second
+			call     = 10 // as bound.StrangerWork counts
+			most     = (bound.StrangerWork + flooding*bound.StrangerOwnWork) * int64(during/time.Second+1) / call
+		)
+		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		server, err := grpcserver.New(grpcserver.Options{
+			Logger: slog.New(slog.DiscardHandler),
+			Auth:   auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")}),
+		})
+		require.NoError(t, err)
+		toolv1.RegisterToolServiceServer(server, &service{})
+		server.SetReady(true)
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		dial := func() *grpc.ClientConn {
+			conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(l.dial))
+			require.NoError(t, err)
+			return conn
+		}
+		var (
+			clients sync.WaitGroup
+			refused atomic.Int64
+		)
+		end := time.Now().Add(during)
+		for range flooding {
+			conn := dial()
+			clients.Go(func() {
+				for time.Now().Before(end) && refused.Load() < most { // Without a bound the clock would not move.
+					_, err := toolv1.NewToolServiceClient(conn).ListTools(t.Context(), listing())
+					assert.Equal(t, codes.Unauthenticated, status.Code(err), "%v", err)
+					refused.Add(1)
+				}
+				assert.NoError(t, conn.Close())
+			})
+		}
+		calm := dial()
+		clients.Go(func() {
+			for time.Now().Before(end) {
+				asked := time.Now()
+				_, err := healthv1.NewHealthClient(calm).Check(t.Context(), &healthv1.HealthCheckRequest{})
+				assert.NoError(t, err)
+				assert.Zero(t, time.Since(asked), "a health check waits for the others")
+				time.Sleep(time.Second / 3)
+			}
+			assert.NoError(t, calm.Close())
+		})
+		clients.Wait()
+		assert.Less(t, refused.Load(), most)
+		assert.Greater(t, refused.Load(), most/4)
+		t.Logf("%d calls refused in %v, at most %d", refused.Load(), during, most)
 		server.Stop()
 		require.NoError(t, <-served)
 	})
