@@ -71,10 +71,15 @@ func (h *home) command(args ...string) *exec.Cmd {
 	c := exec.Command(h.build.program(h.t), args...)
 	c.Dir = repository
 	// Commands that serve by themselves take any port, too.
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(h.dir), "EVALFLEET_LISTEN=127.0.0.1:0"}, h.env...)
+	c.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(h.dir), "EVALFLEET_LISTEN=127.0.0.1:0", "EVALFLEET_LOG_DIR=" + h.evalLogs(),
+	}, h.env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // A test run that is killed leaves no servers.
 	return c
 }
+
+// evalLogs is the folder where commands write the logs of evaluations.
+func (h *home) evalLogs() string { return filepath.Join(filepath.Dir(h.dir), "eval-logs") }
 
 // configure gives a service a configuration file, wherever it runs.
 func (h *home) configure(service string, config object) {

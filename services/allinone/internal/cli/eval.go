@@ -104,7 +104,7 @@ func (a *app) evalShowCommand() *cobra.Command {
 				if a.json {
 					return a.emit(e)
 				}
-				return s.showEval(ctx, e)
+				return s.showEval(ctx, e, nil)
 			})
 		},
 	}
@@ -156,7 +156,8 @@ func (a *app) cancelled(e *agentv1.Eval) string {
 }
 
 func (a *app) evalResumeCommand() *cobra.Command {
-	return &cobra.Command{
+	var logs logDirFlags
+	c := &cobra.Command{
 		Use:               "resume EVAL",
 		ValidArgsFunction: a.completeFirst(offerEvals),
 		Short:             "Go on with an evaluation that was cancelled, or has samples that failed",
@@ -164,13 +165,19 @@ func (a *app) evalResumeCommand() *cobra.Command {
 		Example:           `  evalfleet eval resume EVAL`,
 		Args:              one("an evaluation; evalfleet eval list shows them"),
 		RunE: func(c *cobra.Command, args []string) error {
+			logDir, err := logs.folder(a)
+			if err != nil {
+				return err
+			}
 			return a.work(c.Context(), func(ctx context.Context, s *session) error {
 				e, err := s.evals.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: a.name("evals", args[0]), RequestId: uuid.NewString()})
 				if err != nil {
 					return err
 				}
-				return s.own(ctx, e)
+				return s.own(ctx, e, logDir)
 			})
 		},
 	}
+	logs.add(c)
+	return c
 }

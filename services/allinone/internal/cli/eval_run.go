@@ -30,6 +30,7 @@ type evalFlags struct {
 	sets       []string
 	tags       []string
 	check      bool
+	logs       logDirFlags
 }
 
 func (a *app) evalRunCommand() *cobra.Command {
@@ -40,7 +41,9 @@ func (a *app) evalRunCommand() *cobra.Command {
 		Long: `Run makes an evaluation of a task file and follows it to its results. Flags win over the file.
 
 Where no server holds the data directory, one is started in this process. An interrupt (Ctrl-C) cancels the evaluation; evalfleet eval resume goes on with it. The exit code is 1 when the
-evaluation failed.`,
+evaluation failed.
+
+The log that Inspect reads is written while the evaluation runs and at its end, into the folder logs or the one that --log-dir names; inspect view shows it.`,
 		Example: `  evalfleet eval run task.yaml
   evalfleet eval run task.yaml -m openai/gpt-4o -m openai/gpt-4o-mini --limit 10
   evalfleet eval run task.yaml --sample-id 'HumanEval/1*' --epochs 5
@@ -58,6 +61,10 @@ evaluation failed.`,
 					return usage("--%s %d: %s; leave the flag out for what the task file says", flag.name, flag.value, flag.why)
 				}
 			}
+			logDir, err := f.logs.folder(a)
+			if err != nil {
+				return err
+			}
 			loading, stop := a.untilInterrupt(c.Context())
 			task, err := a.loadTask(loading, args[0], f)
 			stop()
@@ -68,7 +75,7 @@ evaluation failed.`,
 				return err
 			}
 			task.Spec.Revision = revision.Of(c.Context(), filepath.Dir(args[0]))
-			return a.work(c.Context(), func(ctx context.Context, s *session) error { return s.runEval(ctx, task, f.check) })
+			return a.work(c.Context(), func(ctx context.Context, s *session) error { return s.runEval(ctx, task, f.check, logDir) })
 		},
 	}
 	flags := c.Flags()
@@ -83,6 +90,7 @@ evaluation failed.`,
 	flags.StringArrayVar(&f.tags, "tag", nil, "tag; again for several")
 	flags.BoolVar(&f.check, "check", false, "only check: names, rows of the dataset, parameters; run nothing")
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let sandboxes be made although a part of their isolation is missing on this machine")
+	f.logs.add(c)
 	a.completeFlag(c, "driver", offerDrivers)
 	return c
 }
@@ -223,7 +231,7 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 }
 
 // runEval makes the evaluation and follows it.
-func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool) error {
+func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool, logDir string) error {
 	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: uuid.NewString(), ValidateOnly: check}
 	if size := proto.Size(req); size > grpcserver.MaxMessageBytes {
 		return usage("%s: the evaluation is %d bytes as a request, over the limit of %d; move its samples into a file: `dataset: samples.jsonl`",
@@ -240,5 +248,5 @@ func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool) 
 		s.app.note("%s is fine: %d samples, model %s", task.Spec.GetTaskFile(), eval.GetProgress().GetTotal(), models(task.Spec))
 		return nil
 	}
-	return s.own(ctx, eval)
+	return s.own(ctx, eval, logDir)
 }

@@ -72,12 +72,13 @@ func beginWith(t *testing.T, stdin io.Reader, args ...string) *command {
 	t.Helper()
 	c := &command{signals: make(chan os.Signal, 4), code: make(chan int, 1)}
 	home := t.TempDir()
+	env := map[string]string{"HOME": home, "EVALFLEET_LOG_DIR": filepath.Join(home, "logs")}
 	none := func() int { return 0 }
 	go func() {
 		c.code <- cli.Main(context.WithoutCancel(t.Context()), cli.Process{
 			Name: "evalfleet", Stdin: stdin, Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none,
 			Env: func(name string) (string, bool) {
-				value, ok := map[string]string{"HOME": home}[name]
+				value, ok := env[name]
 				return value, ok
 			},
 		}, args)
@@ -110,8 +111,10 @@ type server struct {
 	undeletable map[string]error
 	deleted     []string
 	// watch answers watches, by how many there were before.
-	watch     func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error
-	watches   int
+	watch   func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error
+	watches int
+	// export answers exports, where there is one.
+	export    func(req *agentv1.ExportEvalRequest, stream agentv1.EvalService_ExportEvalServer) error
 	cancelled chan string
 	// away is a service that does not answer the server, and listing tools waits until found is closed.
 	away  string
@@ -223,12 +226,21 @@ func (s *server) ListSamples(context.Context, *agentv1.ListSamplesRequest) (*age
 	return &agentv1.ListSamplesResponse{}, nil
 }
 
-// become sets what the evaluation is from now on.
+// become sets what the evaluation is from now on; nil leaves it as it is. It returns the evaluation.
 func (s *server) become(e *agentv1.Eval) *agentv1.Eval {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.eval = e
-	return e
+	if e != nil {
+		s.eval = e
+	}
+	return s.eval
+}
+
+func (s *server) ExportEval(req *agentv1.ExportEvalRequest, stream agentv1.EvalService_ExportEvalServer) error {
+	if s.export == nil {
+		return s.UnimplementedEvalServiceServer.ExportEval(req, stream)
+	}
+	return s.export(req, stream)
 }
 
 func (s *server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,21 +19,24 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
-// own follows an evaluation of this command to its end and shows the results. An interrupt cancels it.
-func (s *session) own(ctx context.Context, eval *agentv1.Eval) error {
+// own follows an evaluation of this command to its end, keeps its logs in a folder unless that is empty, and shows the results.
+// An interrupt cancels the evaluation.
+func (s *session) own(ctx context.Context, eval *agentv1.Eval, logDir string) error {
 	id := short(eval.GetName())
 	s.app.note("%s · %s · %s · %d samples", id, eval.GetSpec().GetTask(), models(eval.GetSpec()), eval.GetProgress().GetTotal())
+	logs := s.keepLogs(ctx, eval, logDir)
+	defer logs.leave()
 	watched, stop := s.app.untilInterrupt(ctx)
 	eval, err := s.follow(watched, eval)
 	stop()
 	if interrupted(watched) {
-		return s.abandon(ctx, eval)
+		return s.abandon(ctx, eval, logs)
 	}
 	if err != nil {
 		s.app.note("the evaluation goes on at the server; %s tells how it stands", s.app.next("eval show %s", id))
 		return err
 	}
-	if err := s.showEnd(ctx, eval); err != nil {
+	if err := s.showEnd(ctx, eval, logs.finish(ctx, eval)); err != nil {
 		return err
 	}
 	if eval.GetState() != agentv1.EvalState_EVAL_STATE_SUCCEEDED {
@@ -42,7 +46,7 @@ func (s *session) own(ctx context.Context, eval *agentv1.Eval) error {
 }
 
 // abandon cancels an evaluation that its owner has interrupted. Another interrupt leaves it at that.
-func (s *session) abandon(ctx context.Context, eval *agentv1.Eval) error {
+func (s *session) abandon(ctx context.Context, eval *agentv1.Eval, logs *logKeeper) error {
 	id := short(eval.GetName())
 	s.app.note("cancelling %s; interrupt again to leave at once", id)
 	ctx, stop := s.app.untilInterrupt(ctx)
@@ -61,22 +65,30 @@ func (s *session) abandon(ctx context.Context, eval *agentv1.Eval) error {
 	if err != nil {
 		return err
 	}
-	if err := s.showEnd(ctx, eval); err != nil {
+	if err := s.showEnd(ctx, eval, logs.finish(ctx, eval)); err != nil {
 		return err
 	}
 	return errInterrupted
 }
 
-func (s *session) showEnd(ctx context.Context, eval *agentv1.Eval) error {
+// showEnd shows an evaluation that has ended, and where its logs are.
+func (s *session) showEnd(ctx context.Context, eval *agentv1.Eval, logs []string) error {
 	if !s.app.json {
 		s.app.note("")
-		return s.showEval(ctx, eval)
+		return s.showEval(ctx, eval, logs)
 	}
 	b, err := protojson.Marshal(eval)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.app.Stdout, `{"eval":%s}`+"\n", b)
+	line, err := json.Marshal(struct {
+		Eval json.RawMessage `json:"eval"`
+		Logs []string        `json:"logs,omitempty"`
+	}{b, logs})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.app.Stdout, "%s\n", line)
 	return err
 }
 

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"archive/zip"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,16 +10,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // exportFlags say what to export and where to.
 type exportFlags struct {
+	all    bool
 	format string
 	out    string
 	model  string
@@ -27,20 +34,38 @@ type exportFlags struct {
 func (a *app) logsExportCommand() *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
-		Use:               "export EVAL",
+		Use:               "export EVAL | --all",
 		ValidArgsFunction: a.completeFirst(offerEvals),
 		Short:             "Write an evaluation as a log file that Inspect reads",
 		Long: `Export writes the log of an evaluation: what is finished, with messages, events, scores and usage. inspect view and read_eval_log read it. An evaluation that goes on can be exported too.
 
 The file has the name that Inspect looks for, in this folder or in the one that -o names; a name with an extension, such as log.eval, is a file's. Folders that are not there are made.
--o - writes to the standard output. An evaluation of several models gives a file for each.`,
+-o - writes to the standard output. An evaluation of several models gives a file for each.
+
+eval run and eval resume write this log by themselves. With --all the logs of all evaluations of the project are written into the folder that those write to, or the one that -o names; files that are up to date stay as they are.`,
 		Example: `  evalfleet logs export EVAL
   evalfleet logs export EVAL -o logs/ && inspect view --log-dir logs
-  evalfleet logs export EVAL --format json -o - | jq .results`,
-		Args: one("an evaluation; evalfleet eval list shows them"),
+  evalfleet logs export EVAL --format json -o - | jq .results
+  evalfleet logs export --all`,
+		Args: func(c *cobra.Command, args []string) error {
+			if f.all {
+				return none(c, args)
+			}
+			return one("an evaluation; evalfleet eval list shows them")(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.format != "eval" && f.format != "json" {
 				return usage("--format %s: write eval or json", f.format)
+			}
+			if f.all {
+				f.out = cmp.Or(f.out, a.logDir())
+				if f.out == "-" {
+					return usage("-o -: --all writes a file for each log; name a folder")
+				}
+				if f.model != "" {
+					return usage("--all and --model exclude each other")
+				}
+				return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.exportAll(ctx, f) })
 			}
 			return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.exportEval(ctx, a.name("evals", args[0]), f) })
 		},
@@ -50,6 +75,7 @@ The file has the name that Inspect looks for, in this folder or in the one that 
 	flags.StringVarP(&f.out, "output", "o", "", "file, or folder; - is the standard output")
 	flags.StringVar(&f.model, "model", "", "of an evaluation of several models only this one, by its name or its place from 1")
 	flags.BoolVar(&f.force, "force", false, "replace a file that exists")
+	flags.BoolVar(&f.all, "all", false, "export every evaluation of the project into a folder")
 	return c
 }
 
@@ -75,11 +101,62 @@ func (s *session) exportEval(ctx context.Context, name string, f exportFlags) er
 		return usage("-o %s: there is a log for each of %d models; name a folder, or one of them with --model: %s", f.out, len(places), strings.Join(chosen, ", "))
 	}
 	for _, place := range places {
-		if err := s.exportLog(ctx, &agentv1.ExportEvalRequest{Name: name, Format: f.format, Model: place}, f); err != nil {
+		req := &agentv1.ExportEvalRequest{Name: name, Format: f.format, Model: place}
+		if f.out == "-" {
+			if err := s.printLog(ctx, req); err != nil {
+				return err
+			}
+			continue
+		}
+		log, err := s.saveLog(ctx, eval, req, f, s.telling())
+		if err != nil {
+			return err
+		}
+		if err := s.showLog(log); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// exportAll writes the logs of all evaluations of the project into a folder. A log that is up to date stays as it is. An
+// evaluation whose log cannot be written does not keep the others from theirs.
+func (s *session) exportAll(ctx context.Context, f exportFlags) error {
+	if err := makeFolder(f.out); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(f.out)
+	if err != nil {
+		return err
+	}
+	evals, err := page(0, func(token string) ([]*agentv1.Eval, string, error) {
+		r, err := s.evals.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: s.app.parent(), PageSize: 100, PageToken: token})
+		return r.GetEvals(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	written, current := 0, 0
+	var faults []error
+	for i, eval := range evals {
+		if !f.force && isCurrent(f.out, entries, f.format, eval) {
+			current++
+			continue
+		}
+		s.app.note("%d of %d: %s · %s · %s", i+1, len(evals), short(eval.GetName()), eval.GetSpec().GetTask(), evalState(eval))
+		err := s.exportEval(ctx, eval.GetName(), exportFlags{format: f.format, out: f.out, force: true})
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND): // It was deleted meanwhile.
+		case err != nil:
+			faults = append(faults, fmt.Errorf("%s: %w", short(eval.GetName()), err))
+		default:
+			written++
+		}
+	}
+	s.app.note("%d of %d evaluations written to %s; %d up to date", written, len(evals), f.out, current)
+	return errors.Join(faults...)
 }
 
 // exported is what --json tells of a log.
@@ -89,8 +166,22 @@ type exported struct {
 	Bytes   int64  `json:"bytes"`
 }
 
-// exportLog writes one log. A file appears under its name only when it is whole.
-func (s *session) exportLog(ctx context.Context, req *agentv1.ExportEvalRequest, f exportFlags) error {
+func (s *session) showLog(log exported) error {
+	if s.app.json {
+		b, err := json.Marshal(log)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(s.app.Stdout, "%s\n", b)
+		return err
+	}
+	s.app.print("%s", log.File)
+	s.app.note("%d samples, %d KiB", log.Samples, (log.Bytes+1023)/1024)
+	return nil
+}
+
+// printLog writes one log to the standard output.
+func (s *session) printLog(ctx context.Context, req *agentv1.ExportEvalRequest) error {
 	stream, err := s.evals.ExportEval(ctx, req)
 	if err != nil {
 		return err
@@ -99,48 +190,64 @@ func (s *session) exportLog(ctx context.Context, req *agentv1.ExportEvalRequest,
 	if err != nil {
 		return err
 	}
-	if f.out == "-" {
-		_, _, err := s.receive(stream, first, s.app.Stdout)
-		return err
+	_, _, err = receiveLog(stream, first, s.app.Stdout, s.telling())
+	return err
+}
+
+// saveLog writes one log as a file, which appears under its name only when it is complete. The log of an evaluation that has
+// ended has the time of that end, by which [isCurrent] knows it.
+func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.ExportEvalRequest, f exportFlags, tell tellFunc) (exported, error) {
+	stream, err := s.evals.ExportEval(ctx, req)
+	if err != nil {
+		return exported{}, err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return exported{}, err
 	}
 	path := f.out
 	if path == "" || isFolder(path) {
 		path = filepath.Join(path, filepath.Base(first.GetFileName()))
 	}
 	if _, err := os.Lstat(path); err == nil && !f.force {
-		return fmt.Errorf("%s exists; --force replaces it", path)
+		return exported{}, fmt.Errorf("%s exists; --force replaces it", path)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // As the shell makes folders: logs are for others to read.
-		return err
+	if err := makeFolder(filepath.Dir(path)); err != nil {
+		return exported{}, err
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".export-*")
 	if err != nil {
-		return err
+		return exported{}, err
 	}
 	defer os.Remove(file.Name()) // It has another name by then, unless something failed.
-	samples, size, err := s.receive(stream, first, file)
+	samples, size, err := receiveLog(stream, first, file, tell)
 	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
-		return err
+		return exported{}, err
 	}
-	if err := os.Rename(file.Name(), path); err != nil {
-		return err
-	}
-	if s.app.json {
-		b, err := json.Marshal(exported{File: path, Samples: samples, Bytes: size})
-		if err != nil {
-			return err
+	if at := eval.GetEndTime().AsTime(); ended(eval) && eval.GetEndTime() != nil {
+		if err := os.Chtimes(file.Name(), at, at); err != nil {
+			return exported{}, err
 		}
-		_, err = fmt.Fprintf(s.app.Stdout, "%s\n", b)
-		return err
 	}
-	s.app.print("%s", path)
-	s.app.note("%d samples, %d KiB", samples, (size+1023)/1024)
-	return nil
+	return exported{File: path, Samples: samples, Bytes: size}, os.Rename(file.Name(), path)
 }
 
-// receive writes the chunks of a log. At each tenth of a large one it tells a person so.
-func (s *session) receive(stream agentv1.EvalService_ExportEvalClient, first *agentv1.ExportEvalResponse, w io.Writer) (samples int32, size int64, err error) {
-	told := int32(0)
+// tellFunc is told how many samples of a log are written; nil where nobody listens.
+type tellFunc func(done, total int32)
+
+// telling returns a function that notes each tenth of a log which takes longer than a moment.
+func (s *session) telling() tellFunc {
+	began, told := time.Now(), int32(0)
+	return func(done, total int32) {
+		if tenths := done * 10 / max(1, total); tenths > told && time.Since(began) > waitingAfter {
+			told = tenths
+			s.app.note("%d of %d samples are in the log", done, total)
+		}
+	}
+}
+
+// receiveLog writes the chunks of a log.
+func receiveLog(stream agentv1.EvalService_ExportEvalClient, first *agentv1.ExportEvalResponse, w io.Writer, tell tellFunc) (samples int32, size int64, err error) {
 	for r := first; ; {
 		n, err := w.Write(r.GetChunk())
 		size += int64(n)
@@ -148,14 +255,84 @@ func (s *session) receive(stream agentv1.EvalService_ExportEvalClient, first *ag
 			return samples, size, err
 		}
 		samples = r.GetSamplesDone()
+		if tell != nil {
+			tell(samples, r.GetSamplesTotal())
+		}
 		if r, err = stream.Recv(); errors.Is(err, io.EOF) {
 			return samples, size, nil
 		} else if err != nil {
 			return samples, size, err
 		}
-		if tenths := r.GetSamplesDone() * 10 / max(1, r.GetSamplesTotal()); tenths > told {
-			told = tenths
-			s.app.note("%d of %d samples", r.GetSamplesDone(), r.GetSamplesTotal())
+	}
+}
+
+// isCurrent reports whether a folder, whose entries these are, holds each log of an evaluation as it is: it has ended, and its
+// logs are of that end or were changed after it. The names of logs end with the evaluation's id.
+func isCurrent(dir string, entries []os.DirEntry, format string, eval *agentv1.Eval) bool {
+	models := len(eval.GetSpec().GetModels())
+	for i := range models {
+		end := "_" + short(eval.GetName())
+		if models > 1 {
+			end += fmt.Sprintf("m%d", i+1)
+		}
+		at := slices.IndexFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), end+"."+format) })
+		if at < 0 || !ended(eval) {
+			return false
+		}
+		info, err := entries[at].Info()
+		if err != nil || info.ModTime().Before(eval.GetEndTime().AsTime().Truncate(time.Microsecond)) || !isComplete(filepath.Join(dir, info.Name())) {
+			return false
+		}
+	}
+	return true
+}
+
+// isComplete reports whether a log is of an evaluation that had ended when it was written.
+func isComplete(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var header io.Reader = file
+	if filepath.Ext(path) == ".eval" {
+		info, err := file.Stat()
+		if err != nil {
+			return false
+		}
+		archive, err := zip.NewReader(file, info.Size())
+		if err != nil {
+			return false
+		}
+		member, err := archive.Open("header.json")
+		if err != nil {
+			return false
+		}
+		defer member.Close()
+		header = member
+	}
+	status, err := logStatus(header)
+	return err == nil && status != "started"
+}
+
+// logStatus reads the status of a log, which is among the first members of its header. What follows may hold NaN, which is no
+// JSON.
+func logStatus(header io.Reader) (string, error) {
+	d := json.NewDecoder(header)
+	if _, err := d.Token(); err != nil { // The brace.
+		return "", err
+	}
+	for {
+		name, err := d.Token()
+		if err != nil {
+			return "", err
+		}
+		var value any
+		if err := d.Decode(&value); err != nil {
+			return "", err
+		}
+		if status, ok := value.(string); ok && name == "status" {
+			return status, nil
 		}
 	}
 }

@@ -53,8 +53,8 @@ func number(v *float64) string {
 	return strconv.FormatFloat(*v, 'f', 3, 64)
 }
 
-// showEval writes all there is to say about an evaluation.
-func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
+// showEval writes all there is to say about an evaluation, and which logs were written of it.
+func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) error {
 	a, id := s.app, short(e.GetName())
 	a.print("%s · %s · %s", e.GetName(), e.GetSpec().GetTask(), evalState(e))
 	if e.GetStateReason() != "" {
@@ -93,6 +93,7 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval) error {
 	if p := e.GetProgress(); p.GetFailed() > 0 || p.GetSandboxFaults() > 0 {
 		a.print("          %s", a.next("logs %s --failed", id))
 	}
+	a.showLogs(logs)
 	switch e.GetState() {
 	case agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED, agentv1.EvalState_EVAL_STATE_PAUSED:
 		a.print("go on     %s", a.next("eval resume %s", id))
