@@ -36,17 +36,18 @@ const (
 type AdminServiceClient interface {
 	// GetServerInfo tells what runs here: version, services, defaults.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*ServerInfo, error)
-	// CreateProject makes a project.
+	// CreateProject makes a project. Not built yet: fails with NOT_BUILT_YET.
 	CreateProject(ctx context.Context, in *CreateProjectRequest, opts ...grpc.CallOption) (*Project, error)
-	// GetProject gives one project.
+	// GetProject gives one project. Not built yet: fails with NOT_BUILT_YET.
 	GetProject(ctx context.Context, in *GetProjectRequest, opts ...grpc.CallOption) (*Project, error)
-	// ListProjects lists projects by name.
+	// ListProjects lists projects by name. Not built yet: fails with NOT_BUILT_YET.
 	ListProjects(ctx context.Context, in *ListProjectsRequest, opts ...grpc.CallOption) (*ListProjectsResponse, error)
 	// CreateKey makes a key for a principal. The key is in this answer and nowhere else; only its hash is kept.
+	// Not built yet: fails with NOT_BUILT_YET.
 	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
-	// ListKeys lists keys without their secrets.
+	// ListKeys lists keys without their secrets. Not built yet: fails with NOT_BUILT_YET.
 	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
-	// DeleteKey makes a key worthless.
+	// DeleteKey makes a key worthless. Not built yet: fails with NOT_BUILT_YET.
 	DeleteKey(ctx context.Context, in *DeleteKeyRequest, opts ...grpc.CallOption) (*DeleteKeyResponse, error)
 }
 
@@ -136,17 +137,18 @@ func (c *adminServiceClient) DeleteKey(ctx context.Context, in *DeleteKeyRequest
 type AdminServiceServer interface {
 	// GetServerInfo tells what runs here: version, services, defaults.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error)
-	// CreateProject makes a project.
+	// CreateProject makes a project. Not built yet: fails with NOT_BUILT_YET.
 	CreateProject(context.Context, *CreateProjectRequest) (*Project, error)
-	// GetProject gives one project.
+	// GetProject gives one project. Not built yet: fails with NOT_BUILT_YET.
 	GetProject(context.Context, *GetProjectRequest) (*Project, error)
-	// ListProjects lists projects by name.
+	// ListProjects lists projects by name. Not built yet: fails with NOT_BUILT_YET.
 	ListProjects(context.Context, *ListProjectsRequest) (*ListProjectsResponse, error)
 	// CreateKey makes a key for a principal. The key is in this answer and nowhere else; only its hash is kept.
+	// Not built yet: fails with NOT_BUILT_YET.
 	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
-	// ListKeys lists keys without their secrets.
+	// ListKeys lists keys without their secrets. Not built yet: fails with NOT_BUILT_YET.
 	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
-	// DeleteKey makes a key worthless.
+	// DeleteKey makes a key worthless. Not built yet: fails with NOT_BUILT_YET.
 	DeleteKey(context.Context, *DeleteKeyRequest) (*DeleteKeyResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }

@@ -31,13 +31,14 @@ const (
 //
 // ApprovalService shows tool calls that wait for a person, and takes decisions. Every method may be called concurrently.
 type ApprovalServiceClient interface {
-	// GetApproval gives one approval.
+	// GetApproval gives one approval. Not built yet: fails with NOT_BUILT_YET.
 	GetApproval(ctx context.Context, in *GetApprovalRequest, opts ...grpc.CallOption) (*Approval, error)
-	// ListApprovals lists approvals, those that wait first.
+	// ListApprovals lists approvals, those that wait first. Not built yet: fails with NOT_BUILT_YET.
 	ListApprovals(ctx context.Context, in *ListApprovalsRequest, opts ...grpc.CallOption) (*ListApprovalsResponse, error)
 	// DecideApproval decides an approval. Deciding it again in the same way is the same; in another way fails with ETAG_MISMATCH.
+	// Not built yet: fails with NOT_BUILT_YET.
 	DecideApproval(ctx context.Context, in *DecideApprovalRequest, opts ...grpc.CallOption) (*Approval, error)
-	// WatchApprovals streams approvals as they are asked for and decided.
+	// WatchApprovals streams approvals as they are asked for and decided. Not built yet: fails with NOT_BUILT_YET.
 	WatchApprovals(ctx context.Context, in *WatchApprovalsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchApprovalsResponse], error)
 }
 
@@ -104,13 +105,14 @@ type ApprovalService_WatchApprovalsClient = grpc.ServerStreamingClient[WatchAppr
 //
 // ApprovalService shows tool calls that wait for a person, and takes decisions. Every method may be called concurrently.
 type ApprovalServiceServer interface {
-	// GetApproval gives one approval.
+	// GetApproval gives one approval. Not built yet: fails with NOT_BUILT_YET.
 	GetApproval(context.Context, *GetApprovalRequest) (*Approval, error)
-	// ListApprovals lists approvals, those that wait first.
+	// ListApprovals lists approvals, those that wait first. Not built yet: fails with NOT_BUILT_YET.
 	ListApprovals(context.Context, *ListApprovalsRequest) (*ListApprovalsResponse, error)
 	// DecideApproval decides an approval. Deciding it again in the same way is the same; in another way fails with ETAG_MISMATCH.
+	// Not built yet: fails with NOT_BUILT_YET.
 	DecideApproval(context.Context, *DecideApprovalRequest) (*Approval, error)
-	// WatchApprovals streams approvals as they are asked for and decided.
+	// WatchApprovals streams approvals as they are asked for and decided. Not built yet: fails with NOT_BUILT_YET.
 	WatchApprovals(*WatchApprovalsRequest, grpc.ServerStreamingServer[WatchApprovalsResponse]) error
 	mustEmbedUnimplementedApprovalServiceServer()
 }

@@ -64,11 +64,11 @@ type EvalServiceClient interface {
 	GetSample(ctx context.Context, in *GetSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
 	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
 	UpdateEval(ctx context.Context, in *UpdateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// EditScore changes a score and keeps what it was.
+	// EditScore changes a score and keeps what it was. Not built yet: fails with NOT_BUILT_YET.
 	EditScore(ctx context.Context, in *EditScoreRequest, opts ...grpc.CallOption) (*EvalSample, error)
-	// InvalidateSample declares a sample invalid, or valid again.
+	// InvalidateSample declares a sample invalid, or valid again. Not built yet: fails with NOT_BUILT_YET.
 	InvalidateSample(ctx context.Context, in *InvalidateSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
-	// ScoreEval judges an evaluation's samples anew.
+	// ScoreEval judges an evaluation's samples anew. Not built yet: fails with NOT_BUILT_YET.
 	ScoreEval(ctx context.Context, in *ScoreEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
 	ExportEval(ctx context.Context, in *ExportEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportEvalResponse], error)
@@ -280,11 +280,11 @@ type EvalServiceServer interface {
 	GetSample(context.Context, *GetSampleRequest) (*EvalSample, error)
 	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
 	UpdateEval(context.Context, *UpdateEvalRequest) (*Eval, error)
-	// EditScore changes a score and keeps what it was.
+	// EditScore changes a score and keeps what it was. Not built yet: fails with NOT_BUILT_YET.
 	EditScore(context.Context, *EditScoreRequest) (*EvalSample, error)
-	// InvalidateSample declares a sample invalid, or valid again.
+	// InvalidateSample declares a sample invalid, or valid again. Not built yet: fails with NOT_BUILT_YET.
 	InvalidateSample(context.Context, *InvalidateSampleRequest) (*EvalSample, error)
-	// ScoreEval judges an evaluation's samples anew.
+	// ScoreEval judges an evaluation's samples anew. Not built yet: fails with NOT_BUILT_YET.
 	ScoreEval(context.Context, *ScoreEvalRequest) (*Eval, error)
 	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
 	ExportEval(*ExportEvalRequest, grpc.ServerStreamingServer[ExportEvalResponse]) error

@@ -62,6 +62,7 @@ type RunServiceClient interface {
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
 	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
+	// Not built yet: fails with NOT_BUILT_YET.
 	InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error)
@@ -69,11 +70,12 @@ type RunServiceClient interface {
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// RetuneLimits changes limits of a run that goes on.
 	RetuneLimits(ctx context.Context, in *RetuneLimitsRequest, opts ...grpc.CallOption) (*Run, error)
-	// EditPendingCall changes a tool call that waits for its approval.
+	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
 	EditPendingCall(ctx context.Context, in *EditPendingCallRequest, opts ...grpc.CallOption) (*EditPendingCallResponse, error)
 	// CancelCall stops one running tool call; the model sees a time-out and the run goes on.
+	// Not built yet: fails with NOT_BUILT_YET.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
-	// ForkRun makes a run that shares this one's journal up to a place.
+	// ForkRun makes a run that shares this one's journal up to a place. Not built yet: fails with NOT_BUILT_YET.
 	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ListAgents lists agents and solvers with the schemas of their parameters.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
@@ -281,6 +283,7 @@ type RunServiceServer interface {
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
 	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
+	// Not built yet: fails with NOT_BUILT_YET.
 	InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(context.Context, *HoldRunRequest) (*Run, error)
@@ -288,11 +291,12 @@ type RunServiceServer interface {
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// RetuneLimits changes limits of a run that goes on.
 	RetuneLimits(context.Context, *RetuneLimitsRequest) (*Run, error)
-	// EditPendingCall changes a tool call that waits for its approval.
+	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
 	EditPendingCall(context.Context, *EditPendingCallRequest) (*EditPendingCallResponse, error)
 	// CancelCall stops one running tool call; the model sees a time-out and the run goes on.
+	// Not built yet: fails with NOT_BUILT_YET.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
-	// ForkRun makes a run that shares this one's journal up to a place.
+	// ForkRun makes a run that shares this one's journal up to a place. Not built yet: fails with NOT_BUILT_YET.
 	ForkRun(context.Context, *ForkRunRequest) (*Run, error)
 	// ListAgents lists agents and solvers with the schemas of their parameters.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)

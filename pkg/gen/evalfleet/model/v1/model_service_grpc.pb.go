@@ -749,9 +749,9 @@ const (
 //
 // BatchService shows batches sent through providers' batch APIs.
 type BatchServiceClient interface {
-	// ListBatches lists batches, newest first.
+	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*ListBatchesResponse, error)
-	// CancelBatch stops a batch; its requests fail.
+	// CancelBatch stops a batch; its requests fail. Not built yet: fails with NOT_BUILT_YET.
 	CancelBatch(ctx context.Context, in *CancelBatchRequest, opts ...grpc.CallOption) (*Batch, error)
 }
 
@@ -789,9 +789,9 @@ func (c *batchServiceClient) CancelBatch(ctx context.Context, in *CancelBatchReq
 //
 // BatchService shows batches sent through providers' batch APIs.
 type BatchServiceServer interface {
-	// ListBatches lists batches, newest first.
+	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListBatches(context.Context, *ListBatchesRequest) (*ListBatchesResponse, error)
-	// CancelBatch stops a batch; its requests fail.
+	// CancelBatch stops a batch; its requests fail. Not built yet: fails with NOT_BUILT_YET.
 	CancelBatch(context.Context, *CancelBatchRequest) (*Batch, error)
 	mustEmbedUnimplementedBatchServiceServer()
 }

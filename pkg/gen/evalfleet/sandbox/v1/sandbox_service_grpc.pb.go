@@ -102,37 +102,40 @@ type SandboxServiceClient interface {
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
 	// RemoveFile removes a file, or a folder with all in it when told so.
 	RemoveFile(ctx context.Context, in *RemoveFileRequest, opts ...grpc.CallOption) (*RemoveFileResponse, error)
-	// OpenSession starts a terminal session.
+	// OpenSession starts a terminal session. Not built yet: fails with NOT_BUILT_YET.
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*Session, error)
-	// ListSessions lists a sandbox's terminal sessions.
+	// ListSessions lists a sandbox's terminal sessions. Not built yet: fails with NOT_BUILT_YET.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// WriteSession types into a session, by offset.
+	// WriteSession types into a session, by offset. Not built yet: fails with NOT_BUILT_YET.
 	WriteSession(ctx context.Context, in *WriteSessionRequest, opts ...grpc.CallOption) (*WriteSessionResponse, error)
 	// ReadSession reads a session's output from an offset and waits for some when there is none.
+	// Not built yet: fails with NOT_BUILT_YET.
 	ReadSession(ctx context.Context, in *ReadSessionRequest, opts ...grpc.CallOption) (*ReadSessionResponse, error)
 	// StreamSession is a session as one stream: input and sizes in, output out. Unary twin: WriteSession and ReadSession.
+	// Not built yet: fails with NOT_BUILT_YET.
 	StreamSession(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamSessionRequest, StreamSessionResponse], error)
-	// ResizeSession changes a session's size.
+	// ResizeSession changes a session's size. Not built yet: fails with NOT_BUILT_YET.
 	ResizeSession(ctx context.Context, in *ResizeSessionRequest, opts ...grpc.CallOption) (*ResizeSessionResponse, error)
-	// CloseSession ends a session and what runs in it.
+	// CloseSession ends a session and what runs in it. Not built yet: fails with NOT_BUILT_YET.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
-	// OpenPort makes a port of a sandbox reachable.
+	// OpenPort makes a port of a sandbox reachable. Not built yet: fails with NOT_BUILT_YET.
 	OpenPort(ctx context.Context, in *OpenPortRequest, opts ...grpc.CallOption) (*Port, error)
-	// ListPorts lists reachable ports.
+	// ListPorts lists reachable ports. Not built yet: fails with NOT_BUILT_YET.
 	ListPorts(ctx context.Context, in *ListPortsRequest, opts ...grpc.CallOption) (*ListPortsResponse, error)
-	// ClosePort ends the reachability of a port.
+	// ClosePort ends the reachability of a port. Not built yet: fails with NOT_BUILT_YET.
 	ClosePort(ctx context.Context, in *ClosePortRequest, opts ...grpc.CallOption) (*ClosePortResponse, error)
 	// DialPort carries one connection to a port of a sandbox as a stream of bytes.
+	// Not built yet: fails with NOT_BUILT_YET.
 	DialPort(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DialPortRequest, DialPortResponse], error)
-	// PauseSandbox stops all processes of a sandbox without ending them.
+	// PauseSandbox stops all processes of a sandbox without ending them. Not built yet: fails with NOT_BUILT_YET.
 	PauseSandbox(ctx context.Context, in *PauseSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
-	// ResumeSandbox lets a paused sandbox go on.
+	// ResumeSandbox lets a paused sandbox go on. Not built yet: fails with NOT_BUILT_YET.
 	ResumeSandbox(ctx context.Context, in *ResumeSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
-	// CreateSnapshot keeps the files of a sandbox.
+	// CreateSnapshot keeps the files of a sandbox. Not built yet: fails with NOT_BUILT_YET.
 	CreateSnapshot(ctx context.Context, in *CreateSnapshotRequest, opts ...grpc.CallOption) (*Snapshot, error)
-	// ListSnapshots lists snapshots, newest first.
+	// ListSnapshots lists snapshots, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
-	// DeleteSnapshot removes a snapshot.
+	// DeleteSnapshot removes a snapshot. Not built yet: fails with NOT_BUILT_YET.
 	DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error)
 	// ListDrivers tells which drivers are configured and what was measured of them.
 	ListDrivers(ctx context.Context, in *ListDriversRequest, opts ...grpc.CallOption) (*ListDriversResponse, error)
@@ -560,37 +563,40 @@ type SandboxServiceServer interface {
 	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
 	// RemoveFile removes a file, or a folder with all in it when told so.
 	RemoveFile(context.Context, *RemoveFileRequest) (*RemoveFileResponse, error)
-	// OpenSession starts a terminal session.
+	// OpenSession starts a terminal session. Not built yet: fails with NOT_BUILT_YET.
 	OpenSession(context.Context, *OpenSessionRequest) (*Session, error)
-	// ListSessions lists a sandbox's terminal sessions.
+	// ListSessions lists a sandbox's terminal sessions. Not built yet: fails with NOT_BUILT_YET.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// WriteSession types into a session, by offset.
+	// WriteSession types into a session, by offset. Not built yet: fails with NOT_BUILT_YET.
 	WriteSession(context.Context, *WriteSessionRequest) (*WriteSessionResponse, error)
 	// ReadSession reads a session's output from an offset and waits for some when there is none.
+	// Not built yet: fails with NOT_BUILT_YET.
 	ReadSession(context.Context, *ReadSessionRequest) (*ReadSessionResponse, error)
 	// StreamSession is a session as one stream: input and sizes in, output out. Unary twin: WriteSession and ReadSession.
+	// Not built yet: fails with NOT_BUILT_YET.
 	StreamSession(grpc.BidiStreamingServer[StreamSessionRequest, StreamSessionResponse]) error
-	// ResizeSession changes a session's size.
+	// ResizeSession changes a session's size. Not built yet: fails with NOT_BUILT_YET.
 	ResizeSession(context.Context, *ResizeSessionRequest) (*ResizeSessionResponse, error)
-	// CloseSession ends a session and what runs in it.
+	// CloseSession ends a session and what runs in it. Not built yet: fails with NOT_BUILT_YET.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
-	// OpenPort makes a port of a sandbox reachable.
+	// OpenPort makes a port of a sandbox reachable. Not built yet: fails with NOT_BUILT_YET.
 	OpenPort(context.Context, *OpenPortRequest) (*Port, error)
-	// ListPorts lists reachable ports.
+	// ListPorts lists reachable ports. Not built yet: fails with NOT_BUILT_YET.
 	ListPorts(context.Context, *ListPortsRequest) (*ListPortsResponse, error)
-	// ClosePort ends the reachability of a port.
+	// ClosePort ends the reachability of a port. Not built yet: fails with NOT_BUILT_YET.
 	ClosePort(context.Context, *ClosePortRequest) (*ClosePortResponse, error)
 	// DialPort carries one connection to a port of a sandbox as a stream of bytes.
+	// Not built yet: fails with NOT_BUILT_YET.
 	DialPort(grpc.BidiStreamingServer[DialPortRequest, DialPortResponse]) error
-	// PauseSandbox stops all processes of a sandbox without ending them.
+	// PauseSandbox stops all processes of a sandbox without ending them. Not built yet: fails with NOT_BUILT_YET.
 	PauseSandbox(context.Context, *PauseSandboxRequest) (*Sandbox, error)
-	// ResumeSandbox lets a paused sandbox go on.
+	// ResumeSandbox lets a paused sandbox go on. Not built yet: fails with NOT_BUILT_YET.
 	ResumeSandbox(context.Context, *ResumeSandboxRequest) (*Sandbox, error)
-	// CreateSnapshot keeps the files of a sandbox.
+	// CreateSnapshot keeps the files of a sandbox. Not built yet: fails with NOT_BUILT_YET.
 	CreateSnapshot(context.Context, *CreateSnapshotRequest) (*Snapshot, error)
-	// ListSnapshots lists snapshots, newest first.
+	// ListSnapshots lists snapshots, newest first. Not built yet: fails with NOT_BUILT_YET.
 	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
-	// DeleteSnapshot removes a snapshot.
+	// DeleteSnapshot removes a snapshot. Not built yet: fails with NOT_BUILT_YET.
 	DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error)
 	// ListDrivers tells which drivers are configured and what was measured of them.
 	ListDrivers(context.Context, *ListDriversRequest) (*ListDriversResponse, error)
