@@ -215,7 +215,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs, samples, s.engine.Waiting}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(), Hold: s.engine.Hold,
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
-	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, notes, bare, s.waits, s.keeper.Delete)
+	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, notes, bare, s.waits, s.engine.Waiting, s.keeper.Delete)
 	services := deps.Services
 	if len(services) == 0 {
 		services = []string{"agentorch"}

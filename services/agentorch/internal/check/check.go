@@ -63,8 +63,15 @@ func Definition() score.Definition {
 			{Name: "files", Type: param.Any, Description: "Files placed in the check's own folder before it starts: an object from path to text, with the same placeholders, or to {text or base64, mode}."},
 			{Name: "keep_processes", Type: param.Boolean, Description: "Leave the agent's processes alive, for a check of a server that runs.", Default: json.RawMessage(`false`)},
 		},
-		New: func(raw json.RawMessage) (score.Scorer, error) { return newScorer(raw) },
+		NamesTarget: namesTarget,
+		New:         func(raw json.RawMessage) (score.Scorer, error) { return newScorer(raw) },
 	}
+}
+
+// namesTarget reports whether a program, a command or a file has the placeholder {target}. What cannot be read has none; New refuses it.
+func namesTarget(raw json.RawMessage) bool {
+	s, err := newScorer(raw)
+	return err == nil && strings.Contains(s.params.Program+s.params.Command+texts(s.params.Files), "{target}")
 }
 
 type params struct {

@@ -249,7 +249,7 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*
 	f := &agentv1.SampleFinished{
 		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
 		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
-		SandboxFault: run.GetSandboxFault(),
+		SandboxFault: run.GetSandboxFault(), Turns: run.GetTurns(), Retries: run.GetRetries(),
 	}
 	if run.GetStartTime() != nil && run.GetEndTime() != nil {
 		f.TotalTime = durationpb.New(run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()))

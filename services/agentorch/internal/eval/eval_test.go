@@ -31,6 +31,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
@@ -248,7 +249,7 @@ func (b *bench) newEngine() *eval.Engine {
 	}
 	return eval.New(eval.Config{MaxSamples: 3, CancelPatience: cmp.Or(b.patience, waittest.Bound)}, eval.Deps{
 		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: slog.New(slog.DiscardHandler),
-		Judges: eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()},
+		Judges: eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()},
 	})
 }
 

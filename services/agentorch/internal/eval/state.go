@@ -245,18 +245,23 @@ func (s *State) finished(f *agentv1.SampleFinished) {
 		return
 	}
 	s.change(s.byRun[f.GetRun()], func(slot *Slot) { slot.Finished = f })
-	addUsage(&s.Eval.Usage, f.GetUsage())
-	addUsage(&s.Eval.RoleUsage, f.GetRoleUsage())
-	s.sumUsage()
+	AddUsage(s.Eval, f.GetUsage(), f.GetRoleUsage())
+}
+
+// AddUsage adds what a run used, by model and by role, to what its evaluation used.
+func AddUsage(e *agentv1.Eval, models, roles map[string]*modelv1.ModelUsage) {
+	addUsage(&e.Usage, models)
+	addUsage(&e.RoleUsage, roles)
+	sumUsage(e)
 }
 
 // sumUsage sums the usage of all models up. It goes by name, since sums of fractions depend on their order, and every fold must come to the same.
-func (s *State) sumUsage() {
-	p := s.Eval.Progress
+func sumUsage(e *agentv1.Eval) {
+	p := e.Progress
 	p.TotalTokens, p.TotalCost = 0, nil
 	unpriced := false
-	for _, name := range slices.Sorted(maps.Keys(s.Eval.GetUsage())) {
-		u := s.Eval.GetUsage()[name]
+	for _, name := range slices.Sorted(maps.Keys(e.GetUsage())) {
+		u := e.GetUsage()[name]
 		p.TotalTokens += u.GetTotalTokens()
 		if u.TotalCost != nil {
 			p.TotalCost = new(p.GetTotalCost() + u.GetTotalCost())
@@ -326,7 +331,7 @@ func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample
 		Id:   sample.GetId(), IntegerId: sample.GetIntegerId(), Epoch: int32(slot.Epoch),
 		Model: s.Eval.GetSpec().GetModels()[slot.Model].GetModel(), Run: slot.Run, State: agentv1.RunState_RUN_STATE_PENDING,
 		Scores: f.GetContent().GetScores(), Limit: f.GetLimit(), Error: f.GetError(), Attempts: int32(slot.Attempts),
-		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(), SandboxFault: f.GetSandboxFault(),
+		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(), SandboxFault: f.GetSandboxFault(), Turns: f.GetTurns(), Retries: f.GetRetries(),
 	}
 	switch {
 	case f != nil:

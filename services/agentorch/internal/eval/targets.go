@@ -27,7 +27,7 @@ func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, sample
 		if err != nil {
 			return err
 		}
-		if comparing == nil && definition.NeedsTarget {
+		if comparing == nil && definition.Compares(raw(ref.GetParamsJson())) {
 			comparing = &definition
 		}
 	}
@@ -39,7 +39,7 @@ func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, sample
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if comparing.Lacks(sample.GetTarget().GetValues()) {
+		if score.Lacks(sample.GetTarget().GetValues()) {
 			without = append(without, sample.GetId())
 		}
 	}

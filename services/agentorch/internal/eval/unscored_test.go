@@ -105,6 +105,8 @@ func TestAScorerThatComparesRefusesSamplesWithoutATarget(t *testing.T) {
 		{Name: "choice"},
 		{Name: "answer", ParamsJson: `{"pattern":"line"}`},
 		{Name: "pattern", ParamsJson: `{"pattern":"x"}`},
+		{Name: "exec", ParamsJson: `{"program":"assert {completion} == {target}"}`},
+		{Name: "exec", ParamsJson: `{"command":"./check.sh","files":{"want.txt":"{target}"}}`},
 	} {
 		for name, target := range map[string]*agentv1.Target{
 			"none": nil, "an empty list": {List: true}, "a blank one": {Values: []string{" "}}, "a blank one among others": {Values: []string{"A", ""}, List: true},
@@ -167,4 +169,16 @@ func TestASumOverPartlyPricedModelsSaysSo(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, tt.partial, b.ended(t, made.Eval.GetName()).Eval.GetProgress().GetCostPartial(), name)
 	}
+}
+
+func TestAProgramThatNamesNoTargetNeedsNone(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	s := spec(2)
+	s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"program":"import target"}`}}
+	for _, sample := range s.GetDataset().GetInline().GetSamples() {
+		sample.Target = nil
+	}
+	_, err := b.engine.Create(t.Context(), "default", s, "", true)
+	require.NoError(t, err)
 }

@@ -17,5 +17,5 @@ func (s *Server) CreateEval(ctx context.Context, req *agentv1.CreateEvalRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.live(ctx, state.Eval)
+	return s.now(ctx, state.Eval)
 }

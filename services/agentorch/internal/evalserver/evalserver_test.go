@@ -16,6 +16,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
@@ -475,4 +476,65 @@ func TestAnEvaluationIsDeletedWithItsRuns(t *testing.T) {
 	assert.Equal(t, working, listed.GetEvals()[0].GetName())
 	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: working})
 	require.NoError(t, err)
+}
+
+// Samples at work are shown with what they have used so far, what they do, and what they wait for; the evaluation's sums have it too.
+func TestSamplesAtWorkAreShown(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	r.runs.will("done", agentv1.RunState_RUN_STATE_SUCCEEDED)
+	s := spec("asks", "parked", "done")
+	s.Models[0].Model = "openai/gpt-4o"
+	name := r.create(s)
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name}, func(w *agentv1.WatchEvalResponse) bool { return w.GetEvent().GetSampleFinished() != nil })
+	require.NoError(t, err)
+	began := timestamppb.New(time.Unix(1000, 0))
+	asks := r.runs.show(t, "asks", &agentv1.Run{
+		State: agentv1.RunState_RUN_STATE_RUNNING, StartTime: began, Turns: 2, Retries: 1, Activity: "model openai/gpt-4o",
+		Usage: map[string]*modelv1.ModelUsage{"openai/gpt-4o": {TotalTokens: 40, TotalCost: new(0.25)}, "mockllm/grader": {TotalTokens: 2}},
+	})
+	r.notes.Post(note.Key{Run: asks, Eval: name, Intent: 4}, &agentv1.RunNote{Run: asks, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 3}})
+	parked := r.runs.show(t, "parked", &agentv1.Run{State: agentv1.RunState_RUN_STATE_RUNNING})
+	r.runs.mu.Lock()
+	r.runs.parked = map[string]*agentv1.RunWait{parked: {Reason: "store", Message: "the database is locked"}}
+	r.runs.mu.Unlock()
+
+	want := []*agentv1.EvalSample{
+		{
+			Id: "asks", State: agentv1.RunState_RUN_STATE_RUNNING, StartTime: began, Turns: 2, Retries: 4, Activity: "model openai/gpt-4o", Run: asks,
+			Usage: &modelv1.ModelUsage{TotalTokens: 42, TotalCost: new(0.25)}, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 3},
+		},
+		{Id: "parked", State: agentv1.RunState_RUN_STATE_WAITING, Run: parked, Wait: &agentv1.RunWait{Reason: "store", Message: "the database is locked"}},
+	}
+	for i, sample := range want {
+		sample.Name, sample.Epoch, sample.Attempts, sample.Model = fmt.Sprintf("%s/samples/%d.1", name, i+1), 1, 1, "openai/gpt-4o"
+	}
+	list, err := r.ListSamples(r.within(), &agentv1.ListSamplesRequest{Parent: name})
+	require.NoError(t, err)
+	require.Len(t, list.GetSamples(), 3)
+	assert.Empty(t, cmp.Diff(want, list.GetSamples()[:2], protocmp.Transform()))
+	one, err := r.GetSample(r.within(), &agentv1.GetSampleRequest{Name: want[0].GetName()})
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(want[0], one, protocmp.Transform()))
+
+	got, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
+	require.NoError(t, err)
+	all, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: project})
+	require.NoError(t, err)
+	require.Len(t, all.GetEvals(), 1)
+	said, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, func(w *agentv1.WatchEvalResponse) bool { return w.GetProgress() != nil })
+	require.NoError(t, err)
+	last := said[len(said)-1]
+	for _, e := range []*agentv1.Eval{got, all.GetEvals()[0], last.GetProgress()} {
+		assert.EqualValues(t, 42, e.GetProgress().GetTotalTokens())
+		assert.InDelta(t, 0.25, e.GetProgress().GetTotalCost(), 1e-9)
+		assert.True(t, e.GetProgress().GetCostPartial(), "one model has no price")
+	}
+	assert.Empty(t, cmp.Diff(want, last.GetRunning(), protocmp.Transform()))
+
+	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name})
+	require.NoError(t, err)
+	list, err = r.ListSamples(r.within(), &agentv1.ListSamplesRequest{Parent: name})
+	require.NoError(t, err)
+	assert.Empty(t, list.GetSamples()[0].GetActivity(), "nothing is at work any more")
 }

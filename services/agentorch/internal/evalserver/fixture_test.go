@@ -90,6 +90,7 @@ type runs struct {
 	states map[string]agentv1.RunState
 	made   map[string]*agentv1.Run
 	waits  map[string][]*agentv1.EvalWait // by evaluation
+	parked map[string]*agentv1.RunWait    // by run
 }
 
 // wait sets what runs of an evaluation wait for that is in no journal.
@@ -119,6 +120,35 @@ func (r *runs) waiting(eval string) []*agentv1.EvalWait {
 	return r.waits[eval]
 }
 
+func (r *runs) parkedFor(run string) *agentv1.RunWait {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.parked[run]
+}
+
+// show writes what lists show of the run of a sample that is at work.
+func (r *runs) show(t *testing.T, sample string, row *agentv1.Run) (name string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, made := range r.made {
+		if made.GetSpec().GetAttribution().GetSample() == sample {
+			name = made.GetName()
+		}
+	}
+	require.NotEmpty(t, name, "sample %s has no run", sample)
+	row.Spec = r.made[name].GetSpec()
+	view, err := proto.Marshal(row)
+	require.NoError(t, err)
+	head, err := r.journals.Open(t.Context(), name)
+	require.NoError(t, err)
+	require.NoError(t, r.journals.Append(t.Context(), journal.Append{
+		Head: head, Row: &journal.Row{Kind: journal.KindRun, State: int32(row.GetState()), Parent: row.GetSpec().GetAttribution().GetEval(), View: view},
+		Entries: []journal.Entry{{Event: &agentv1.Event{Seq: head.Seq + 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "on"}}}}},
+	}))
+	return name
+}
+
 func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
 
 func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
@@ -141,7 +171,7 @@ func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*a
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := req.GetSpec().GetAttribution()
-	run := &agentv1.Run{Name: fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.made)+1), State: r.states[at.GetSample()]}
+	run := &agentv1.Run{Name: fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.made)+1), Spec: req.GetSpec(), State: r.states[at.GetSample()]}
 	if run.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
 		run.Scores = []*agentv1.NamedScore{{Name: "match", Score: &agentv1.Score{Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: "C"}}}}}
 	}
@@ -239,7 +269,7 @@ func serve(t *testing.T) *rig {
 			bare := proto.CloneOf(e)
 			content.Strip(bare)
 			return bare
-		}, made.waiting, retain.New(retain.Config{}, retain.Deps{Journals: store, Logger: log}).Delete))
+		}, made.waiting, made.parkedFor, retain.New(retain.Config{}, retain.Deps{Journals: store, Logger: log}).Delete))
 	})
 	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made, store: store, kept: kept, notes: notes}
 }

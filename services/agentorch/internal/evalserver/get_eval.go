@@ -16,5 +16,5 @@ func (s *Server) GetEval(ctx context.Context, req *agentv1.GetEvalRequest) (*age
 	if err != nil {
 		return nil, err
 	}
-	return s.live(ctx, state.Eval)
+	return s.now(ctx, state.Eval)
 }

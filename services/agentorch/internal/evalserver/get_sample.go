@@ -23,7 +23,12 @@ func (s *Server) GetSample(ctx context.Context, req *agentv1.GetSampleRequest) (
 	if slot == nil {
 		return nil, rpcerr.ResourceNotFound(req.GetName())
 	}
-	return state.Resource(slot, samples.At(slot.Sample)), nil
+	r := state.Resource(slot, samples.At(slot.Sample))
+	atWork, err := s.atWorkByRun(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	return shown(r, atWork), nil
 }
 
 func (s *Server) load(ctx context.Context, name string) (*eval.State, *eval.Samples, error) {

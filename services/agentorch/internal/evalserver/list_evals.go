@@ -39,6 +39,9 @@ func (s *Server) ListEvals(ctx context.Context, req *agentv1.ListEvalsRequest) (
 		if err := proto.Unmarshal(row.View, e); err != nil {
 			return nil, err
 		}
+		if e, err = s.now(ctx, e); err != nil {
+			return nil, err
+		}
 		resp.Evals = append(resp.Evals, e)
 	}
 	return resp, nil

@@ -26,10 +26,14 @@ func (s *Server) ListSamples(ctx context.Context, req *agentv1.ListSamplesReques
 	if err != nil {
 		return nil, err
 	}
+	atWork, err := s.atWorkByRun(ctx, state)
+	if err != nil {
+		return nil, err
+	}
 	resp := &agentv1.ListSamplesResponse{}
 	for i := from; i < int64(len(state.Slots)); i++ {
 		slot := &state.Slots[i]
-		r := state.Resource(slot, samples.At(slot.Sample))
+		r := shown(state.Resource(slot, samples.At(slot.Sample)), atWork)
 		if len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), r.GetState()) {
 			continue
 		}

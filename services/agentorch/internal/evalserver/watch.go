@@ -21,6 +21,8 @@ const (
 	lookPause = 2 * time.Second
 	// maxNotes bounds the notes that are sent with the progress.
 	maxNotes = 10
+	// maxSamples bounds the samples at work that are sent with the progress.
+	maxSamples = 20
 )
 
 // WatchEval streams events, and the progress when asked, until the evaluation has ended and all is sent. A resumed evaluation can be watched again from the last cursor.
@@ -82,12 +84,19 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			}
 		}
 		if req.GetProgress() {
-			progress, err := s.live(ctx, state.Eval)
+			var runs []*agentv1.Run
+			if !state.Ended() {
+				if runs, err = s.running(ctx, req.GetName()); err != nil {
+					return err
+				}
+			}
+			progress, err := s.live(ctx, state.Eval, runs)
 			if err != nil {
 				return err
 			}
+			running := s.atWork(state, runs[:min(len(runs), maxSamples)])
 			notes := note.Latest(s.notes, note.OfEval(req.GetName()), maxNotes)
-			if now := (&agentv1.WatchEvalResponse{Progress: progress, Notes: notes}); !proto.Equal(now, sent) {
+			if now := (&agentv1.WatchEvalResponse{Progress: progress, Notes: notes, Running: running}); !proto.Equal(now, sent) {
 				if err := stream.Send(now); err != nil {
 					return err
 				}

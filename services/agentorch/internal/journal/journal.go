@@ -117,7 +117,7 @@ type Inbox interface {
 
 // Index lists journals by what their rows say.
 type Index interface {
-	// List returns journals that match, newest first; with Query.ChangedAfter in the order of their last change.
+	// List returns journals that match, newest first; with Query.Open oldest first, and with Query.ChangedAfter in the order of their last change.
 	List(ctx context.Context, q Query) ([]Listed, error)
 	// Waits returns what the journals below a parent wait for, ordered by reason.
 	Waits(ctx context.Context, parent string) ([]Wait, error)
@@ -292,6 +292,8 @@ type Query struct {
 	WaitReason string
 	// Owner gives open journals of that replica only.
 	Owner string
+	// Open gives journals that are not done only, the oldest first. It costs what is open, not what the parent has.
+	Open bool
 	// Refs gives these only.
 	Refs []Ref
 	// Waiting gives journals that wait, or those that do not.

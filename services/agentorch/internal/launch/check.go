@@ -210,7 +210,7 @@ func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *age
 			return ofSample(err, spec)
 		}
 	}
-	if definition, _ := l.deps.Scorers.Definition(ref.GetName()); definition.Lacks(in.Targets) {
+	if definition, _ := l.deps.Scorers.Definition(ref.GetName()); definition.Compares(json.RawMessage(ref.GetParamsJson())) && score.Lacks(in.Targets) {
 		return ofSample(rpcerr.InvalidField("target", "the scorer %s needs a target to compare with; give one that is not blank", ref.GetName()), spec)
 	}
 	return nil

@@ -65,6 +65,7 @@ func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
 		s.spend(intent, o.GetUsage())
 	}
 	s.Working += o.GetTiming().GetWorking().AsDuration()
+	s.Retries += max(0, int(o.GetTiming().GetAttempts())-1)
 	if o.GetError() != nil {
 		if !Repeatable(o.GetError()) {
 			s.fail(o.GetError())

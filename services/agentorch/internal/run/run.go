@@ -56,6 +56,8 @@ type State struct {
 	Limits *limit.Set
 	// Turns counts the agent's model calls whose answers were within the bounds, Answers all that were answered.
 	Turns, Answers int
+	// Retries counts attempts of model calls that failed and were made again.
+	Retries int
 	// Usage, by model, and RoleUsage, by role, are sums over all model calls; Total is the sum of all.
 	Usage, RoleUsage map[string]*modelv1.ModelUsage
 	Total            *modelv1.ModelUsage

@@ -16,6 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal/journaltest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -197,4 +198,20 @@ func TestDeadlines(t *testing.T) {
 		assert.Equal(t, c.want, s.Deadline(), c.says)
 		assert.Equal(t, c.want, s.Wake(), c.says)
 	}
+}
+
+// TestARunAtWorkSaysWhatItDoesAndHowOftenItTried folds model calls that were tried again, and effects that are open.
+func TestARunAtWorkSaysWhatItDoesAndHowOftenItTried(t *testing.T) {
+	t.Parallel()
+	s, err := run.Fold(name, nil, journalOf(
+		created(&agentv1.RunSpec{}),
+		&agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Model: "openai/gpt-4o"}}},
+		&agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{Intent: 2, Timing: &effectv1.Timing{Attempts: 3}}}},
+		&agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{Model: "openai/gpt-4o"}}},
+		&agentv1.Event{Kind: &agentv1.Event_SandboxIntent{SandboxIntent: &agentv1.SandboxIntent{Environment: "default"}}},
+	))
+	require.NoError(t, err)
+	view := s.View(false)
+	assert.EqualValues(t, 2, view.GetRetries())
+	assert.Equal(t, "model openai/gpt-4o, sandbox default", view.GetActivity())
 }

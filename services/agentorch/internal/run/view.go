@@ -3,6 +3,7 @@ package run
 import (
 	"iter"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -22,7 +23,7 @@ func (s *State) View(full bool) *agentv1.Run {
 		CreateTime: timestamp(s.Created), StartTime: timestamp(s.Started), EndTime: timestamp(s.Ended),
 		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
 		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working),
-		SandboxFault: s.SandboxFault,
+		SandboxFault: s.SandboxFault, Retries: int32(s.Retries), Activity: s.activity(),
 	}
 	for environment, box := range s.Sandboxes {
 		if r.Sandboxes == nil {
@@ -40,6 +41,26 @@ func (s *State) View(full bool) *agentv1.Run {
 	content.Strip(r.GetSpec())
 	r.Scores = bareScores(s.scores)
 	return r
+}
+
+// activity names the open effects for people, the oldest first.
+func (s *State) activity() string {
+	var open []string
+	for _, i := range s.Open {
+		switch k := i.Event.GetKind().(type) {
+		case *agentv1.Event_ModelIntent:
+			open = append(open, "model "+k.ModelIntent.GetModel())
+		case *agentv1.Event_ToolIntent:
+			open = append(open, "tool "+k.ToolIntent.GetFunction())
+		case *agentv1.Event_SandboxIntent:
+			open = append(open, "sandbox "+k.SandboxIntent.GetEnvironment())
+		case *agentv1.Event_ExecIntent:
+			open = append(open, "command in sandbox "+k.ExecIntent.GetEnvironment())
+		case *agentv1.Event_WorkerIntent:
+			open = append(open, "worker's "+k.WorkerIntent.GetWorker().GetKind()+" "+k.WorkerIntent.GetWorker().GetName())
+		}
+	}
+	return strings.Join(open, ", ")
 }
 
 // bareScores are scores without what says what they are about: answers, explanations and metadata.

@@ -23,14 +23,21 @@ type Definition struct {
 	Metrics []string
 	// NeedsTarget says that the scorer compares with the sample's target: without one its score would mean nothing.
 	NeedsTarget bool
+	// NamesTarget says whether parameters refer to the sample's target, of a scorer that compares with it only where they do; nil for never.
+	NamesTarget func(params json.RawMessage) bool
 	// New makes a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Scorer, error)
 }
 
-// Lacks reports whether the scorer could judge nothing by these targets: there is none, or one is blank, which fits every answer or none.
-func (d Definition) Lacks(targets []string) bool {
+// Compares reports whether the scorer with these parameters compares with the sample's target.
+func (d Definition) Compares(params json.RawMessage) bool {
+	return d.NeedsTarget || d.NamesTarget != nil && d.NamesTarget(params)
+}
+
+// Lacks reports whether a scorer that compares with targets could judge nothing by these: there is none, or one is blank, which fits every answer or none.
+func Lacks(targets []string) bool {
 	blank := func(target string) bool { return strings.TrimSpace(target) == "" }
-	return d.NeedsTarget && (len(targets) == 0 || slices.ContainsFunc(targets, blank))
+	return len(targets) == 0 || slices.ContainsFunc(targets, blank)
 }
 
 // Registry holds scorers by name. Fill it while the program starts; after that it may be read concurrently.

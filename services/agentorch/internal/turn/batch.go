@@ -119,7 +119,8 @@ func (d *driver) note(e *agentv1.Event) {
 		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_ScoreOutcome:
 		d.row = true
 	case *agentv1.Event_ModelIntent, *agentv1.Event_ToolIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent, *agentv1.Event_WorkerIntent:
-		d.intents = true
+		// What begins may take long, and lists should not lack meanwhile what was answered before it.
+		d.intents, d.row = true, d.row || d.s.Answers > 0
 	}
 }
 

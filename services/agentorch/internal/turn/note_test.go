@@ -16,6 +16,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 )
@@ -123,4 +124,28 @@ func TestACallThatGaveUpIsRecordedWithItsAttempts(t *testing.T) {
 	assert.True(t, proto.Equal(said, call), "what was said is kept: %v", call)
 	require.Len(t, recorded, 1)
 	assert.Equal(t, "slow down", recorded[0].GetError())
+}
+
+func TestARunIsListedWithWhatWasAnsweredBeforeACallThatTakesLong(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	asked, let := make(chan struct{}), make(chan struct{})
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("go", call("c", "quick", `{}`)), func() *modelv1.ModelOutput {
+		close(asked)
+		waittest.Hold(t, let)
+		return ownertest.Say("end")
+	})
+	f.Tools.Tools["quick"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) { return ownertest.Text("ok"), nil }}
+	name := f.Create(spec(step("generate", "", "quick"))).Name
+	waittest.For(t, asked, "the second model call")
+	rows, err := f.Store.List(t.Context(), journal.Query{Kind: journal.KindRun, Open: true})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	listed := &agentv1.Run{}
+	require.NoError(t, proto.Unmarshal(rows[0].View, listed))
+	assert.EqualValues(t, 1, listed.GetTurns())
+	assert.NotEmpty(t, listed.GetUsage())
+	assert.Equal(t, "model mockllm/model", listed.GetActivity())
+	close(let)
+	f.Finish(name)
 }

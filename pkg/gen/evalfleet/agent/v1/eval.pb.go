@@ -8,6 +8,7 @@ package agentv1
 
 import (
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -1556,7 +1557,19 @@ type EvalSample struct {
 	// Wall time less waiting.
 	WorkingTime *durationpb.Duration `protobuf:"bytes,14,opt,name=working_time,json=workingTime,proto3" json:"working_time,omitempty"`
 	// Why a sandbox could not be used, where a tool's answer said so and the run went on.
-	SandboxFault  string `protobuf:"bytes,15,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
+	SandboxFault string `protobuf:"bytes,15,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
+	// Model calls of the agent so far. 0 also for one that an earlier version finished.
+	Turns int32 `protobuf:"varint,16,opt,name=turns,proto3" json:"turns,omitempty"`
+	// Attempts of model calls that failed and were made again, those of a call that is open included. 0 also for one that an earlier version finished.
+	Retries int32 `protobuf:"varint,17,opt,name=retries,proto3" json:"retries,omitempty"`
+	// What it waits for, while its run waits.
+	Wait *RunWait `protobuf:"bytes,18,opt,name=wait,proto3" json:"wait,omitempty"`
+	// What its run does now, for people, as of a run.
+	Activity string `protobuf:"bytes,19,opt,name=activity,proto3" json:"activity,omitempty"`
+	// What is known of an open effect of its run: the latest note, such as why an attempt failed and when the next begins. Unset where nothing is.
+	Note *v14.Note `protobuf:"bytes,20,opt,name=note,proto3" json:"note,omitempty"`
+	// When its run's first step began, while it is at work. Total_time is set when it has ended.
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1694,6 +1707,48 @@ func (x *EvalSample) GetSandboxFault() string {
 		return x.SandboxFault
 	}
 	return ""
+}
+
+func (x *EvalSample) GetTurns() int32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *EvalSample) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *EvalSample) GetWait() *RunWait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *EvalSample) GetActivity() string {
+	if x != nil {
+		return x.Activity
+	}
+	return ""
+}
+
+func (x *EvalSample) GetNote() *v14.Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+func (x *EvalSample) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
 }
 
 // EvalResults are the results of an eval.
@@ -1955,7 +2010,7 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\f\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\f\n" +
 	"\bEvalSpec\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x125\n" +
 	"\adataset\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.DatasetR\adataset\x122\n" +
@@ -2106,7 +2161,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\asamples\x18\x04 \x01(\x05R\asamples\"\xa1\x05\n" +
+	"\asamples\x18\x04 \x01(\x05R\asamples\"\x88\a\n" +
 	"\n" +
 	"EvalSample\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
@@ -2126,7 +2181,14 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
 	"total_time\x18\r \x01(\v2\x19.google.protobuf.DurationR\ttotalTime\x12<\n" +
 	"\fworking_time\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12#\n" +
-	"\rsandbox_fault\x18\x0f \x01(\tR\fsandboxFault:K\xeaAH\n" +
+	"\rsandbox_fault\x18\x0f \x01(\tR\fsandboxFault\x12\x14\n" +
+	"\x05turns\x18\x10 \x01(\x05R\x05turns\x12\x18\n" +
+	"\aretries\x18\x11 \x01(\x05R\aretries\x12/\n" +
+	"\x04wait\x18\x12 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\x12\x1a\n" +
+	"\bactivity\x18\x13 \x01(\tR\bactivity\x12-\n" +
+	"\x04note\x18\x14 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x129\n" +
+	"\n" +
+	"start_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime:K\xeaAH\n" +
 	"\x14evalfleet.dev/Sample\x120projects/{project}/evals/{eval}/samples/{sample}\"\x98\x01\n" +
 	"\vEvalResults\x12#\n" +
 	"\rtotal_samples\x18\x01 \x01(\x05R\ftotalSamples\x12+\n" +
@@ -2220,6 +2282,8 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(*LimitReached)(nil),          // 39: evalfleet.agent.v1.LimitReached
 	(*v1.ModelUsage)(nil),         // 40: evalfleet.model.v1.ModelUsage
 	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*RunWait)(nil),               // 42: evalfleet.agent.v1.RunWait
+	(*v14.Note)(nil),              // 43: evalfleet.effect.v1.Note
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	6,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
@@ -2265,17 +2329,20 @@ var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	40, // 40: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
 	41, // 41: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
 	41, // 42: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
-	16, // 43: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	17, // 44: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	24, // 45: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	34, // 46: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	40, // 47: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	40, // 48: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	42, // 43: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
+	43, // 44: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
+	36, // 45: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
+	16, // 46: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	17, // 47: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	24, // 48: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	34, // 49: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	40, // 50: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	40, // 51: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_proto_init() }

@@ -353,7 +353,9 @@ type WatchEvalResponse struct {
 	// The evaluation as it stands.
 	Progress *Eval `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
 	// With the progress: what is known of open effects of its runs, the latest first, at most ten.
-	Notes         []*RunNote `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []*RunNote `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
+	// With the progress: samples at work, in the order in which their runs were made, at most twenty. EvalProgress counts them all.
+	Running       []*EvalSample `protobuf:"bytes,5,rep,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,6 +414,13 @@ func (x *WatchEvalResponse) GetProgress() *Eval {
 func (x *WatchEvalResponse) GetNotes() []*RunNote {
 	if x != nil {
 		return x.Notes
+	}
+	return nil
+}
+
+func (x *WatchEvalResponse) GetRunning() []*EvalSample {
+	if x != nil {
+		return x.Running
 	}
 	return nil
 }
@@ -1416,12 +1425,13 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\bprogress\x18\x03 \x01(\bR\bprogress\x12\x18\n" +
-	"\acontent\x18\x04 \x01(\bR\acontent\"\xc5\x01\n" +
+	"\acontent\x18\x04 \x01(\bR\acontent\"\xff\x01\n" +
 	"\x11WatchEvalResponse\x12/\n" +
 	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventR\x05event\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x124\n" +
 	"\bprogress\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalR\bprogress\x121\n" +
-	"\x05notes\x18\x04 \x03(\v2\x1b.evalfleet.agent.v1.RunNoteR\x05notes\"t\n" +
+	"\x05notes\x18\x04 \x03(\v2\x1b.evalfleet.agent.v1.RunNoteR\x05notes\x128\n" +
+	"\arunning\x18\x05 \x03(\v2\x1e.evalfleet.agent.v1.EvalSampleR\arunning\"t\n" +
 	"\x11CancelEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
@@ -1562,8 +1572,8 @@ var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
 	(*Eval)(nil),                    // 24: evalfleet.agent.v1.Eval
 	(*Event)(nil),                   // 25: evalfleet.agent.v1.Event
 	(*RunNote)(nil),                 // 26: evalfleet.agent.v1.RunNote
-	(RunState)(0),                   // 27: evalfleet.agent.v1.RunState
-	(*EvalSample)(nil),              // 28: evalfleet.agent.v1.EvalSample
+	(*EvalSample)(nil),              // 27: evalfleet.agent.v1.EvalSample
+	(RunState)(0),                   // 28: evalfleet.agent.v1.RunState
 	(*Score)(nil),                   // 29: evalfleet.agent.v1.Score
 	(*ScorerRef)(nil),               // 30: evalfleet.agent.v1.ScorerRef
 }
@@ -1574,47 +1584,48 @@ var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
 	25, // 3: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
 	24, // 4: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
 	26, // 5: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
-	27, // 6: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
-	28, // 7: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
-	24, // 8: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
-	29, // 9: evalfleet.agent.v1.EditScoreRequest.score:type_name -> evalfleet.agent.v1.Score
-	30, // 10: evalfleet.agent.v1.ScoreEvalRequest.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	21, // 11: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
-	0,  // 12: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
-	1,  // 13: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
-	2,  // 14: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
-	4,  // 15: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
-	6,  // 16: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
-	7,  // 17: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
-	9,  // 18: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
-	10, // 19: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
-	12, // 20: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
-	13, // 21: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
-	14, // 22: evalfleet.agent.v1.EvalService.EditScore:input_type -> evalfleet.agent.v1.EditScoreRequest
-	15, // 23: evalfleet.agent.v1.EvalService.InvalidateSample:input_type -> evalfleet.agent.v1.InvalidateSampleRequest
-	16, // 24: evalfleet.agent.v1.EvalService.ScoreEval:input_type -> evalfleet.agent.v1.ScoreEvalRequest
-	17, // 25: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
-	19, // 26: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
-	24, // 27: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
-	24, // 28: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
-	3,  // 29: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
-	5,  // 30: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
-	24, // 31: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
-	8,  // 32: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
-	24, // 33: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
-	11, // 34: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
-	28, // 35: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
-	24, // 36: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
-	28, // 37: evalfleet.agent.v1.EvalService.EditScore:output_type -> evalfleet.agent.v1.EvalSample
-	28, // 38: evalfleet.agent.v1.EvalService.InvalidateSample:output_type -> evalfleet.agent.v1.EvalSample
-	24, // 39: evalfleet.agent.v1.EvalService.ScoreEval:output_type -> evalfleet.agent.v1.Eval
-	18, // 40: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
-	20, // 41: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
-	27, // [27:42] is the sub-list for method output_type
-	12, // [12:27] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	27, // 6: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
+	28, // 7: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
+	27, // 8: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
+	24, // 9: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
+	29, // 10: evalfleet.agent.v1.EditScoreRequest.score:type_name -> evalfleet.agent.v1.Score
+	30, // 11: evalfleet.agent.v1.ScoreEvalRequest.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	21, // 12: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
+	0,  // 13: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
+	1,  // 14: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
+	2,  // 15: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
+	4,  // 16: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
+	6,  // 17: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
+	7,  // 18: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
+	9,  // 19: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
+	10, // 20: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
+	12, // 21: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
+	13, // 22: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
+	14, // 23: evalfleet.agent.v1.EvalService.EditScore:input_type -> evalfleet.agent.v1.EditScoreRequest
+	15, // 24: evalfleet.agent.v1.EvalService.InvalidateSample:input_type -> evalfleet.agent.v1.InvalidateSampleRequest
+	16, // 25: evalfleet.agent.v1.EvalService.ScoreEval:input_type -> evalfleet.agent.v1.ScoreEvalRequest
+	17, // 26: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
+	19, // 27: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
+	24, // 28: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
+	24, // 29: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
+	3,  // 30: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
+	5,  // 31: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
+	24, // 32: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
+	8,  // 33: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
+	24, // 34: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
+	11, // 35: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
+	27, // 36: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
+	24, // 37: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
+	27, // 38: evalfleet.agent.v1.EvalService.EditScore:output_type -> evalfleet.agent.v1.EvalSample
+	27, // 39: evalfleet.agent.v1.EvalService.InvalidateSample:output_type -> evalfleet.agent.v1.EvalSample
+	24, // 40: evalfleet.agent.v1.EvalService.ScoreEval:output_type -> evalfleet.agent.v1.Eval
+	18, // 41: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
+	20, // 42: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
+	28, // [28:43] is the sub-list for method output_type
+	13, // [13:28] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_eval_service_proto_init() }

@@ -5415,7 +5415,11 @@ type SampleFinished struct {
 	// Place of the sample among those that the eval selected, from 0; told where there is no run.
 	Position int32 `protobuf:"varint,13,opt,name=position,proto3" json:"position,omitempty"`
 	// Place of the model in the specification, from 0; told where there is no run.
-	ModelIndex    int32 `protobuf:"varint,14,opt,name=model_index,json=modelIndex,proto3" json:"model_index,omitempty"`
+	ModelIndex int32 `protobuf:"varint,14,opt,name=model_index,json=modelIndex,proto3" json:"model_index,omitempty"`
+	// Model calls of the agent.
+	Turns int32 `protobuf:"varint,15,opt,name=turns,proto3" json:"turns,omitempty"`
+	// Attempts of model calls that failed and were made again.
+	Retries       int32 `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5544,6 +5548,20 @@ func (x *SampleFinished) GetPosition() int32 {
 func (x *SampleFinished) GetModelIndex() int32 {
 	if x != nil {
 		return x.ModelIndex
+	}
+	return 0
+}
+
+func (x *SampleFinished) GetTurns() int32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *SampleFinished) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
 	}
 	return 0
 }
@@ -6146,7 +6164,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\a \x01(\x05R\n" +
-	"modelIndex\"\xde\x06\n" +
+	"modelIndex\"\x8e\a\n" +
 	"\x0eSampleFinished\x12\x16\n" +
 	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +
@@ -6165,7 +6183,9 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\rsandbox_fault\x18\f \x01(\tR\fsandboxFault\x12\x1a\n" +
 	"\bposition\x18\r \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\x0e \x01(\x05R\n" +
-	"modelIndex\x1aX\n" +
+	"modelIndex\x12\x14\n" +
+	"\x05turns\x18\x0f \x01(\x05R\x05turns\x12\x18\n" +
+	"\aretries\x18\x10 \x01(\x05R\aretries\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +

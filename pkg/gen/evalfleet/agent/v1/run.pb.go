@@ -789,7 +789,11 @@ type Run struct {
 	// The replica that owns it.
 	Owner string `protobuf:"bytes,23,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Why a sandbox could not be used, where a tool's answer said so and the run went on: the first time.
-	SandboxFault  string `protobuf:"bytes,24,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
+	SandboxFault string `protobuf:"bytes,24,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
+	// Attempts of model calls that failed and were made again, of the calls that have ended.
+	Retries int32 `protobuf:"varint,25,opt,name=retries,proto3" json:"retries,omitempty"`
+	// What it does now, for people: the effects that are open, the oldest first, such as `model openai/gpt-4o`, `tool bash` or `sandbox default`. Empty where none is.
+	Activity      string `protobuf:"bytes,26,opt,name=activity,proto3" json:"activity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -988,6 +992,20 @@ func (x *Run) GetOwner() string {
 func (x *Run) GetSandboxFault() string {
 	if x != nil {
 		return x.SandboxFault
+	}
+	return ""
+}
+
+func (x *Run) GetRetries() int32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Run) GetActivity() string {
+	if x != nil {
+		return x.Activity
 	}
 	return ""
 }
@@ -1366,7 +1384,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\xd2\v\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\x88\f\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
@@ -1395,7 +1413,9 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\tsandboxes\x18\x15 \x03(\v2&.evalfleet.agent.v1.Run.SandboxesEntryR\tsandboxes\x12\x12\n" +
 	"\x04etag\x18\x16 \x01(\tR\x04etag\x12\x14\n" +
 	"\x05owner\x18\x17 \x01(\tR\x05owner\x12#\n" +
-	"\rsandbox_fault\x18\x18 \x01(\tR\fsandboxFault\x1aX\n" +
+	"\rsandbox_fault\x18\x18 \x01(\tR\fsandboxFault\x12\x18\n" +
+	"\aretries\x18\x19 \x01(\x05R\aretries\x12\x1a\n" +
+	"\bactivity\x18\x1a \x01(\tR\bactivity\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +

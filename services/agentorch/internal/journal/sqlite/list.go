@@ -72,7 +72,10 @@ func selection(q journal.Query) (string, []any) {
 	if len(q.States) > 0 {
 		narrow(`v.state IN (SELECT value FROM json_each(?))`, strings.ReplaceAll(fmt.Sprint(q.States), " ", ","))
 	}
-	if q.Parent != "" {
+	switch {
+	case q.Parent != "" && q.Open:
+		narrow(`+v.parent = ?`, q.Parent) // The plus keeps SQLite from the index of parents: a parent may have many more journals than are open.
+	case q.Parent != "":
 		narrow(`v.parent = ?`, q.Parent)
 	}
 	if len(q.Labels) > 0 {
@@ -99,6 +102,10 @@ func selection(q journal.Query) (string, []any) {
 	if q.Roots {
 		narrow(`v.parent = '' AND v.id > ?`, q.After)
 		order = ` ORDER BY v.id`
+	}
+	if q.Open {
+		narrow(`j.open = 1`)
+		order = ` ORDER BY j.id`
 	}
 	if q.ChangedAfter != nil {
 		narrow(`v.changed > ?`, *q.ChangedAfter)

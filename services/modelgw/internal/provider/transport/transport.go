@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -106,9 +107,26 @@ func Broken(ctx context.Context, name string, err error) error {
 	if errors.Is(err, dialect.ErrEventTooLarge) || errors.Is(err, ErrAnswerTooLarge) {
 		return &provider.Error{Provider: name, Invalid: true, Cause: err}
 	}
-	message := "the connection failed"
+	message := "the connection" + to(err) + " failed"
 	if opError, ok := errors.AsType[*net.OpError](err); ok {
 		message += " (" + opError.Op + ")"
 	}
 	return &provider.Error{Provider: name, Class: provider.Transient, Message: message, Cause: err}
+}
+
+// to names the host and port that a request went to: no more of its URL, which may hold credentials.
+func to(err error) string {
+	failed, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return ""
+	}
+	address, err := url.Parse(failed.URL)
+	if err != nil || address.Hostname() == "" {
+		return ""
+	}
+	port := address.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[address.Scheme]
+	}
+	return " to " + net.JoinHostPort(address.Hostname(), port)
 }
