@@ -1,6 +1,7 @@
 package modelgw_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,23 +29,44 @@ func TestTheRecordOfACallThatFails(t *testing.T) {
 				c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret("any"), v.URL+"/v1"
 				c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("any"), v.URL
 			})
-			for model, args := range map[string]string{"openai/gpt-4o": `{"streaming":true}`, "anthropic/claude-haiku-4-5": `{"streaming":true}`} {
-				_, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{
-					Parent: project, Model: model, ModelArgsJson: args, Messages: []*modelv1.ChatMessage{chat.User("how are you?")}, RecordCall: true,
-					Config: &modelv1.GenerateConfig{MaxRetries: new(int32(0))},
-				})
-				require.Error(t, err)
-				var call *modelv1.ModelCall
-				for _, detail := range status.Convert(err).Details() {
-					if d, ok := detail.(*modelv1.ModelCall); ok {
-						call = d
+			for _, asked := range []*modelv1.GenerateRequest{{RecordCall: true}, {RecordFailedCall: true}} {
+				for model, args := range map[string]string{"openai/gpt-4o": `{"streaming":true}`, "anthropic/claude-haiku-4-5": `{"streaming":true}`} {
+					_, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{
+						Parent: project, Model: model, ModelArgsJson: args, Messages: []*modelv1.ChatMessage{chat.User("how are you?")},
+						Config: &modelv1.GenerateConfig{MaxRetries: new(int32(0))}, RecordCall: asked.GetRecordCall(), RecordFailedCall: asked.GetRecordFailedCall(),
+					})
+					require.Error(t, err)
+					var call *modelv1.ModelCall
+					for _, detail := range status.Convert(err).Details() {
+						if d, ok := detail.(*modelv1.ModelCall); ok {
+							call = d
+						}
 					}
+					require.NotNil(t, call, "%s: %v", model, err)
+					assert.True(t, call.GetError())
+					assert.Contains(t, call.GetRequestJson(), "how are you?")
+					assert.Equal(t, tt.want, call.GetResponseJson(), model)
 				}
-				require.NotNil(t, call, "%s: %v", model, err)
-				assert.True(t, call.GetError())
-				assert.Contains(t, call.GetRequestJson(), "how are you?")
-				assert.Equal(t, tt.want, call.GetResponseJson(), model)
 			}
 		})
 	}
+}
+
+func TestARecordOfFailuresAloneHasNoAnswers(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(*modelgw.Config, *modelgw.Deps) {})
+	request := func(args string) *modelv1.GenerateRequest {
+		return &modelv1.GenerateRequest{
+			Parent: project, Model: "mockllm/model", ModelArgsJson: args, Messages: []*modelv1.ChatMessage{chat.User("how are you?")}, RecordFailedCall: true,
+		}
+	}
+	answer, err := g.models.Generate(t.Context(), request(`{"outputs":["fine"]}`))
+	require.NoError(t, err)
+	assert.Nil(t, answer.GetCall())
+	_, err = g.models.Generate(t.Context(), request(`{"outputs":[{"error":{"status":400,"message":"refused"}}]}`))
+	require.Error(t, err)
+	details := status.Convert(err).Details()
+	at := slices.IndexFunc(details, func(d any) bool { _, ok := d.(*modelv1.ModelCall); return ok })
+	require.GreaterOrEqual(t, at, 0)
+	assert.JSONEq(t, `{"error":{"status":400,"message":"refused"}}`, details[at].(*modelv1.ModelCall).GetResponseJson())
 }

@@ -151,12 +151,7 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 	case *agentv1.FailOnError_Threshold:
 		c.FailOnError = json.RawMessage(evallog.Number(rule.Threshold))
 	}
-	switch spec.GetRecordCalls() {
-	case "all":
-		c.LogModelAPI = new(true)
-	case "none":
-		c.LogModelAPI = new(false)
-	}
+	c.LogModelAPI = new(spec.GetRecordCalls() == "all") // false is failed calls alone.
 	return c
 }
 

@@ -33,7 +33,13 @@ func (a *actor) modelCall(seq int64, i *agentv1.ModelIntent) *modelCall {
 	r := &modelv1.GenerateRequest{
 		Parent: s.Parent(), RequestId: i.GetRequestId(), Attribution: a.attribution(i.GetPurpose(), i.GetRole(), int(i.GetTurn())),
 		Model: i.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
-		Messages: messages, ToolChoice: i.GetToolChoice(), Config: i.GetConfig(), RecordCall: s.Spec().GetRecordCalls() == "all",
+		Messages: messages, ToolChoice: i.GetToolChoice(), Config: i.GetConfig(),
+	}
+	switch s.Spec().GetRecordCalls() {
+	case "all":
+		r.RecordCall = true
+	case "errors", "":
+		r.RecordFailedCall = true
 	}
 	for _, name := range i.GetTools() {
 		if d := s.Tool(name); d != nil {

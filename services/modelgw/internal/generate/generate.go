@@ -43,8 +43,8 @@ type Call struct {
 	Origin provider.Origin
 	// Scopes are further scopes whose budgets the call spends from.
 	Scopes []string
-	// Record asks for what was said to the provider.
-	Record bool
+	// Record says whether to keep what is said to the provider.
+	Record provider.Record
 	// UnreadTokens estimates what the call asks for beside the conversation: the whole input, where that is passed on unread.
 	UnreadTokens int64
 	// Sink follows the answer as it comes. Nil: nobody does.

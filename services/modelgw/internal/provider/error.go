@@ -8,6 +8,7 @@ import (
 	"time"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -116,18 +117,48 @@ func RPC(err error) error {
 	return refused
 }
 
-// maxDetail bounds each half of a record that travels with an error.
-const maxDetail = 128 << 10
+const (
+	// maxDetail bounds each half of a record that travels with an error, in bytes: it goes in a trailer, and a journal keeps it.
+	maxDetail = 32 << 10
+	// maxDetailText bounds each text in a half that would be larger.
+	maxDetailText = 1000
+)
 
-// small is a record without what would be too long for the trailer in which it travels.
+// small is a record without what would be too long to keep.
 func small(call *modelv1.ModelCall) *modelv1.ModelCall {
-	fits := func(document string) string {
-		if len(document) > maxDetail {
-			return `{"left_out":"` + strconv.Itoa(len(document)) + ` bytes"}`
-		}
+	return &modelv1.ModelCall{RequestJson: fitting(call.GetRequestJson()), ResponseJson: fitting(call.GetResponseJson()), Error: call.GetError(), Time: call.Time}
+}
+
+// fitting returns a document of at most maxDetail: as it is, with its long texts cut, or with nothing but its size.
+func fitting(document string) string {
+	if len(document) <= maxDetail {
 		return document
 	}
-	return &modelv1.ModelCall{RequestJson: fits(call.GetRequestJson()), ResponseJson: fits(call.GetResponseJson()), Error: call.GetError(), Time: call.Time}
+	if value, err := orderedjson.Decode([]byte(document)); err == nil {
+		if short := string(orderedjson.Append(nil, cutTexts(value))); len(short) <= maxDetail {
+			return short
+		}
+	}
+	return `{"left_out":"` + strconv.Itoa(len(document)) + ` bytes"}`
+}
+
+// cutTexts cuts the long texts in a value that orderedjson.Decode returned.
+func cutTexts(value any) any {
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			v[i] = cutTexts(v[i])
+		}
+	case *orderedjson.Object:
+		for name, member := range v.All() {
+			v.Set(name, cutTexts(member))
+		}
+	case string:
+		if over := len(v) - maxDetailText; over > 0 {
+			return strings.ToValidUTF8(v[:maxDetailText], "") + "… [" + strconv.Itoa(over) + " bytes left out]"
+		}
+	}
+	return value
 }
 
 // rpc is the failure in the caller's form; err is what e is in.

@@ -49,11 +49,24 @@ type Request struct {
 	// Unfinished is told of a stream that has no end, whether it failed, was cut off or was left by whoever asked: what the upstream API has said of usage, where nil is nothing, and how
 	// many pieces came. Nil: nobody counts.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
-	// Record asks for what was said to the provider.
-	Record bool
+	// Record says whether to keep what is said to the provider.
+	Record Record
 	// MaxAnswerBytes bounds what is read of the upstream API's answer, in bytes as they come. A larger one is a failure, and is read no further.
 	MaxAnswerBytes int64
 }
+
+// Record says of which attempts to keep what was said to the provider.
+type Record int
+
+// Records. The zero value keeps nothing.
+const (
+	RecordNone Record = iota
+	RecordFailures
+	RecordAll
+)
+
+// Of reports whether to keep what was said in an attempt that ended with err; nil is none.
+func (r Record) Of(err error) bool { return r == RecordAll || r == RecordFailures && err != nil }
 
 // DefaultMaxAnswerBytes bounds an answer where nothing else is said. A token of a stream takes 150 to 350 bytes on its way, so that answers as long as any model gives have room.
 const DefaultMaxAnswerBytes = 64 << 20

@@ -100,12 +100,24 @@ func (s *Server) plan(r *modelv1.GenerateRequest) (*work, error) {
 	w := &work{request: r, unsent: unsent, call: generate.Call{
 		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
 		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
-		Scopes: r.GetBudgetScopes(), Record: r.GetRecordCall(),
+		Scopes: r.GetBudgetScopes(), Record: recordOf(r),
 	}}
 	if r.GetRequestId() != "" {
 		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
 	}
 	return w, nil
+}
+
+// recordOf says of which attempts a request wants the record.
+func recordOf(r *modelv1.GenerateRequest) provider.Record {
+	switch {
+	case r.GetRecordCall():
+		return provider.RecordAll
+	case r.GetRecordFailedCall():
+		return provider.RecordFailures
+	default:
+		return provider.RecordNone
+	}
 }
 
 // unsupported refuses what is not built yet.
@@ -276,7 +288,8 @@ func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	return answer
 }
 
-// contentHash is a hash over what decides a call: the request without its key, its time and on whose behalf it is made.
+// contentHash is a hash over what decides a call: the request without its key, its time, on whose behalf it is made, and whether a
+// failure is recorded.
 func contentHash(r *modelv1.GenerateRequest) (effect.Hash, error) {
 	content := &modelv1.GenerateRequest{
 		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),

@@ -114,13 +114,15 @@ type GenerateRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Optional. Scopes whose budgets the call reserves from, beside project and account, such as an eval.
 	BudgetScopes []string `protobuf:"bytes,15,rep,name=budget_scopes,json=budgetScopes,proto3" json:"budget_scopes,omitempty"`
-	// Optional. Whether the answer holds what was said to the provider.
+	// Optional. Whether the answer holds what was said to the provider; that of a call which fails is a detail of its error.
 	RecordCall bool `protobuf:"varint,16,opt,name=record_call,json=recordCall,proto3" json:"record_call,omitempty"`
 	// Optional. Only check: everything that can be known without a call fails as it would, no provider is called and nothing is kept. The answer has `config`, `unsent_options`, `warnings`
 	// and `prices`. Generate alone takes it; messages may be left out.
-	ValidateOnly  bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ValidateOnly bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Optional. As record_call for a call that fails, and nothing for one that does not.
+	RecordFailedCall bool `protobuf:"varint,18,opt,name=record_failed_call,json=recordFailedCall,proto3" json:"record_failed_call,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GenerateRequest) Reset() {
@@ -268,6 +270,13 @@ func (x *GenerateRequest) GetRecordCall() bool {
 func (x *GenerateRequest) GetValidateOnly() bool {
 	if x != nil {
 		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *GenerateRequest) GetRecordFailedCall() bool {
+	if x != nil {
+		return x.RecordFailedCall
 	}
 	return false
 }
@@ -3816,7 +3825,7 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x06\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x06\n" +
 	"\x0fGenerateRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -3840,7 +3849,8 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\rbudget_scopes\x18\x0f \x03(\tR\fbudgetScopes\x12\x1f\n" +
 	"\vrecord_call\x18\x10 \x01(\bR\n" +
 	"recordCall\x12#\n" +
-	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\"9\n" +
+	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\x12,\n" +
+	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCall\"9\n" +
 	"\rMessagePrefix\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"\xf9\x01\n" +

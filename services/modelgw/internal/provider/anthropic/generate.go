@@ -42,14 +42,14 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	a := &attempt{model: m, plan: p, request: r, start: time.Now(), left: r.AnswerBound()}
 	output, err := a.run(ctx, body)
 	if err != nil {
-		if failure, ok := provider.As(err); ok && r.Record {
+		if failure, ok := provider.As(err); ok && r.Record.Of(err) {
 			failure.Call = transport.Record(body.Bytes, a.raw, true, a.start)
 		}
 		return nil, err
 	}
 	output.Time = provider.Clock(a.start)
 	response := &provider.Response{Output: output, Warnings: p.warnings}
-	if r.Record {
+	if r.Record.Of(nil) {
 		response.Call = transport.Record(body.Bytes, a.raw, false, a.start)
 	}
 	return response, nil
@@ -124,7 +124,7 @@ func (a *attempt) exchange(ctx context.Context, body *buffer.Buffer) (message *f
 		return nil, nil, provider.Redirected(Name)
 	}
 	if answer.StatusCode == http.StatusOK && a.plan.Stream && !transport.IsJSON(answer.Header) {
-		events := transport.NewEvents(a.request.Record && a.raw == nil)
+		events := transport.NewEvents(a.request.Record != provider.RecordNone && a.raw == nil)
 		message, stopped, err = a.stream(ctx, answer, events)
 		if a.raw == nil {
 			a.raw = events.Document()
@@ -139,7 +139,7 @@ func (a *attempt) exchange(ctx context.Context, body *buffer.Buffer) (message *f
 	}
 	defer read.Release()
 	a.left -= int64(len(read.Bytes))
-	if a.raw == nil && a.request.Record {
+	if a.raw == nil && a.request.Record != provider.RecordNone {
 		a.raw = bytes.Clone(read.Bytes)
 	}
 	if answer.StatusCode != http.StatusOK {

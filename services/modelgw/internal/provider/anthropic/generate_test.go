@@ -163,7 +163,7 @@ func TestAPausedTurnIsGivenBackUntilItEnds(t *testing.T) {
 		`{"id":"a","model":"served","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{"query": "q"}}],"stop_reason":"pause_turn","usage":{"input_tokens":5,"output_tokens":1}}`,
 		`{"id":"b","model":"served","content":[{"type":"web_search_tool_result","tool_use_id":"s","content":[]},{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":7,"output_tokens":2}}`,
 	}})
-	response := generate(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: url}, provider.Spec{Model: "claude-3-5-haiku"}, &provider.Request{Record: true})
+	response := generate(t, anthropic.Config{APIKey: config.NewSecret("k"), BaseURL: url}, provider.Spec{Model: "claude-3-5-haiku"}, &provider.Request{Record: provider.RecordAll})
 	require.Len(t, v.asked, 2)
 	turns := v.asked[1].body["messages"].([]any)
 	require.Len(t, turns, 2)
@@ -302,6 +302,6 @@ func TestAStreamThatNeverBeganIsAFailureAndOneThatIsCutIsNot(t *testing.T) {
 func TestARecordHoldsNoKey(t *testing.T) {
 	t.Parallel()
 	response := generate(t, anthropic.Config{APIKey: config.NewSecret("sk-secret"), BaseURL: providertest.MessageServer(t, providertest.Answer{Text: "x"})},
-		provider.Spec{Model: "claude-3-5-haiku"}, &provider.Request{Record: true})
+		provider.Spec{Model: "claude-3-5-haiku"}, &provider.Request{Record: provider.RecordAll})
 	assert.NotContains(t, response.Call.GetRequestJson()+response.Call.GetResponseJson(), "sk-secret")
 }

@@ -91,14 +91,14 @@ func (c *Client) Do(ctx context.Context, r *provider.Request, request *openaicha
 	start := time.Now()
 	output, raw, err := c.exchange(ctx, r, request, body)
 	if err != nil {
-		if failure, ok := provider.As(err); ok && r.Record {
+		if failure, ok := provider.As(err); ok && r.Record.Of(err) {
 			failure.Call = transport.Record(body.Bytes, raw, true, start)
 		}
 		return nil, err
 	}
 	output.Time = provider.Clock(start)
 	response := &provider.Response{Output: output}
-	if r.Record {
+	if r.Record.Of(nil) {
 		response.Call = transport.Record(body.Bytes, raw, false, start)
 	}
 	return response, nil
@@ -123,7 +123,7 @@ func (c *Client) exchange(
 	}
 	refused := answer.StatusCode != http.StatusOK
 	if !refused && request.Stream && !transport.IsJSON(answer.Header) {
-		events := transport.NewEvents(r.Record)
+		events := transport.NewEvents(r.Record != provider.RecordNone)
 		output, err = c.stream(ctx, answer.Body, r, request, events)
 		return output, events.Document(), err
 	}
@@ -145,7 +145,7 @@ func (c *Client) exchange(
 			output, err = c.unreadable(answer, read.Bytes, err, request.Model)
 		}
 	}
-	if r.Record {
+	if r.Record.Of(err) {
 		raw = bytes.Clone(read.Bytes)
 	}
 	return output, raw, err

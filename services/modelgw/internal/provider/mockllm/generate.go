@@ -57,14 +57,18 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 		return nil, err
 	}
 	if a.fails(r.Attempt) {
-		return nil, a.failure()
+		failure := a.failure()
+		if r.Record.Of(failure) {
+			failure.Call = recordFailure(Name+"/"+m.name, r.Messages, failure, start)
+		}
+		return nil, failure
 	}
 	if output.GetUsage() == nil {
 		output.Usage = usage(r, output)
 	}
 	output.Time = provider.Clock(start)
 	response := &provider.Response{Output: output}
-	if r.Record {
+	if r.Record.Of(nil) {
 		response.Call = record(Name+"/"+m.name, r.Messages, output)
 	}
 	return response, nil
@@ -159,7 +163,7 @@ func pieces(text string) []string {
 	return all
 }
 
-func (a *answer) failure() error {
+func (a *answer) failure() *provider.Error {
 	e := a.short.Error
 	failure := &provider.Error{
 		Provider: Name, Status: e.Status, Message: e.Message, RetryAfter: seconds(e.RetryAfter),
@@ -182,13 +186,30 @@ func usage(r *provider.Request, output *modelv1.ModelOutput) *modelv1.ModelUsage
 }
 
 func record(model string, messages []*modelv1.ChatMessage, output *modelv1.ModelOutput) *modelv1.ModelCall {
-	var request, response encode.Writer
+	var response encode.Writer
+	response.BeginObject()
+	response.TextMember("content", chat.Completion(output))
+	response.EndObject()
+	return &modelv1.ModelCall{RequestJson: requestOf(model, messages), ResponseJson: response.String(), Time: output.Time}
+}
+
+func recordFailure(model string, messages []*modelv1.ChatMessage, failure *provider.Error, start time.Time) *modelv1.ModelCall {
+	var response encode.Writer
+	response.BeginObject()
+	response.Key("error")
+	response.BeginObject()
+	response.IntMember("status", int64(failure.Status))
+	response.TextMember("message", failure.Message)
+	response.EndObject()
+	response.EndObject()
+	return &modelv1.ModelCall{RequestJson: requestOf(model, messages), ResponseJson: response.String(), Error: true, Time: provider.Clock(start)}
+}
+
+func requestOf(model string, messages []*modelv1.ChatMessage) string {
+	var request encode.Writer
 	request.BeginObject()
 	request.TextMember("model", model)
 	request.RawMember("messages", string(chat.MessagesJSON(messages)))
 	request.EndObject()
-	response.BeginObject()
-	response.TextMember("content", chat.Completion(output))
-	response.EndObject()
-	return &modelv1.ModelCall{RequestJson: request.String(), ResponseJson: response.String(), Time: output.Time}
+	return request.String()
 }

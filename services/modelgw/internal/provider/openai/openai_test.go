@@ -184,7 +184,7 @@ func TestOptionsReachTheRequest(t *testing.T) {
 		p, err := open(t, setup).Open(spec)
 		require.NoError(t, err)
 		response, err := p.Generate(t.Context(), &provider.Request{
-			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: config, Record: true,
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Config: config, Record: provider.RecordAll,
 			Tools: []*toolv1.ToolInfo{{Name: "f", Description: "F.", ParametersJson: `{"type":"object"}`}},
 		})
 		require.NoError(t, err)
@@ -246,7 +246,7 @@ func TestCacheMarks(t *testing.T) {
 			if config == nil {
 				config = &modelv1.GenerateConfig{}
 			}
-			response, err := p.Generate(t.Context(), &provider.Request{Messages: test.messages, Config: config, Record: true})
+			response, err := p.Generate(t.Context(), &provider.Request{Messages: test.messages, Config: config, Record: provider.RecordAll})
 			require.NoError(t, err)
 			request := response.Call.GetRequestJson()
 			if test.want == "" {
@@ -288,7 +288,7 @@ func TestARecordLeavesMediaOut(t *testing.T) {
 	picture := "data:image/png;base64," + strings.Repeat("AAAA", 1000)
 	m := chat.User("")
 	m.Content = chat.ListContent(chat.TextPart("what is it?"), chat.ImagePart(picture))
-	response, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{m}, Config: &modelv1.GenerateConfig{}, Record: true})
+	response, err := p.Generate(t.Context(), &provider.Request{Messages: []*modelv1.ChatMessage{m}, Config: &modelv1.GenerateConfig{}, Record: provider.RecordAll})
 	require.NoError(t, err)
 	assert.NotContains(t, response.Call.GetRequestJson(), "AAAA")
 	assert.NotContains(t, response.Call.GetRequestJson(), "secret-key")

@@ -72,7 +72,7 @@ func sent(t *testing.T, p provider.Provider, config *modelv1.GenerateConfig) (bo
 	require.NoError(t, err)
 	prepared.Config, unsent = p.Capabilities().Sent(prepared.Config)
 	response, err := p.Generate(t.Context(), &provider.Request{
-		Messages: prepared.Messages, Tools: prepared.Tools, ToolChoice: prepared.Choice, Config: prepared.Config, Attempt: 1, Record: true,
+		Messages: prepared.Messages, Tools: prepared.Tools, ToolChoice: prepared.Choice, Config: prepared.Config, Attempt: 1, Record: provider.RecordAll,
 	})
 	if err != nil {
 		return "", nil, err

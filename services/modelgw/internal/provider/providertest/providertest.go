@@ -172,7 +172,7 @@ func records(t *testing.T, h Harness) {
 	response, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)
 	assert.Nil(t, response.Call)
-	r.Record = true
+	r.Record = provider.RecordAll
 	response, err = p.Generate(t.Context(), r)
 	require.NoError(t, err)
 	require.NotNil(t, response.Call)
@@ -186,7 +186,7 @@ func records(t *testing.T, h Harness) {
 func recordsStreams(t *testing.T, h Harness) {
 	p := h.New(t, Answer{Text: "fine"})
 	r := request("how are you?")
-	r.Record, r.Progress = true, func() {}
+	r.Record, r.Progress = provider.RecordAll, func() {}
 	response, err := p.Generate(t.Context(), r)
 	require.NoError(t, err)
 	require.True(t, json.Valid([]byte(response.Call.GetResponseJson())), response.Call.GetResponseJson())
