@@ -18,36 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A birth makes a process as vfork does: the child borrows this program's memory until it executes its own program, and all that
-// it does before is a list of system calls, so that no Go code runs in it. Against syscall.ForkExec that saves a pipe that tells of
-// failure, a second sleep of the thread that forks, and a system call for every signal that this program handles; docs/adr/0018 tells more.
+// A birth makes a process that has of this program's memory only what it needs until it executes its own program: this program's
+// code, which is a file's, and a list of system calls with what they point to. All that it does is to make these calls, so that no
+// Go code runs in it. Sharing all memory, as vfork does, is hardly faster, and when memory ends the kernel ends all processes that
+// share memory together: the guest with its child. See docs/adr/0018.
 //
 // Other processes of the sandbox may stop the child before it executes its program, or lock that, as soon as they have its user. So the
-// thread waits as any blocking call of Go does, and a timer continues or kills the child. To wait by vfork is what keeps the kernel, when
-// memory ends, from taking the child for a victim, and with it all that has its memory: the guest.
+// thread waits as any blocking call of Go does, and a timer continues or kills the child.
 //
-// The child closes the guest's descriptors before it enters its working directory: a path through /proc that leads to one of them
-// leads nowhere. What it opens next is the folder, at the first number that is free.
+// The child closes the guest's descriptors before it becomes another user, and before it enters its working directory: a path through
+// /proc that leads to one of them leads nowhere. What it opens next is the folder, at the first number that is free.
 type birth struct {
+	memory *memory
+	limits []Limit
 	first  call
-	calls  [maxCalls]call
-	count  int
 	clone  cloneArgs
 	pidfd  int32
-	child  int32   // its id while it has this program's memory; set and cleared by the kernel
-	failed uintptr // the error number of the call that failed, written by the child
-	mask   uint64  // the signals that this thread blocks
-
-	// What calls points to, for the collector.
-	path, dir *byte
-	argv, env []*byte
-	groups    []uint32
-	limits    []Limit
-	rlimits   []unix.Rlimit // of limits
-	how       unix.OpenHow
-	byDefault signalAction
-	capHeader unix.CapUserHeader
-	capData   [2]unix.CapUserData
 }
 
 // call is a system call.
@@ -84,8 +70,8 @@ const (
 type cloneArgs struct {
 	flags      uint64
 	pidFD      uint64
-	childID    uint64 // where the child's id is while it has the memory
-	_          uint64 // where to write the child's id
+	childID    uint64 // where to write the child's id, in the child's memory
+	_          uint64 // the same in the parent's
 	exitSignal uint64
 	_          [5]uint64 // the stack, which is the parent's; thread-local storage; ids to take
 	cgroup     uint64
@@ -132,26 +118,31 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 	if err := b.prepare(c, w); err != nil {
 		return 0, -1, err
 	}
-	b.pidfd, b.child, b.failed = -1, 0, 0
-	child := uint64(uintptr(unsafe.Pointer(&b.child)))
-	b.clone = cloneArgs{
-		flags: birthFlags | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), pidFD: uint64(uintptr(unsafe.Pointer(&b.pidfd))), childID: child,
-	}
+	return b.run(cgroup, w)
+}
+
+// run makes a child that follows the plan.
+func (b *birth) run(cgroup int, w way) (pid, fd int, err error) {
+	b.memory.hide()
+	plan, shared := b.memory.plan, b.memory.shared
+	b.pidfd, *shared = -1, said{}
+	child := uint64(address(&shared.child))
+	b.clone = cloneArgs{flags: birthFlags | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), pidFD: uint64(address(&b.pidfd)), childID: child}
 	if cgroup > 0 {
 		b.clone.flags |= unix.CLONE_INTO_CGROUP
 		b.clone.cgroup = uint64(cgroup)
 	}
-	b.first = call{unix.SYS_CLONE3, [5]uintptr{uintptr(unsafe.Pointer(&b.clone)), unsafe.Sizeof(b.clone)}}
+	b.first = call{unix.SYS_CLONE3, [5]uintptr{address(&b.clone), unsafe.Sizeof(b.clone)}}
 	if w.clone {
 		// Where its id is written is the fourth argument or the fifth; the other one is not looked at.
-		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&b.pidfd)), uintptr(child), uintptr(child)}}
+		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, address(&b.pidfd), uintptr(child), uintptr(child)}}
 	}
-	late := watch(&b.child, cmp.Or(w.patience, startPatience))
-	// A signal in the child would be handled on the parent's stack.
+	late := watch(&shared.child, cmp.Or(w.patience, startPatience))
+	// A signal in the child would be handled on a stack that it has not.
 	all := ^uint64(0)
-	setMask(&all, &b.mask)
-	r := bornBlocking(&b.first, &b.calls[0], &b.failed)
-	setMask(&b.mask, nil)
+	setMask(&all, &plan.mask)
+	r := bornBlocking(&b.first, &plan.calls[0], &shared.failed)
+	setMask(&plan.mask, nil)
 	heldUp := late.stop()
 	runtime.KeepAlive(b)
 
@@ -163,8 +154,8 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 	}
 	pid, fd = int(r), int(b.pidfd)
 	switch {
-	case b.failed != 0:
-		err = syscall.Errno(b.failed)
+	case shared.failed != 0:
+		err = syscall.Errno(shared.failed)
 	case heldUp:
 		err = ErrHeldUp
 	default:
@@ -177,8 +168,34 @@ func (b *birth) bear(c Command, cgroup int, w way) (pid, fd int, err error) {
 	return 0, -1, err
 }
 
-// birthFlags have the child use this program's memory, which waits until it is given back, and give a descriptor of the child.
-const birthFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CHILD_SETTID | unix.CLONE_CHILD_CLEARTID
+// birthFlags have this program wait until the child has memory of its own or has ended, and give a descriptor of the child.
+const birthFlags = unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CHILD_SETTID
+
+// try has a child do nothing, and finds out whether there is clone3, and whether a child can do without the rest of this program's memory.
+// It cannot where a C library has registered memory to which the kernel writes (rseq): there it gets a copy of all.
+func (b *birth) try(w way) (way, error) {
+	b.memory.reset()
+	b.memory.plan.then(unix.SYS_EXIT_GROUP, 0)
+	pid, fd, err := b.run(0, w)
+	if errors.Is(err, errNoClone3) && !w.clone {
+		w.clone = true
+		pid, fd, err = b.run(0, w)
+	}
+	if err != nil {
+		return w, fmt.Errorf("start a first process: %w", err)
+	}
+	unix.Close(fd)
+	var status syscall.WaitStatus
+	for {
+		if _, err = syscall.Wait4(pid, &status, 0, nil); err != syscall.EINTR {
+			break
+		}
+	}
+	if status.Signaled() {
+		b.memory.show()
+	}
+	return w, err
+}
 
 // bornBlocking is born for a call that may block: other goroutines run meanwhile, as in syscall.Syscall.
 //
@@ -262,50 +279,60 @@ func (w *watcher) stop() (killed bool) {
 }
 
 // prepare lists what the child does.
-func (b *birth) prepare(c Command, w way) (err error) {
-	if b.path, err = syscall.BytePtrFromString(c.Path); err != nil {
+func (b *birth) prepare(c Command, w way) error {
+	m := b.memory
+	m.reset()
+	path, err := m.text(c.Path)
+	if err != nil {
 		return err
 	}
-	if b.dir, err = syscall.BytePtrFromString(c.Dir); err != nil {
+	dir, err := m.text(c.Dir)
+	if err != nil {
 		return err
 	}
-	if b.argv, err = syscall.SlicePtrFromStrings(c.Argv); err != nil {
+	argv, err := m.texts(c.Argv)
+	if err != nil {
 		return err
 	}
-	if b.env, err = syscall.SlicePtrFromStrings(c.Env); err != nil {
+	env, err := m.texts(c.Env)
+	if err != nil {
 		return err
 	}
-	b.count = 0
+	p := m.plan
 	if w.clone {
-		b.forgetHandlers()
+		p.forgetHandlers()
 	}
-	b.then(unix.SYS_SETSID)
-	if u := c.User; u != nil {
-		b.groups = append(b.groups[:0], u.Groups...)
-		b.then(unix.SYS_SETGROUPS, uintptr(len(b.groups)), address(unsafe.SliceData(b.groups)))
-		b.then(unix.SYS_SETGID, uintptr(u.GID))
-		b.become(u)
-	}
+	p.then(unix.SYS_SETSID)
 	for i, fd := range c.Files {
 		if int(fd) < len(c.Files) {
 			return syscall.EBADF // dup3 would close another before it is given
 		}
-		b.then(unix.SYS_DUP3, fd, uintptr(i), 0)
+		p.then(unix.SYS_DUP3, fd, uintptr(i), 0)
 	}
-	b.then(unix.SYS_CLOSE_RANGE, firstFree, math.MaxUint32, 0)
+	p.then(unix.SYS_CLOSE_RANGE, firstFree, math.MaxUint32, 0)
+	if u := c.User; u != nil {
+		groups, err := m.groups(u.Groups)
+		if err != nil {
+			return err
+		}
+		p.then(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), groups)
+		p.then(unix.SYS_SETGID, uintptr(u.GID))
+		p.become(u)
+	}
 	if w.chdir {
-		b.then(unix.SYS_CHDIR, address(b.dir))
+		p.then(unix.SYS_CHDIR, dir)
 	} else {
 		at := unix.AT_FDCWD
-		b.how = unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
-		b.then(unix.SYS_OPENAT2, uintptr(at), address(b.dir), uintptr(unsafe.Pointer(&b.how)), unsafe.Sizeof(b.how))
-		b.then(unix.SYS_FCHDIR, firstFree)
+		p.how = unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+		p.then(unix.SYS_OPENAT2, uintptr(at), dir, address(&p.how), unsafe.Sizeof(p.how))
+		p.then(unix.SYS_FCHDIR, firstFree)
 	}
 	for i, l := range b.limits {
-		b.then(unix.SYS_PRLIMIT64, 0, uintptr(l.Resource), address(&b.rlimits[i]), 0)
+		p.limits[i] = unix.Rlimit{Cur: l.Value, Max: l.Value}
+		p.then(unix.SYS_PRLIMIT64, 0, uintptr(l.Resource), address(&p.limits[i]), 0)
 	}
-	b.then(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, address(&b.mask), 0, unsafe.Sizeof(b.mask))
-	b.then(unix.SYS_EXECVE, address(b.path), address(unsafe.SliceData(b.argv)), address(unsafe.SliceData(b.env)))
+	p.then(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, address(&p.mask), 0, unsafe.Sizeof(p.mask))
+	p.then(unix.SYS_EXECVE, path, argv, env)
 	return nil
 }
 
@@ -313,56 +340,54 @@ func (b *birth) prepare(c Command, w way) (err error) {
 func (b *birth) bound(limits []Limit) {
 	for _, l := range limits {
 		var now unix.Rlimit
-		if l.Value == 0 || unix.Getrlimit(l.Resource, &now) != nil {
-			continue
+		if l.Value != 0 && unix.Getrlimit(l.Resource, &now) == nil {
+			b.limits = append(b.limits, Limit{l.Resource, min(l.Value, now.Max)})
 		}
-		value := min(l.Value, now.Max)
-		b.limits, b.rlimits = append(b.limits, l), append(b.rlimits, unix.Rlimit{Cur: value, Max: value})
 	}
 }
 
 // forgetHandlers has the child forget the handlers of signals, which are this program's, before any signal can come.
-func (b *birth) forgetHandlers() {
+func (p *plan) forgetHandlers() {
 	for s := uintptr(1); s <= lastSignal; s++ {
 		var now signalAction
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, s, 0, uintptr(unsafe.Pointer(&now)), unsafe.Sizeof(b.mask), 0, 0)
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, s, 0, address(&now), unsafe.Sizeof(p.mask), 0, 0)
 		if errno == 0 && now.handler != defaultAction && now.handler != ignoreAction {
-			b.then(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&b.byDefault)), 0, unsafe.Sizeof(b.mask))
+			p.then(unix.SYS_RT_SIGACTION, s, address(&p.byDefault), 0, unsafe.Sizeof(p.mask))
 		}
 	}
 }
 
 // become makes the child the user. Capabilities that it shall have outlive the change and, being ambient, execve. With the user changes
-// whether the memory, which is this program's until execve, may be dumped (fs.suid_dumpable); it must not.
-func (b *birth) become(u *Credential) {
+// whether the child may be traced (fs.suid_dumpable), which would let others take part in what it does as long as the list lasts; it must not be.
+func (p *plan) become(u *Credential) {
 	if len(u.Capabilities) == 0 {
-		b.then(unix.SYS_SETUID, uintptr(u.UID))
-		b.then(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
+		p.then(unix.SYS_SETUID, uintptr(u.UID))
+		p.then(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
 		return
 	}
-	b.capHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	b.capData = [2]unix.CapUserData{}
+	p.capHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	p.capData = [2]unix.CapUserData{}
 	for _, c := range u.Capabilities {
-		d := &b.capData[c/32]
+		d := &p.capData[c/32]
 		d.Permitted |= 1 << (c % 32)
 		d.Effective, d.Inheritable = d.Permitted, d.Permitted
 	}
-	b.then(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
-	b.then(unix.SYS_SETUID, uintptr(u.UID))
-	b.then(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
-	b.then(unix.SYS_CAPSET, address(&b.capHeader), address(&b.capData[0]))
+	p.then(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
+	p.then(unix.SYS_SETUID, uintptr(u.UID))
+	p.then(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
+	p.then(unix.SYS_CAPSET, address(&p.capHeader), address(&p.capData[0]))
 	for _, c := range u.Capabilities {
-		b.then(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c)
+		p.then(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c)
 	}
 }
 
-func (b *birth) then(number uintptr, args ...uintptr) {
-	b.calls[b.count] = call{number: number}
-	copy(b.calls[b.count].args[:], args)
-	b.count++
+func (p *plan) then(number uintptr, args ...uintptr) {
+	p.calls[p.count] = call{number: number}
+	copy(p.calls[p.count].args[:], args)
+	p.count++
 }
 
-// address is for what is on the heap, and stays there.
+// address is for what stays where it is: on the heap, or in memory of births.
 func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
 // setMask sets the signals that this thread blocks and gives those that it blocked.

@@ -2,7 +2,7 @@
 
 // func born(first, calls *call, failed *uintptr) (pid uintptr)
 //
-// The child has the parent's memory and stack, so it writes to neither but through failed: it makes no call and never returns.
+// The child may have no stack, and writes through failed alone: it makes no call and never returns.
 // The registers below survive system calls.
 TEXT ·born(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ	first+0(FP), R11

@@ -17,3 +17,6 @@ func (t *Table) SetPatience(d time.Duration) {
 	defer t.forking.Unlock()
 	t.way.patience = d
 }
+
+// CopiesAll tells that processes begin with a copy of all memory of this program.
+func (t *Table) CopiesAll() bool { return t.birth.memory.others == nil }

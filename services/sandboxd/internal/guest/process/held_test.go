@@ -1,14 +1,17 @@
 package process_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,6 +70,101 @@ func TestAStartThatIsKilledIsAnEnd(t *testing.T) {
 	assert.Equal(t, unix.SIGKILL, p.Status().Signal())
 }
 
+// kcmpVM asks whether two processes share their memory (linux/kcmp.h).
+const kcmpVM = 1
+
+// When memory ends, the kernel ends a process with all that share its memory.
+func TestAStartingProcessHasNothingOfThisProgramsMemory(t *testing.T) {
+	secret := []byte(rand.Text())
+	pid := held(t, nil)
+	different, _, errno := syscall.Syscall6(unix.SYS_KCMP, uintptr(os.Getpid()), uintptr(pid), kcmpVM, 0, 0, 0)
+	require.Zero(t, errno)
+	assert.NotZero(t, different, "it has the memory itself")
+	assert.Equal(t, secret, memoryAt(t, os.Getpid(), secret))
+	if !table.CopiesAll() { // as in a build with cgo, which no guest is
+		assert.Empty(t, memoryAt(t, pid, secret), "it has a copy of the heap")
+	}
+}
+
+// A process that has become another user, and has not executed its program yet, is read and traced by nobody of that user.
+func TestAStartingProcessIsReadByNobody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIP: only root starts processes of other users")
+	}
+	const nobody = 65534
+	pid := held(t, &process.Credential{UID: nobody, GID: nobody})
+	waittest.Return(t, func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends
+		_, _, errno := syscall.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody)
+		if !assert.Zero(t, errno) {
+			return
+		}
+		for _, file := range []string{"mem", "maps", "environ", "auxv", "cwd/", "root/", "fd/0", "fd"} {
+			fd, err := unix.Open(fmt.Sprintf("/proc/%d/%s", pid, file), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			assert.Error(t, err, file)
+			unix.Close(fd)
+		}
+		assert.ErrorIs(t, unix.PtraceAttach(pid), unix.EPERM)
+		word := make([]byte, 8)
+		_, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &word[0], Len: 8}}, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&word[0])), Len: 8}}, 0)
+		assert.ErrorIs(t, err, unix.EPERM)
+		fd, err := unix.PidfdOpen(pid, 0)
+		if assert.NoError(t, err) {
+			_, err = unix.PidfdGetfd(fd, 0, 0)
+			assert.ErrorIs(t, err, unix.EPERM)
+			unix.Close(fd)
+		}
+	}, "the answers of the kernel")
+}
+
+// held starts a process that waits to execute its program until the end of the test, and gives its id.
+func held(t *testing.T, user *process.Credential) (pid int) {
+	t.Helper()
+	have(t, waittest.Bound)
+	program, giveBack := leased(t)
+	c, ended := command(t, program, "true"), make(chan struct{})
+	c.User = user
+	go func() {
+		defer close(ended)
+		if p, err := start(c); assert.NoError(t, err) {
+			<-p.Done()
+		}
+	}()
+	t.Cleanup(func() {
+		giveBack()
+		waittest.For(t, ended, "the end of what was held")
+	})
+	require.Eventually(t, func() bool {
+		pids := unborn()
+		if len(pids) != 1 || executes(pids[0]) != unix.SYS_EXECVE {
+			return false
+		}
+		pid = pids[0]
+		return true
+	}, waittest.Bound, time.Millisecond, "no process waits to execute its program")
+	return pid
+}
+
+// executes gives the system call in which a process is.
+func executes(pid int) (number int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
+	if _, scan := fmt.Sscan(string(text), &number); err != nil || scan != nil {
+		return -1
+	}
+	return number
+}
+
+// memoryAt reads what a process has at the address where this program has the bytes.
+func memoryAt(t *testing.T, pid int, bytes []byte) []byte {
+	t.Helper()
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	require.NoError(t, err)
+	defer memory.Close()
+	read := make([]byte, len(bytes))
+	n, _ := memory.ReadAt(read, int64(uintptr(unsafe.Pointer(&bytes[0]))))
+	return read[:n]
+}
+
 // have has the table wait so long for a start that is held up.
 func have(t *testing.T, patience time.Duration) {
 	t.Helper()
@@ -80,7 +178,9 @@ func leased(t *testing.T) (program string, giveBack func()) {
 	from, err := os.Open("/bin/true")
 	require.NoError(t, err)
 	defer from.Close()
-	program = filepath.Join(t.TempDir(), "true")
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // other users execute it too
+	program = filepath.Join(dir, "true")
 	file, err := os.OpenFile(program, os.O_CREATE|os.O_RDWR, 0o755)
 	require.NoError(t, err)
 	_, err = io.Copy(file, from)
@@ -97,8 +197,16 @@ func leased(t *testing.T) (program string, giveBack func()) {
 	}
 }
 
-// signalUnborn signals the children of this program that wait for the lease of a program that they are to execute.
+// signalUnborn signals the children of this program that have not executed their program yet.
 func signalUnborn(s syscall.Signal) (sent bool) {
+	for _, pid := range unborn() {
+		sent = syscall.Kill(pid, s) == nil || sent
+	}
+	return sent
+}
+
+// unborn are the children of this program that have not executed their program yet.
+func unborn() (pids []int) {
 	self, _ := os.ReadFile("/proc/self/comm")
 	status, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range status {
@@ -108,9 +216,9 @@ func signalUnborn(s syscall.Signal) (sent bool) {
 		}
 		var pid int
 		_, err = fmt.Sscanf(file, "/proc/%d/status", &pid)
-		if err == nil && strings.HasPrefix(string(text), "Name:\t"+string(self)) && syscall.Kill(pid, s) == nil {
-			sent = true
+		if err == nil && strings.HasPrefix(string(text), "Name:\t"+string(self)) {
+			pids = append(pids, pid)
 		}
 	}
-	return sent
+	return pids
 }

@@ -1,6 +1,6 @@
 // Package process starts, waits for and kills the processes of a sandbox.
 //
-// Its one idea: a Table owns every child of the program. One locked thread does all forks, as vfork does them: what is done to that
+// Its one idea: a Table owns every child of the program. One locked thread does all forks: what is done to that
 // thread once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself
 // keeps its powers. A second such thread forks the children that are held in another way than the rest, and may be given capabilities.
 // The end of a process is awaited through the network poller, which costs no thread; orphans of the workload, which come to this
@@ -80,8 +80,12 @@ func NewTable(cfg Config) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find marks for processes: %w", err)
 	}
+	memory, err := newMemory()
+	if err != nil {
+		return nil, err
+	}
 	t := &Table{
-		cfg: cfg, requests: make(chan request), apart: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks,
+		birth: birth{memory: memory}, cfg: cfg, requests: make(chan request), apart: make(chan request), closed: make(chan struct{}), live: map[int]*Process{}, marks: marks,
 	}
 	t.birth.bound(cfg.ProcessLimits)
 	ready := make(chan error)

@@ -88,7 +88,9 @@ func (t *Table) spawn(prepare func() error, requests <-chan request, ready chan<
 	}
 	t.forking.Lock()
 	var err error
-	t.way, err = findWay()
+	if t.way, err = findWay(); err == nil {
+		t.way, err = t.birth.try(t.way)
+	}
 	t.forking.Unlock()
 	ready <- err
 	if err != nil {
