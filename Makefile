@@ -11,6 +11,7 @@ export CGO_ENABLED := 0
 SERVICES      := modelgw toolexec sandboxd agentorch gateway
 TAG           ?= dev
 BIN           ?= bin
+PREFIX        ?= $(HOME)/.local
 TIMEOUT       ?= 25m
 FUZZTIME      ?= 30s
 GOLDEN_REPORT := $(CURDIR)/bin/golden
@@ -50,15 +51,18 @@ tools: .tools/tools.stamp ## Build buf, golangci-lint and gofumpt into .tools (a
 
 .PHONY: build
 build: ## Build bin/evalfleet, which has the guest program within it
-	@rm -f $(BIN)/guestd
-	go build -trimpath -ldflags=-s -o $(BIN)/guest/guestd ./services/sandboxd/cmd/guestd
-	@echo '{"Replace": {"services/sandboxd/internal/program/embedded/guestd": "$(BIN)/guest/guestd"}}' > $(BIN)/guest/overlay.json
-	go build -trimpath -overlay $(BIN)/guest/overlay.json -o $(BIN)/ ./services/allinone/cmd/evalfleet
+	@scripts/build.sh $(BIN)
+
+.PHONY: install
+install: build ## Copy evalfleet to PREFIX/bin (PREFIX=~/.local)
+	@install -d '$(PREFIX)/bin' && install -m 755 $(BIN)/evalfleet '$(PREFIX)/bin/evalfleet'
+	@echo 'installed $(PREFIX)/bin/evalfleet'
+	@case ":$$PATH:" in *:'$(PREFIX)/bin':*) ;; *) echo 'it is not on your PATH: export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
 
 .PHONY: demo
 demo: build ## Run the demonstration evaluation (MODEL=provider/name for a real model, DRIVER=docker for containers)
 	$(if $(filter docker,$(DRIVER)),@bin/evalfleet sandbox image)
-	@examples/demo/run.sh $(if $(MODEL),--model '$(MODEL)') $(if $(DRIVER),--driver '$(DRIVER)')
+	@bin/evalfleet eval run examples/demo/task.yaml $(if $(MODEL),--model '$(MODEL)') $(if $(DRIVER),--driver '$(DRIVER)')
 
 .PHONY: generate
 generate: tools ## Generate Go, REST and OpenAPI from proto
@@ -86,8 +90,13 @@ baseline: tools ## Replace the protocol's baseline; a commit that does so brings
 # ---- tests
 
 .PHONY: test
-test: setup ## Run every test: unit, suites, end to end; list what was skipped
+test: announce setup ## Run every test: unit, suites, end to end; list what was skipped
 	@$(GOTEST) $(NO_SKIP) -race '$(RACE_PKGS)' -- -timeout $(TIMEOUT) ./...
+
+.PHONY: announce
+announce:
+	@echo 'test: takes about a quarter of an hour on two idle cores'
+	@[[ -e .tools/setup.stamp ]] || echo 'test: first downloads about 1.5 GB: Go modules, inspect_ai and SDKs of vendors (pip), packages of node, and with apt as root what is missing of docker, qemu, a kernel, nodejs'
 
 .PHONY: test-short
 test-short: ## Run the quick tests only
