@@ -164,6 +164,9 @@ func TestFiveKillsInOneCall(t *testing.T) {
 		outcomes := modelOutcomes(events)
 		require.Len(t, outcomes, 1)
 		assert.EqualValues(t, 5, outcomes[0].GetTiming().GetReissues())
+		assert.EqualValues(t, 5, eval.GetProgress().GetLostModelCalls())
+		assert.Contains(t, h.run("eval", "show", filepath.Base(name)).out, "5 model calls were lost")
+		assert.Contains(t, h.run("run", "show", filepath.Base(sample.GetRun())).out, "5 model calls were lost")
 		assert.Equal(t, map[string]int{"question-1 epoch 1 turn 1": 6}, callsOf(t, callLog))
 	})
 }

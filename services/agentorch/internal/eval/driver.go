@@ -1,11 +1,11 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -176,15 +176,11 @@ func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	if err := d.collect(ctx); err != nil {
 		return nil, fmt.Errorf("collect finished samples: %w", err)
 	}
+	d.stopping = cmp.Or(d.stopping, d.ending()) // Before a command that comes too late.
 	if err := d.obey(ctx); err != nil {
 		return nil, fmt.Errorf("take commands: %w", err)
 	}
-	if d.stopping == nil && d.state.Cancel != nil {
-		d.stopping = cancelled(d.state.Cancel.GetReason())
-	}
-	if d.stopping == nil {
-		d.stopping = d.tooManyErrors()
-	}
+	d.stopping = cmp.Or(d.stopping, d.ending())
 	if d.stopping == nil && d.unread {
 		return &agentv1.RunWait{Reason: waitVersion, Message: "its inbox holds a command of a later version of the server, which has to go on with it"}, nil
 	}
@@ -249,7 +245,7 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*
 	f := &agentv1.SampleFinished{
 		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
 		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
-		SandboxFault: run.GetSandboxFault(), Turns: run.GetTurns(), Retries: run.GetRetries(),
+		SandboxFault: run.GetSandboxFault(), Turns: run.GetTurns(), Retries: run.GetRetries(), LostModelCalls: run.GetLostModelCalls(),
 	}
 	if run.GetStartTime() != nil && run.GetEndTime() != nil {
 		f.TotalTime = durationpb.New(run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()))
@@ -279,12 +275,6 @@ func (d *driver) obey(ctx context.Context) error {
 				return err
 			}
 		case c.Type == commandCancel:
-			if d.stopping == nil {
-				d.stopping = cancelled(c.Reason)
-			}
-			if err := d.tell(ctx); err != nil {
-				return err
-			}
 			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Critical: true, Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{
 				CommandId: p.ID, Type: commandCancel, Reason: c.Reason,
 			}}})
@@ -298,15 +288,18 @@ func (d *driver) obey(ctx context.Context) error {
 	return nil
 }
 
-// cancelled is the end of an evaluation that is cancelled.
-func cancelled(reason string) *stop {
-	return &stop{change: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED, Reason: reason}}
+// ending says how the evaluation ends before all samples are done; nil while it does not. What came first counts, as the
+// journal has it, so that a successor ends it in the same way.
+func (d *driver) ending() *stop {
+	if c := d.state.Cancel; c != nil && !d.state.cancelledLate {
+		return &stop{change: &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_CANCELLED, Reason: c.GetReason()}}
+	}
+	return d.tooManyErrors()
 }
 
 // tooManyErrors says how the evaluation ends when errors of samples met its rule; nil while they did not.
 func (d *driver) tooManyErrors() *stop {
-	spec := d.state.Eval.GetSpec()
-	if float64(d.failures()) < d.tolerated() || spec.GetContinueOnFail() {
+	if !d.state.failing() {
 		return nil
 	}
 	return &stop{change: &agentv1.EvalStateChanged{
@@ -323,43 +316,6 @@ func (d *driver) countErrors() string {
 		}
 	}
 	return fmt.Sprintf("%d of %d samples ended with an error", n, len(d.state.Slots))
-}
-
-// tolerated is the number of errors at which the evaluation fails.
-func (d *driver) tolerated() float64 {
-	rule := d.state.Eval.GetSpec().GetFailOnError()
-	switch r := rule.GetRule().(type) {
-	case *agentv1.FailOnError_Enabled:
-		if !r.Enabled {
-			return math.Inf(1)
-		}
-	case *agentv1.FailOnError_Threshold:
-		if r.Threshold > 0 && r.Threshold < 1 {
-			return r.Threshold * float64(len(d.state.Slots))
-		}
-		return max(1, r.Threshold)
-	}
-	return 1
-}
-
-// failures counts the samples whose last allowed try ended with an error.
-func (d *driver) failures() int {
-	n := 0
-	for i := range d.state.Slots {
-		if s := &d.state.Slots[i]; s.failed() && !d.retries(s) {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *Slot) failed() bool {
-	return s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED || s.Finished.GetError() != nil
-}
-
-// retries reports whether a failed slot gets another try. One that could have no run gets none: its sample and the task stay what they are.
-func (d *driver) retries(s *Slot) bool {
-	return s.failed() && s.Run != "" && s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED && s.Attempts <= int(d.state.Eval.GetSpec().GetRetryOnError())
 }
 
 func (d *driver) firstError() *agentv1.RunError {
@@ -445,7 +401,7 @@ func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 		if room <= 0 {
 			return nil, nil
 		}
-		if !slot.pending() && !d.retries(slot) {
+		if !slot.pending() && !d.state.retries(slot) {
 			continue
 		}
 		if wait := d.engine.hold(); wait != nil {
@@ -515,7 +471,7 @@ func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) 
 // finish computes the results and ends the evaluation.
 func (d *driver) finish(ctx context.Context) error {
 	end := &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_SUCCEEDED}
-	if float64(d.failures()) >= d.tolerated() { // Only with continue_on_fail: else it would have stopped.
+	if float64(d.state.failures()) >= d.state.tolerated() { // Only with continue_on_fail: else it would have stopped.
 		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: d.countErrors(), Error: d.firstError()}
 	}
 	results, unscored, err := d.plan.results(d.state, d.samples)

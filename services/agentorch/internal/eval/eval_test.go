@@ -81,6 +81,8 @@ type runs struct {
 	tooLate bool
 	// away is a run whose owner takes no command; cancels counts the runs of each cancel.
 	away string
+	// cancelling, unless nil, is received from by each cancel before it does anything.
+	cancelling chan struct{}
 	// stuck is a run that cannot be driven.
 	stuck   string
 	cancels []int
@@ -169,6 +171,13 @@ func parentOf(ctx context.Context, j journal.Store, head journal.Head) string {
 }
 
 func (r *runs) Cancel(ctx context.Context, names []string, _, _ string) error {
+	if r.cancelling != nil {
+		select {
+		case <-r.cancelling:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cancels = append(r.cancels, len(names))
@@ -404,6 +413,92 @@ func TestACancelIsAcknowledgedWhileARunDoesNotEnd(t *testing.T) {
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, end.Eval.GetState())
 	assert.Equal(t, "enough", end.Eval.GetStateReason())
 	assert.EqualValues(t, 2, end.Eval.GetProgress().GetPending(), "no sample began after the cancel")
+}
+
+// appends counts the appends of evaluations.
+type appends struct {
+	journal.Store
+	count atomic.Int64
+}
+
+func (a *appends) Append(ctx context.Context, next journal.Append) error {
+	if strings.Contains(next.Head.Name, "/evals/") {
+		a.count.Add(1)
+	}
+	return a.Store.Append(ctx, next)
+}
+
+// However many samples are at work, and however long it takes to reach them, a cancel is acknowledged with one append.
+func TestACancelIsAcknowledgedBeforeAnyRunHasIt(t *testing.T) {
+	t.Parallel()
+	const samples = 200
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	b.patience = time.Millisecond
+	counted := &appends{}
+	b.again(t, func(s journal.Store) journal.Store { counted.Store = s; return counted })
+	b.runs.cancelling = make(chan struct{})
+	many := spec(samples)
+	many.MaxSamples = new(int32(samples))
+	made, err := b.engine.Create(t.Context(), "default", many, "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == samples })
+	before := counted.count.Load()
+	answer, err := b.engine.Cancel(waittest.Context(t), name, "", "enough")
+	require.NoError(t, err)
+	assert.Equal(t, "cancelling: enough", answer.Eval.GetStateReason())
+	assert.EqualValues(t, samples, answer.Eval.GetProgress().GetRunning(), "no run has the cancel yet")
+	assert.EqualValues(t, 1, counted.count.Load()-before)
+	close(b.runs.cancelling)
+	assert.EqualValues(t, samples, b.ended(t, name).Eval.GetProgress().GetCancelled())
+}
+
+// Whether errors or a cancel end an evaluation is for what came first, also when another process takes it over meanwhile.
+func TestWhatCameFirstEndsAnEvaluation(t *testing.T) {
+	t.Parallel()
+	for says, want := range map[string]agentv1.EvalState{
+		"errors, then a cancel": agentv1.EvalState_EVAL_STATE_FAILED,
+		"a cancel, then errors": agentv1.EvalState_EVAL_STATE_CANCELLED,
+	} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %v", says, restart), func(t *testing.T) {
+				t.Parallel()
+				failsFirst := want == agentv1.EvalState_EVAL_STATE_FAILED
+				b := start(t, func(sample string, _, _ int) *agentv1.Run {
+					if sample == "2" && failsFirst {
+						return failed()
+					}
+					return working()
+				})
+				b.patience = time.Millisecond
+				b.again(t, nil)
+				b.runs.away, b.runs.tooLate = "projects/default/runs/r1", true
+				made, err := b.engine.Create(t.Context(), "default", spec(2), "", false)
+				require.NoError(t, err)
+				name := made.Eval.GetName()
+				b.wait(t, name, func(e *agentv1.Eval) bool {
+					return failsFirst && e.GetProgress().GetFailed() == 1 || e.GetProgress().GetRunning() == 2
+				})
+				_, err = b.engine.Cancel(waittest.Context(t), name, "", "enough")
+				require.NoError(t, err)
+				b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetFailed() == 1 })
+				if restart {
+					head, err := b.journals.Open(t.Context(), name)
+					require.NoError(t, err)
+					b.again(t, nil)
+					b.engine.Adopt(head)
+				}
+				head, err := b.journals.Open(t.Context(), b.runs.away)
+				require.NoError(t, err)
+				b.runs.mu.Lock()
+				run := b.runs.byName[b.runs.away]
+				run.State = agentv1.RunState_RUN_STATE_CANCELLED
+				require.NoError(t, b.runs.end(t.Context(), head, run))
+				b.runs.mu.Unlock()
+				assert.Equal(t, want, b.ended(t, name).Eval.GetState())
+			})
+		}
+	}
 }
 
 func TestAResumedEvaluationDoesOnlyWhatIsNotDone(t *testing.T) {

@@ -17,6 +17,7 @@ package eval
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -57,6 +58,8 @@ type State struct {
 	TooNew bool
 	// Cancel is the command that cancels the evaluation, until all that runs has ended; nil for none.
 	Cancel *agentv1.CommandReceived
+	// cancelledLate says that the evaluation was failing when the cancel came. It fails.
+	cancelledLate bool
 
 	byRun map[string]int
 	// changing is told of a slot before it changes; nil outside of attempt.
@@ -93,12 +96,12 @@ func (s *State) Apply(e *agentv1.Event) {
 
 // clone copies the state, so that the copy may be changed. What slots tell of ends is never changed and stays shared.
 func (s *State) clone() *State {
-	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, Cancel: s.Cancel, byRun: maps.Clone(s.byRun)}
+	return &State{Eval: proto.CloneOf(s.Eval), Slots: slices.Clone(s.Slots), Dataset: s.Dataset, Samples: s.Samples, TooNew: s.TooNew, Cancel: s.Cancel, cancelledLate: s.cancelledLate, byRun: maps.Clone(s.byRun)}
 }
 
 // attempt folds in events that may yet fail to become durable, and returns what takes them back. It costs what the events change, not what the evaluation holds.
 func (s *State) attempt(events []*agentv1.Event) (undo func()) {
-	eval, cancel, slots := proto.CloneOf(s.Eval), s.Cancel, map[int]Slot{}
+	eval, cancel, late, slots := proto.CloneOf(s.Eval), s.Cancel, s.cancelledLate, map[int]Slot{}
 	s.changing = func(i int) {
 		if _, ok := slots[i]; !ok {
 			slots[i] = s.Slots[i]
@@ -109,7 +112,7 @@ func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 	}
 	s.changing = nil
 	return func() {
-		s.Eval, s.Cancel = eval, cancel
+		s.Eval, s.Cancel, s.cancelledLate = eval, cancel, late
 		for i, slot := range slots {
 			s.Slots[i] = slot
 		}
@@ -173,10 +176,10 @@ func (s *State) commanded(e *agentv1.Event, c *agentv1.CommandReceived) {
 		s.TooNew = s.TooNew || e.GetCritical()
 		return
 	}
-	if s.Ended() {
+	if s.Ended() || s.Cancel != nil {
 		return
 	}
-	s.Cancel = c
+	s.Cancel, s.cancelledLate = c, s.failing()
 	if s.Eval.StateReason = "cancelling"; c.GetReason() != "" {
 		s.Eval.StateReason += ": " + c.GetReason()
 	}
@@ -193,7 +196,7 @@ func (s *State) cancelling(reason string) *State {
 }
 
 func (s *State) stateChanged(at *timestamppb.Timestamp, c *agentv1.EvalStateChanged) {
-	s.Cancel = nil
+	s.Cancel, s.cancelledLate = nil, false
 	s.Eval.State, s.Eval.StateReason, s.Eval.Error = c.GetState(), c.GetReason(), c.GetError()
 	if s.Ended() {
 		s.Eval.EndTime = at
@@ -245,6 +248,7 @@ func (s *State) finished(f *agentv1.SampleFinished) {
 		return
 	}
 	s.change(s.byRun[f.GetRun()], func(slot *Slot) { slot.Finished = f })
+	s.Eval.Progress.LostModelCalls += f.GetLostModelCalls()
 	AddUsage(s.Eval, f.GetUsage(), f.GetRoleUsage())
 }
 
@@ -269,6 +273,49 @@ func sumUsage(e *agentv1.Eval) {
 		unpriced = unpriced || u.TotalCost == nil && u.GetTotalTokens() > 0
 	}
 	p.CostPartial = unpriced && p.TotalCost != nil
+}
+
+// failing reports whether errors of samples met the evaluation's rule, so that it ends.
+func (s *State) failing() bool {
+	return !s.Eval.GetSpec().GetContinueOnFail() && float64(s.failures()) >= s.tolerated()
+}
+
+// tolerated is the number of errors at which the evaluation fails.
+func (s *State) tolerated() float64 {
+	rule := s.Eval.GetSpec().GetFailOnError()
+	switch r := rule.GetRule().(type) {
+	case *agentv1.FailOnError_Enabled:
+		if !r.Enabled {
+			return math.Inf(1)
+		}
+	case *agentv1.FailOnError_Threshold:
+		if r.Threshold > 0 && r.Threshold < 1 {
+			return r.Threshold * float64(len(s.Slots))
+		}
+		return max(1, r.Threshold)
+	}
+	return 1
+}
+
+// failures counts the samples whose last allowed try ended with an error.
+func (s *State) failures() int {
+	n := 0
+	for i := range s.Slots {
+		if slot := &s.Slots[i]; slot.failed() && !s.retries(slot) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Slot) failed() bool {
+	return s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED || s.Finished.GetError() != nil
+}
+
+// retries reports whether a failed slot gets another try. One that could have no run gets none: its sample and the task stay what they are.
+func (s *State) retries(slot *Slot) bool {
+	return slot.failed() && slot.Run != "" && slot.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED &&
+		slot.Attempts <= int(s.Eval.GetSpec().GetRetryOnError())
 }
 
 // Ended reports whether the evaluation is not at work.
@@ -332,6 +379,7 @@ func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample
 		Model: s.Eval.GetSpec().GetModels()[slot.Model].GetModel(), Run: slot.Run, State: agentv1.RunState_RUN_STATE_PENDING,
 		Scores: f.GetContent().GetScores(), Limit: f.GetLimit(), Error: f.GetError(), Attempts: int32(slot.Attempts),
 		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(), SandboxFault: f.GetSandboxFault(), Turns: f.GetTurns(), Retries: f.GetRetries(),
+		LostModelCalls: f.GetLostModelCalls(),
 	}
 	switch {
 	case f != nil:

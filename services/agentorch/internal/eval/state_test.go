@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -122,4 +123,21 @@ func TestEventsThatDidNotBecomeDurableAreTakenBack(t *testing.T) {
 			sameState(t, want, s)
 		}
 	}
+}
+
+// The sum of an evaluation has the lost calls of all tries; a sample has those of its last one.
+func TestLostModelCallsAreSummedUp(t *testing.T) {
+	t.Parallel()
+	s := &State{}
+	for _, e := range []*agentv1.Event{
+		{Kind: &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{Samples: 1, Spec: &agentv1.EvalSpec{Models: []*agentv1.ModelRef{{Model: "a/a"}}}}}},
+		{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{Run: "r1", Epoch: 1, Attempt: 1}}},
+		{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Run: "r1", LostModelCalls: 6, State: agentv1.RunState_RUN_STATE_FAILED}}},
+		{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{Run: "r2", Epoch: 1, Attempt: 2}}},
+		{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Run: "r2", LostModelCalls: 1, State: agentv1.RunState_RUN_STATE_SUCCEEDED}}},
+	} {
+		s.Apply(e)
+	}
+	assert.EqualValues(t, 7, s.Eval.GetProgress().GetLostModelCalls())
+	assert.EqualValues(t, 1, s.Resource(&s.Slots[0], &agentv1.Sample{}).GetLostModelCalls())
 }

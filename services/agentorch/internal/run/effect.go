@@ -66,6 +66,7 @@ func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
 	}
 	s.Working += o.GetTiming().GetWorking().AsDuration()
 	s.Retries += max(0, int(o.GetTiming().GetAttempts())-1)
+	s.LostModelCalls += lost(o)
 	if o.GetError() != nil {
 		if !Repeatable(o.GetError()) {
 			s.fail(o.GetError())
@@ -82,6 +83,15 @@ func (s *State) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) error {
 		}
 	}
 	return nil
+}
+
+// lost is how many calls of an effect were lost: each that was made again, and the last one too where it has no known end.
+func lost(o *agentv1.ModelOutcome) int {
+	n := int(o.GetTiming().GetReissues())
+	if o.GetError().GetReason() == indeterminate {
+		n++
+	}
+	return n
 }
 
 // Repeatable reports whether a model call or the making of a sandbox failed for a reason that does not fail the run: the effect is over, and the same is wanted again,

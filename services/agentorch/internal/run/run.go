@@ -61,6 +61,9 @@ type State struct {
 	// Usage, by model, and RoleUsage, by role, are sums over all model calls; Total is the sum of all.
 	Usage, RoleUsage map[string]*modelv1.ModelUsage
 	Total            *modelv1.ModelUsage
+	// LostModelCalls counts model calls that were lost with the process that made them. What they cost is not known, so the
+	// sums of usage are without it.
+	LostModelCalls int
 	// Working is wall time less waiting.
 	Working time.Duration
 

@@ -215,3 +215,23 @@ func TestARunAtWorkSaysWhatItDoesAndHowOftenItTried(t *testing.T) {
 	assert.EqualValues(t, 2, view.GetRetries())
 	assert.Equal(t, "model openai/gpt-4o, sandbox default", view.GetActivity())
 }
+
+// Each call that was made again was lost before, and so was the last one where nobody knows how it ended.
+func TestLostModelCallsAreCounted(t *testing.T) {
+	t.Parallel()
+	intent := func() *agentv1.Event {
+		return &agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: &agentv1.ModelIntent{}}}
+	}
+	outcome := func(intent int64, reissues int32, reason string) *agentv1.Event {
+		o := &agentv1.ModelOutcome{Intent: intent, Timing: &effectv1.Timing{Reissued: reissues > 0, Reissues: reissues}}
+		if reason != "" {
+			o.Error = &agentv1.RunError{Reason: reason}
+		}
+		return &agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: o}}
+	}
+	s, err := run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}),
+		intent(), outcome(2, 2, ""), intent(), outcome(4, 0, ""), intent(), outcome(6, 1, "PROVIDER_UNAVAILABLE"),
+		intent(), outcome(8, 5, "EFFECT_INDETERMINATE")))
+	require.NoError(t, err)
+	assert.EqualValues(t, 2+1+6, s.View(false).GetLostModelCalls())
+}

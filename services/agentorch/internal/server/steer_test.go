@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 )
 
-func TestACancelIsAnsweredWhenNothingIsUnderWay(t *testing.T) {
+func TestACancelEndsARun(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]agentv1.RunState{
 		"": agentv1.RunState_RUN_STATE_CANCELLED, "cancel": agentv1.RunState_RUN_STATE_CANCELLED,
@@ -38,11 +38,11 @@ func TestACancelIsAnsweredWhenNothingIsUnderWay(t *testing.T) {
 			request := &agentv1.CancelRunRequest{Name: name, Mode: mode, Reason: "enough", RequestId: "k"}
 			_, err := r.runs.CancelRun(t.Context(), request)
 			require.NoError(t, err)
+			_, err = r.watch(&agentv1.WatchRunRequest{Name: name})
+			require.NoError(t, err)
 			state := r.State(name)
 			assert.Empty(t, state.Open)
 			assert.True(t, state.Cancel.Acknowledged)
-			_, err = r.watch(&agentv1.WatchRunRequest{Name: name})
-			require.NoError(t, err)
 			again, err := r.runs.CancelRun(t.Context(), request)
 			require.NoError(t, err, "a run that has ended is cancelled with success")
 			assert.Equal(t, want, again.GetState())
@@ -57,6 +57,35 @@ func TestACancelIsAnsweredWhenNothingIsUnderWay(t *testing.T) {
 			assert.Equal(t, 1, commands)
 		})
 	}
+}
+
+// A call whose service answers no cancel, as one that is away, holds up the end of a run and not the answer to its cancel,
+// which is in the journal by then and shown.
+func TestACancelIsAnsweredWhileACallDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked, end := make(chan struct{}, 1), make(chan struct{})
+	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		asked <- struct{}{}
+		waittest.Hold(t, end)
+		return ownertest.Say("late"), nil
+	}
+	name := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	answer, err := r.runs.CancelRun(waittest.Context(t), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.True(t, answer.GetCancelling())
+	shown, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.True(t, shown.GetCancelling(), "who looks sees it")
+	assert.Equal(t, agentv1.RunState_RUN_STATE_RUNNING, shown.GetState())
+	close(end)
+	_, err = r.watch(&agentv1.WatchRunRequest{Name: name})
+	require.NoError(t, err)
+	ended, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.False(t, ended.GetCancelling())
+	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, ended.GetState())
 }
 
 // reading counts the events that the service reads.

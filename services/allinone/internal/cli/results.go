@@ -70,6 +70,9 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 	for _, wait := range progress.Waits(e.GetProgress()) {
 		a.print("  %s", wait)
 	}
+	if n := e.GetProgress().GetLostModelCalls(); n > 0 {
+		a.print("  %s", progress.Lost(n))
+	}
 	if scores := e.GetResults().GetScores(); len(scores) > 0 {
 		a.print("")
 		a.showScores(scores)

@@ -15,7 +15,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
-func runState(r *agentv1.Run) string { return transcript.RunStateText(r.GetState()) }
+func runState(r *agentv1.Run) string {
+	if r.GetCancelling() {
+		return "cancelling"
+	}
+	return transcript.RunStateText(r.GetState())
+}
 
 // activeRuns are the states of runs that go on.
 var activeRuns = []agentv1.RunState{
@@ -123,6 +128,9 @@ func (a *app) showRun(r *agentv1.Run) {
 	a.print("%s · %s", r.GetName(), runState(r))
 	a.print("model %s · %d turns · %d messages · %s tokens · working %s", dash(r.GetSpec().GetModel().GetModel()), r.GetTurns(), r.GetMessageCount(),
 		progress.Count(totalTokens(r)), r.GetWorkingTime().AsDuration().Round(10*time.Millisecond))
+	if n := r.GetLostModelCalls(); n > 0 {
+		a.print("%s", progress.Lost(n))
+	}
 	if w := r.GetWait(); w != nil {
 		a.print("waits for %s: %s", w.GetReason(), w.GetMessage())
 	}

@@ -169,6 +169,14 @@ func Cost(p *agentv1.EvalProgress) string {
 	return Dollars(p.GetTotalCost())
 }
 
+// Lost says that model calls were lost with the process that made them, which sums of tokens and money cannot show.
+func Lost(calls int32) string {
+	if calls == 1 {
+		return "1 model call was lost with its process; what it cost is not known and in no sum"
+	}
+	return fmt.Sprintf("%d model calls were lost with their processes; what they cost is not known and in no sum", calls)
+}
+
 // Dollars writes an amount of money, small ones to a hundredth of a cent.
 func Dollars(d float64) string {
 	if d != 0 && d < 0.1 {

@@ -1326,9 +1326,12 @@ type EvalProgress struct {
 	// Of those that ended, how many went on although a sandbox of theirs could not be used; their samples say why.
 	SandboxFaults int32 `protobuf:"varint,12,opt,name=sandbox_faults,json=sandboxFaults,proto3" json:"sandbox_faults,omitempty"`
 	// True when total_cost leaves out a model whose price is not known: it cost that much or more.
-	CostPartial   bool `protobuf:"varint,13,opt,name=cost_partial,json=costPartial,proto3" json:"cost_partial,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CostPartial bool `protobuf:"varint,13,opt,name=cost_partial,json=costPartial,proto3" json:"cost_partial,omitempty"`
+	// How often a model call of runs that have ended was lost with the process that made it. What lost calls cost is in neither
+	// total_tokens nor total_cost: no provider reports it.
+	LostModelCalls int32 `protobuf:"varint,14,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *EvalProgress) Reset() {
@@ -1452,6 +1455,13 @@ func (x *EvalProgress) GetCostPartial() bool {
 	return false
 }
 
+func (x *EvalProgress) GetLostModelCalls() int32 {
+	if x != nil {
+		return x.LostModelCalls
+	}
+	return 0
+}
+
 // EvalWait is what some samples of an evaluation wait for.
 type EvalWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1569,9 +1579,11 @@ type EvalSample struct {
 	// What is known of an open effect of its run: the latest note, such as why an attempt failed and when the next begins. Unset where nothing is.
 	Note *v14.Note `protobuf:"bytes,20,opt,name=note,proto3" json:"note,omitempty"`
 	// When its run's first step began, while it is at work. Total_time is set when it has ended.
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// How often a model call of its last run was lost with the process that made it, at an unknown cost.
+	LostModelCalls int32 `protobuf:"varint,22,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *EvalSample) Reset() {
@@ -1749,6 +1761,13 @@ func (x *EvalSample) GetStartTime() *timestamppb.Timestamp {
 		return x.StartTime
 	}
 	return nil
+}
+
+func (x *EvalSample) GetLostModelCalls() int32 {
+	if x != nil {
+		return x.LostModelCalls
+	}
+	return 0
 }
 
 // EvalResults are the results of an eval.
@@ -2139,7 +2158,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\vEvalWarning\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12%\n" +
-	"\x0eunsent_options\x18\x03 \x03(\tR\runsentOptions\"\xb4\x03\n" +
+	"\x0eunsent_options\x18\x03 \x03(\tR\runsentOptions\"\xde\x03\n" +
 	"\fEvalProgress\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -2155,13 +2174,14 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	" \x01(\x01H\x00R\ttotalCost\x88\x01\x01\x122\n" +
 	"\x05waits\x18\v \x03(\v2\x1c.evalfleet.agent.v1.EvalWaitR\x05waits\x12%\n" +
 	"\x0esandbox_faults\x18\f \x01(\x05R\rsandboxFaults\x12!\n" +
-	"\fcost_partial\x18\r \x01(\bR\vcostPartialB\r\n" +
+	"\fcost_partial\x18\r \x01(\bR\vcostPartial\x12(\n" +
+	"\x10lost_model_calls\x18\x0e \x01(\x05R\x0elostModelCallsB\r\n" +
 	"\v_total_cost\"\x88\x01\n" +
 	"\bEvalWait\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\asamples\x18\x04 \x01(\x05R\asamples\"\x88\a\n" +
+	"\asamples\x18\x04 \x01(\x05R\asamples\"\xb2\a\n" +
 	"\n" +
 	"EvalSample\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
@@ -2188,7 +2208,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\bactivity\x18\x13 \x01(\tR\bactivity\x12-\n" +
 	"\x04note\x18\x14 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x129\n" +
 	"\n" +
-	"start_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime:K\xeaAH\n" +
+	"start_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12(\n" +
+	"\x10lost_model_calls\x18\x16 \x01(\x05R\x0elostModelCalls:K\xeaAH\n" +
 	"\x14evalfleet.dev/Sample\x120projects/{project}/evals/{eval}/samples/{sample}\"\x98\x01\n" +
 	"\vEvalResults\x12#\n" +
 	"\rtotal_samples\x18\x01 \x01(\x05R\ftotalSamples\x12+\n" +

@@ -5419,9 +5419,11 @@ type SampleFinished struct {
 	// Model calls of the agent.
 	Turns int32 `protobuf:"varint,15,opt,name=turns,proto3" json:"turns,omitempty"`
 	// Attempts of model calls that failed and were made again.
-	Retries       int32 `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Retries int32 `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
+	// How often a model call of the run was lost with the process that made it, at an unknown cost.
+	LostModelCalls int32 `protobuf:"varint,17,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SampleFinished) Reset() {
@@ -5562,6 +5564,13 @@ func (x *SampleFinished) GetTurns() int32 {
 func (x *SampleFinished) GetRetries() int32 {
 	if x != nil {
 		return x.Retries
+	}
+	return 0
+}
+
+func (x *SampleFinished) GetLostModelCalls() int32 {
+	if x != nil {
+		return x.LostModelCalls
 	}
 	return 0
 }
@@ -6164,7 +6173,7 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\a \x01(\x05R\n" +
-	"modelIndex\"\x8e\a\n" +
+	"modelIndex\"\xb8\a\n" +
 	"\x0eSampleFinished\x12\x16\n" +
 	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +
@@ -6185,7 +6194,8 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\vmodel_index\x18\x0e \x01(\x05R\n" +
 	"modelIndex\x12\x14\n" +
 	"\x05turns\x18\x0f \x01(\x05R\x05turns\x12\x18\n" +
-	"\aretries\x18\x10 \x01(\x05R\aretries\x1aX\n" +
+	"\aretries\x18\x10 \x01(\x05R\aretries\x12(\n" +
+	"\x10lost_model_calls\x18\x11 \x01(\x05R\x0elostModelCalls\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +

@@ -793,7 +793,12 @@ type Run struct {
 	// Attempts of model calls that failed and were made again, of the calls that have ended.
 	Retries int32 `protobuf:"varint,25,opt,name=retries,proto3" json:"retries,omitempty"`
 	// What it does now, for people: the effects that are open, the oldest first, such as `model openai/gpt-4o`, `tool bash` or `sandbox default`. Empty where none is.
-	Activity      string `protobuf:"bytes,26,opt,name=activity,proto3" json:"activity,omitempty"`
+	Activity string `protobuf:"bytes,26,opt,name=activity,proto3" json:"activity,omitempty"`
+	// How often a model call was lost because the process that made it ended before there was an answer. A lost call may have
+	// cost as much as one with an answer; no provider reports its tokens, so `usage` has none of them.
+	LostModelCalls int32 `protobuf:"varint,27,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
+	// True from when an operator's cancel is in the journal until the run has ended.
+	Cancelling    bool `protobuf:"varint,28,opt,name=cancelling,proto3" json:"cancelling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1008,6 +1013,20 @@ func (x *Run) GetActivity() string {
 		return x.Activity
 	}
 	return ""
+}
+
+func (x *Run) GetLostModelCalls() int32 {
+	if x != nil {
+		return x.LostModelCalls
+	}
+	return 0
+}
+
+func (x *Run) GetCancelling() bool {
+	if x != nil {
+		return x.Cancelling
+	}
+	return false
 }
 
 // RunWait says what a run waits for.
@@ -1384,7 +1403,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\x88\f\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\xd2\f\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
@@ -1415,7 +1434,11 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05owner\x18\x17 \x01(\tR\x05owner\x12#\n" +
 	"\rsandbox_fault\x18\x18 \x01(\tR\fsandboxFault\x12\x18\n" +
 	"\aretries\x18\x19 \x01(\x05R\aretries\x12\x1a\n" +
-	"\bactivity\x18\x1a \x01(\tR\bactivity\x1aX\n" +
+	"\bactivity\x18\x1a \x01(\tR\bactivity\x12(\n" +
+	"\x10lost_model_calls\x18\x1b \x01(\x05R\x0elostModelCalls\x12\x1e\n" +
+	"\n" +
+	"cancelling\x18\x1c \x01(\bR\n" +
+	"cancelling\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +

@@ -54,7 +54,9 @@ type RunServiceClient interface {
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
 	// ListRunEvents gives a page of a run's events.
 	ListRunEvents(ctx context.Context, in *ListRunEventsRequest, opts ...grpc.CallOption) (*ListRunEventsResponse, error)
-	// CancelRun ends a run. It answers when the cancel is acknowledged in the journal: no effect starts after that. Cancelling a run that has ended gives it as it is.
+	// CancelRun ends a run: no effect of its agent starts any more. It answers when the cancel is in the journal: when nothing
+	// is under way any more or, where that takes longer than half a second, with `cancelling` true. Cancelling a run that has
+	// ended gives it as it is.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// DeleteRun deletes a run that has ended, with its journal. It answers when that is durable: the run is not found any more, and its space comes back soon after. A run of an evaluation
 	// goes with the evaluation.
@@ -275,7 +277,9 @@ type RunServiceServer interface {
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
 	// ListRunEvents gives a page of a run's events.
 	ListRunEvents(context.Context, *ListRunEventsRequest) (*ListRunEventsResponse, error)
-	// CancelRun ends a run. It answers when the cancel is acknowledged in the journal: no effect starts after that. Cancelling a run that has ended gives it as it is.
+	// CancelRun ends a run: no effect of its agent starts any more. It answers when the cancel is in the journal: when nothing
+	// is under way any more or, where that takes longer than half a second, with `cancelling` true. Cancelling a run that has
+	// ended gives it as it is.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
 	// DeleteRun deletes a run that has ended, with its journal. It answers when that is durable: the run is not found any more, and its space comes back soon after. A run of an evaluation
 	// goes with the evaluation.
