@@ -136,12 +136,12 @@ image: ## Build the image of each service (TAG=dev)
 	done
 
 .PHONY: up
-up: ## Start the five services with docker compose
-	docker compose up --build --detach --wait
+up: ## Start the five services with docker compose (MODELGW_CONFIG=file with the keys of providers)
+	@scripts/compose.sh up
 
 .PHONY: down
 down: ## Stop them; data stays in its volumes
-	docker compose down
+	@scripts/compose.sh down
 
 # ---- other
 

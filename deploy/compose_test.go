@@ -1,12 +1,19 @@
 package deploy_test
 
 import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/config"
+	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
 type composeFile struct {
@@ -25,6 +32,7 @@ type composeService struct {
 	SecurityOpt []string `yaml:"security_opt"`
 	Environment map[string]string
 	Secrets     []string
+	Labels      map[string]string
 	Networks    []string
 	Ports       []string
 	Volumes     []string
@@ -71,7 +79,7 @@ func TestCompose(t *testing.T) {
 			}
 			assert.Equal(t, []string{"CMD", "/usr/local/bin/probe", "127.0.0.1:7460"}, s.Healthcheck.Test)
 			limits := s.Deploy.Resources.Limits
-			assert.NotEmpty(t, limits.CPUs)
+			assert.Regexp(t, `^\$\{(SERVICE|SANDBOXD)_CPUS:-[12]\}$`, limits.CPUs, "docker refuses more CPUs than a machine has")
 			assert.NotEmpty(t, limits.Memory)
 			assert.Positive(t, limits.Pids)
 
@@ -86,6 +94,7 @@ func TestCompose(t *testing.T) {
 			}
 			for _, secret := range s.Secrets {
 				assert.Contains(t, file.Secrets, secret)
+				assert.Contains(t, s.Labels["evalfleet.modelgw-config"], "MODELGW_CONFIG_HASH", "a changed file makes the container anew")
 			}
 		})
 	}
@@ -103,4 +112,71 @@ func TestComposeNetworks(t *testing.T) {
 			assert.True(t, strings.HasPrefix(port, "127.0.0.1:"), port)
 		}
 	}
+}
+
+// `make up` takes a key file of mode 600: the services get a copy that their user can read, where no other user of the machine can. The
+// hash of the file is handed on, so that a changed one is noticed.
+func TestUpHandsTheKeysOver(t *testing.T) {
+	t.Parallel()
+	checkout, tools := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(tools, "docker"), 0o755, `#!/bin/sh
+case "$*" in
+"compose version") ;;
+"compose up"*) echo "$MODELGW_CONFIG $MODELGW_CONFIG_HASH" ;;
+*) exit 1 ;;
+esac`)
+	script, err := os.ReadFile("../scripts/compose.sh")
+	require.NoError(t, err)
+	write(t, filepath.Join(checkout, "scripts/compose.sh"), 0o755, string(script))
+	keys := filepath.Join(t.TempDir(), "keys.yaml")
+	up := func(path string) (string, error) {
+		c := exec.CommandContext(t.Context(), filepath.Join(checkout, "scripts/compose.sh"), "up")
+		c.Env = []string{"PATH=" + path + ":/usr/bin:/bin", "MODELGW_CONFIG=" + keys}
+		out, err := c.CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	mode := func(file string) fs.FileMode {
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		return info.Mode().Perm()
+	}
+
+	out, err := up(tools)
+	require.Error(t, err)
+	assert.Contains(t, out, "cannot read MODELGW_CONFIG="+keys)
+	write(t, keys, 0o600, "one")
+	out, err = up(tools)
+	require.NoError(t, err, out)
+	copied, first, _ := strings.Cut(out, " ")
+	text, err := os.ReadFile(copied)
+	require.NoError(t, err)
+	assert.Equal(t, "one", string(text))
+	assert.Equal(t, fs.FileMode(0o644), mode(copied), "user 65532 reads it")
+	assert.Equal(t, fs.FileMode(0o700), mode(filepath.Dir(copied)), "no other user of the machine does")
+	assert.Len(t, first, 64)
+
+	write(t, keys, 0o600, "two")
+	out, err = up(tools)
+	require.NoError(t, err, out)
+	assert.NotContains(t, out, first)
+
+	write(t, filepath.Join(tools, "docker"), 0o755, "#!/bin/sh\nexit 125")
+	out, err = up(tools)
+	require.Error(t, err)
+	assert.Contains(t, out, "docker-compose-plugin")
+}
+
+func write(t *testing.T, path string, mode fs.FileMode, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	require.NoError(t, os.WriteFile(path, []byte(text), mode))
+}
+
+// The example of modelgw's configuration is one that modelgw takes.
+func TestTheExampleConfigurationIsTaken(t *testing.T) {
+	t.Parallel()
+	var cfg struct{ Modelgw modelgw.Config }
+	require.NoError(t, config.Load(t.Context(), &cfg, "docker/modelgw.example.yaml", func(string) (string, bool) { return "", false }))
+	assert.Equal(t, "sk-REPLACE-ME", cfg.Modelgw.OpenAI.APIKey.Reveal())
+	assert.NotEmpty(t, cfg.Modelgw.Prices)
 }
