@@ -131,7 +131,7 @@ func (a *app) sandboxExecCommand() *cobra.Command {
 
 // exec runs a command and exits as it does.
 func (s *session) exec(ctx context.Context, sandbox string, spec *sandboxv1.ExecSpec) error {
-	stream, err := s.sandboxes.StreamExec(ctx, &sandboxv1.StreamExecRequest{Sandbox: sandbox, Spec: spec})
+	stream, err := s.sandboxes.StreamExec(ctx, &sandboxv1.StreamExecRequest{Sandbox: sandbox, Spec: spec, Lossless: true})
 	if err != nil {
 		return err
 	}

@@ -84,18 +84,23 @@ func (g *guest) Run(ctx context.Context, req *guestv1.RunRequest) (*guestv1.RunR
 // Stream starts a command or attaches to it, and sends what it prints from the caller's offsets on.
 func (g *guest) Stream(req *guestv1.StreamRequest, stream grpc.ServerStreamingServer[sandboxv1.StreamExecResponse]) error {
 	ctx, run := stream.Context(), req.GetRun()
-	c, replayed, err := g.runner.Run(ctx, run.GetKey(), run.GetContentHash(), run.GetSpec())
+	out := follower{at: req.GetStdoutOffset(), name: sandboxv1.ExecStream_EXEC_STREAM_STDOUT}
+	errout := follower{at: req.GetStderrOffset(), name: sandboxv1.ExecStream_EXEC_STREAM_STDERR}
+	c, replayed, err := g.runner.Follow(ctx, run.GetKey(), run.GetContentHash(), run.GetSpec(), func(c *command.Command) {
+		out.follow(c.Stdout(), req.GetLossless())
+		errout.follow(c.Stderr(), req.GetLossless())
+	})
 	if err != nil {
 		return err
 	}
 	defer g.runner.Forget(c)
+	defer out.leave()
+	defer errout.leave()
 	pid, began := c.Started()
 	started := &sandboxv1.ExecStarted{Pid: int64(pid), StartTime: timestamppb.New(began)}
 	if err := stream.Send(&sandboxv1.StreamExecResponse{Event: &sandboxv1.StreamExecResponse_Started{Started: started}}); err != nil {
 		return err
 	}
-	out := follower{spool: c.Stdout(), at: req.GetStdoutOffset(), name: sandboxv1.ExecStream_EXEC_STREAM_STDOUT}
-	errout := follower{spool: c.Stderr(), at: req.GetStderrOffset(), name: sandboxv1.ExecStream_EXEC_STREAM_STDERR}
 	for {
 		moreOut, err := out.send(stream)
 		if err != nil {
@@ -132,9 +137,24 @@ func (g *guest) Stream(req *guestv1.StreamRequest, stream grpc.ServerStreamingSe
 // follower sends one stream of a command.
 type follower struct {
 	spool *spool.Spool
+	hold  *spool.Hold // nil where the command does not wait
 	name  sandboxv1.ExecStream
 	at    int64
 	end   bool
+}
+
+// follow begins with a stream. The caller leaves it.
+func (f *follower) follow(s *spool.Spool, lossless bool) {
+	f.spool = s
+	if lossless {
+		f.hold = s.Hold(f.at)
+	}
+}
+
+func (f *follower) leave() {
+	if f.hold != nil {
+		f.hold.Release()
+	}
 }
 
 // send sends all that is there, and gives what to wait on for more; nil at the end.
@@ -148,6 +168,9 @@ func (f *follower) send(stream grpc.ServerStreamingServer[sandboxv1.StreamExecRe
 			}
 		}
 		f.at = c.Offset + int64(len(c.Data))
+		if f.hold != nil {
+			f.hold.Advance(f.at)
+		}
 		f.end = c.End
 		if c.More != nil {
 			return c.More, nil

@@ -68,7 +68,7 @@ func (s *Server) StreamExec(req *sandboxv1.StreamExecRequest, stream grpc.Server
 	ctx := stream.Context()
 	f := &forwarder{to: stream, request: &guestv1.StreamRequest{
 		Run:          &guestv1.RunRequest{Key: req.GetRequestId(), Spec: req.GetSpec()},
-		StdoutOffset: req.GetStdoutOffset(), StderrOffset: req.GetStderrOffset(),
+		StdoutOffset: req.GetStdoutOffset(), StderrOffset: req.GetStderrOffset(), Lossless: req.GetLossless(),
 	}}
 	return s.use(ctx, req.GetSandbox(), func(c *client.Client) error {
 		return call(c, req.GetRequestId())(ctx, func(api guestv1.GuestServiceClient) error { return f.forward(ctx, api) })

@@ -326,7 +326,9 @@ type StreamRequest struct {
 	// Bytes of standard output that the caller has.
 	StdoutOffset int64 `protobuf:"varint,2,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
 	// Bytes of standard error that the caller has.
-	StderrOffset  int64 `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	StderrOffset int64 `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	// As of StreamExec.
+	Lossless      bool `protobuf:"varint,4,opt,name=lossless,proto3" json:"lossless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -380,6 +382,13 @@ func (x *StreamRequest) GetStderrOffset() int64 {
 		return x.StderrOffset
 	}
 	return 0
+}
+
+func (x *StreamRequest) GetLossless() bool {
+	if x != nil {
+		return x.Lossless
+	}
+	return false
 }
 
 // WriteInputRequest is a piece of input.
@@ -1254,11 +1263,12 @@ const file_evalfleet_guest_v1_guest_service_proto_rawDesc = "" +
 	"\x04spec\x18\x03 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecR\x04spec\x12(\n" +
 	"\x10max_answer_bytes\x18\x04 \x01(\x03R\x0emaxAnswerBytes\"G\n" +
 	"\vRunResponse\x128\n" +
-	"\x06result\x18\x01 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\x06result\"\x8b\x01\n" +
+	"\x06result\x18\x01 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\x06result\"\xa7\x01\n" +
 	"\rStreamRequest\x120\n" +
 	"\x03run\x18\x01 \x01(\v2\x1e.evalfleet.guest.v1.RunRequestR\x03run\x12#\n" +
 	"\rstdout_offset\x18\x02 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x03 \x01(\x03R\fstderrOffset\"c\n" +
+	"\rstderr_offset\x18\x03 \x01(\x03R\fstderrOffset\x12\x1a\n" +
+	"\blossless\x18\x04 \x01(\bR\blossless\"c\n" +
 	"\x11WriteInputRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +

@@ -652,7 +652,11 @@ type StreamExecRequest struct {
 	// Optional. Bytes of standard output that the client has.
 	StdoutOffset int64 `protobuf:"varint,5,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
 	// Optional. Bytes of standard error that the client has.
-	StderrOffset  int64 `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	StderrOffset int64 `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	// Optional. While this call is open, the command waits for it where it prints more than is kept (max_output_bytes of its spec) and the call has
+	// not taken the rest yet, so that no output is skipped. That takes time from the command's timeout; a command that is killed does not wait. Default:
+	// the command waits for no call, and what a call takes too late is counted in skipped_bytes.
+	Lossless      bool `protobuf:"varint,7,opt,name=lossless,proto3" json:"lossless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -727,6 +731,13 @@ func (x *StreamExecRequest) GetStderrOffset() int64 {
 		return x.StderrOffset
 	}
 	return 0
+}
+
+func (x *StreamExecRequest) GetLossless() bool {
+	if x != nil {
+		return x.Lossless
+	}
+	return false
 }
 
 // StreamExecResponse is one event of a command.
@@ -3974,7 +3985,7 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\"}\n" +
 	"\fExecResponse\x128\n" +
 	"\x06result\x18\x01 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\x06result\x123\n" +
-	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\"\xa4\x02\n" +
+	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\"\xc0\x02\n" +
 	"\x11StreamExecRequest\x12$\n" +
 	"\asandbox\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12'\n" +
@@ -3983,7 +3994,8 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04spec\x18\x03 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecR\x04spec\x12B\n" +
 	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12#\n" +
 	"\rstdout_offset\x18\x05 \x01(\x03R\fstdoutOffset\x12#\n" +
-	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\"\x97\x02\n" +
+	"\rstderr_offset\x18\x06 \x01(\x03R\fstderrOffset\x12\x1a\n" +
+	"\blossless\x18\a \x01(\bR\blossless\"\x97\x02\n" +
 	"\x12StreamExecResponse\x12=\n" +
 	"\astarted\x18\x01 \x01(\v2!.evalfleet.sandbox.v1.ExecStartedH\x00R\astarted\x12:\n" +
 	"\x06output\x18\x02 \x01(\v2 .evalfleet.sandbox.v1.ExecOutputH\x00R\x06output\x12C\n" +

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -84,6 +86,55 @@ func (b *box) abandon(spec *sandboxv1.ExecSpec, file string) {
 // streams: output as it comes, and input by offset.
 func streams(t *testing.T, h Harness) {
 	b := newBox(t, h.New(t, t.TempDir()), nil)
+	t.Run("a command waits for a reader that takes everything", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		const size = 12 << 20 // more than all that lies between the command and its reader
+		spec := &sandboxv1.ExecSpec{
+			Argv: []string{"sh", "-c", "head -c 12M /dev/zero; echo end >&2"}, MaxOutputBytes: proto.Int64(128 << 10), Timeout: durationpb.New(patience),
+		}
+		waited := false
+		f, err := b.follow(&guestv1.StreamRequest{Run: &guestv1.RunRequest{Key: "slow", Spec: spec}, Lossless: true}, func(f *followed) error {
+			if len(f.stdout) == 0 || waited {
+				return nil
+			}
+			waited = true
+			// Nothing is read here meanwhile: another command of the box takes longer than printing it all would.
+			r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{"sh", "-c", "head -c 64M /dev/zero | wc -c"}, Timeout: durationpb.New(patience)})
+			assert.Equal(t, "67108864\n", string(r.GetStdout()))
+			return err
+		})
+		require.NoError(t, err)
+		assert.True(t, waited)
+		assert.Zero(t, f.skipped)
+		assert.Len(t, f.stdout, size)
+		assert.Equal(t, "end\n", string(f.stderr))
+		assert.Zero(t, f.ended.GetExitCode())
+	})
+	t.Run("a command that waits for a reader ends when its time is over, and when the reader leaves", func(t *testing.T) {
+		t.Parallel()
+		b := b.sub(t)
+		flood := []string{"sh", "-c", "head -c 12M /dev/zero; echo end >&2"}
+		for key, timeout := range map[string]time.Duration{"late": time.Second, "left": patience} {
+			spec := &sandboxv1.ExecSpec{Argv: flood, MaxOutputBytes: proto.Int64(128 << 10), Timeout: durationpb.New(timeout)}
+			run := &guestv1.RunRequest{Key: key, Spec: spec}
+			_, err := b.follow(&guestv1.StreamRequest{Run: run, Lossless: true}, func(f *followed) error {
+				if len(f.stdout) == 0 {
+					return nil
+				}
+				if timeout < patience {
+					r, err := b.run(b.client, key, spec) // the end, for which somebody else waits
+					assert.NoError(t, err)
+					assert.True(t, r.GetTimedOut())
+				}
+				return context.Canceled
+			})
+			require.ErrorIs(t, err, context.Canceled)
+			r, err := b.run(b.client, key, spec)
+			require.NoError(t, err)
+			assert.Equal(t, timeout < patience, r.GetTimedOut())
+		}
+	})
 	t.Run("output comes while the command runs", func(t *testing.T) {
 		t.Parallel()
 		b := b.sub(t)

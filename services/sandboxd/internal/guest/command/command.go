@@ -118,6 +118,7 @@ func (c *Command) kill(why cause) (running bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == ended {
+		c.hasten()
 		return false
 	}
 	if c.killed != nil || c.cause != notKilled {
@@ -135,10 +136,17 @@ func (c *Command) kill(why cause) (running bool) {
 func (c *Command) hunt() {
 	over := make(chan struct{})
 	c.killed = over
+	c.hasten()
 	go func() {
 		defer close(over)
 		c.process.KillTree(c.grace)
 	}()
+}
+
+// hasten has the rest of the output wait for no reader.
+func (c *Command) hasten() {
+	c.stdout.Hasten()
+	c.stderr.Hasten()
 }
 
 // watch waits for the end of the process, then for the rest of its output, and completes the command.
@@ -154,14 +162,14 @@ func (c *Command) watch(timeout *time.Timer, pumps []*pump, ooms int64) {
 	c.state = ended
 	over := c.killed
 	c.mu.Unlock()
-	if timeout != nil {
-		timeout.Stop()
-	}
 	if over != nil {
 		<-over // nothing of it lives on
 	}
 	for _, p := range pumps {
 		p.finish()
+	}
+	if timeout != nil {
+		timeout.Stop() // it bounds the wait for readers too
 	}
 	c.input.close()
 	status := c.process.Status()

@@ -133,6 +133,11 @@ func (r *Runner) Place(user string) (workdir string, who account.Account, err er
 // Errors: EFFECT_UNKNOWN for a nil spec and an unknown key, REQUEST_ID_REUSED for a key that came with another command,
 // EFFECT_CANCELLED for a key that was killed before it was seen. Errors of the command itself are its Err.
 func (r *Runner) Run(ctx context.Context, key string, hash []byte, spec *sandboxv1.ExecSpec) (c *Command, replayed bool, err error) {
+	return r.Follow(ctx, key, hash, spec, func(*Command) {})
+}
+
+// Follow is Run for a caller that reads along: begin is called before the command prints anything, unless it began before.
+func (r *Runner) Follow(ctx context.Context, key string, hash []byte, spec *sandboxv1.ExecSpec, begin func(*Command)) (c *Command, replayed bool, err error) {
 	if r.settings.Load() == nil {
 		return nil, false, errNotConfigured()
 	}
@@ -149,14 +154,19 @@ func (r *Runner) Run(ctx context.Context, key string, hash []byte, spec *sandbox
 			return nil, false, rpcerr.InvalidField("spec", "a command is needed where there is no key to attach to")
 		}
 		c := r.create(key, hash, spec)
+		begin(c)
 		r.start(c, spec)
 		stop := context.AfterFunc(ctx, func() { c.kill(cancelled) })
 		go func() { <-c.done; stop() }()
 		return c, false, nil
 	}
 	c, fresh, err := r.claim(key, hash, spec)
-	if err != nil || !fresh {
-		return c, true, err
+	if err != nil {
+		return nil, true, err
+	}
+	begin(c)
+	if !fresh {
+		return c, true, nil
 	}
 	r.start(c, spec)
 	go r.keep(c)

@@ -17,6 +17,9 @@ type Spool struct {
 	total   int64
 	closed  bool
 	more    chan struct{} // closed and replaced when something changes; nil while nobody waits
+	holds   []*Hold
+	hasty   bool          // writers wait for no hold
+	room    chan struct{} // closed when holds change; nil while no writer waits
 }
 
 // New returns a spool that keeps at most limit bytes: the first half from the head, the rest from the tail. It keeps less where the
@@ -26,23 +29,59 @@ func New(limit int64, budget *Budget) *Spool {
 	return &Spool{headMax: int((limit + 1) / 2), tailMax: int(limit / 2), budget: budget, floor: Floor / 2}
 }
 
-// Write appends p. It never blocks and never fails: bytes that do not fit push out the oldest bytes of the tail.
+// Write appends p. It never fails: bytes that do not fit push out the oldest bytes of the tail. It blocks while those are held.
 func (s *Spool) Write(p []byte) (int, error) {
 	n := len(p)
-	if n == 0 {
-		return 0, nil
+	for len(p) > 0 {
+		k, room := s.write(p)
+		if p = p[k:]; room != nil {
+			<-room
+		}
 	}
+	return n, nil
+}
+
+// write appends as much of p as holds allow, and gives what to wait on for the rest; nil where there is none.
+func (s *Spool) write(p []byte) (n int, room <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if free := s.headMax - len(s.head); free > 0 {
+		n = s.grow(min(free, len(p)), len(s.head), &s.headMax)
+		s.head = append(s.head, p[:n]...)
+	}
+	rest := p[n:]
+	if free := s.tailMax - len(s.tail); free > 0 && len(rest) > 0 {
+		k := s.grow(min(free, len(rest)), len(s.tail), &s.tailMax)
+		s.tail = append(s.tail, rest[:k]...)
+		n += k
+	}
 	s.total += int64(n)
-	if room := s.headMax - len(s.head); room > 0 {
-		k := s.grow(min(room, len(p)), len(s.head), &s.headMax)
-		s.head = append(s.head, p[:k]...)
+	if rest = p[n:]; len(rest) > 0 {
+		k := s.loose(len(rest))
+		s.push(rest[:k])
+		s.total += int64(k)
+		n += k
+	}
+	s.wake()
+	if n < len(p) {
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room = s.room
+	}
+	return n, room
+}
+
+// push overwrites the oldest bytes of the tail. The caller holds mu.
+func (s *Spool) push(p []byte) {
+	if over := len(p) - len(s.tail); over > 0 {
+		p = p[over:]
+	}
+	for len(p) > 0 {
+		k := copy(s.tail[s.start:], p)
+		s.start = (s.start + k) % len(s.tail)
 		p = p[k:]
 	}
-	s.appendTail(p)
-	s.wake()
-	return n, nil
 }
 
 // grow tells for how many of n more bytes there is room in the budget, in a part that has some. Where it is fewer, the part has its
@@ -86,23 +125,6 @@ func (s *Spool) trim(n int) {
 	if n -= k; n > 0 {
 		s.tail, s.start = s.ring(n, len(s.tail)), 0
 		s.tailMax = len(s.tail)
-	}
-}
-
-// appendTail adds p to the ring; only the last tailMax bytes survive. The caller holds mu.
-func (s *Spool) appendTail(p []byte) {
-	if len(p) > s.tailMax {
-		p = p[len(p)-s.tailMax:]
-	}
-	if room := s.tailMax - len(s.tail); room > 0 {
-		k := s.grow(min(room, len(p)), len(s.tail), &s.tailMax)
-		s.tail = append(s.tail, p[:k]...)
-		p = p[k:]
-	}
-	for len(p) > 0 {
-		k := copy(s.tail[s.start:], p)
-		s.start = (s.start + k) % len(s.tail)
-		p = p[k:]
 	}
 }
 

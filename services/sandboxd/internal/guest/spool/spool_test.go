@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -96,6 +97,72 @@ func TestMoreWakesAWaitingReader(t *testing.T) {
 	s.Close()
 	waittest.For(t, c.More, "the wake for the end")
 	assert.True(t, s.Read(1, 10).End)
+}
+
+func TestWhatIsHeldIsNotPushedOut(t *testing.T) {
+	t.Parallel()
+	s := spool.New(10, nil)
+	slow, fast := s.Hold(0), s.Hold(0)
+	all := []byte("abcdefghijklmnopqrstuvwxyz")
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = s.Write(all)
+		s.Close()
+	}()
+	fast.Release()
+	fast.Release()
+	var read []byte
+	for at := int64(0); ; {
+		c := s.Read(at, 3)
+		require.Zero(t, c.Skipped)
+		read = append(read, c.Data...)
+		at = c.Offset + int64(len(c.Data))
+		slow.Advance(at)
+		if c.End {
+			break
+		}
+		if c.More != nil {
+			waittest.For(t, c.More, "what is written next")
+		}
+	}
+	assert.Equal(t, string(all), string(read))
+	waittest.For(t, written, "the end of the writing")
+}
+
+func TestAWriterWaitsForAHoldUntilItEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*spool.Spool, *spool.Hold){
+		"released":    func(_ *spool.Spool, h *spool.Hold) { h.Release() },
+		"advanced":    func(_ *spool.Spool, h *spool.Hold) { h.Advance(1000) },
+		"in a hurry":  func(s *spool.Spool, _ *spool.Hold) { s.Hasten() },
+		"none at all": func(s *spool.Spool, h *spool.Hold) { s.Hasten(); h.Release() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := spool.New(10, nil)
+			h := s.Hold(0)
+			written := make(chan struct{})
+			go func() {
+				defer close(written)
+				_, _ = s.Write(make([]byte, 100))
+			}()
+			require.Eventually(t, func() bool { return s.Total() == 10 }, waittest.Bound, time.Millisecond)
+			end(s, h)
+			waittest.For(t, written, "the end of the writing")
+			assert.EqualValues(t, 100, s.Total())
+			assert.EqualValues(t, 10, s.Kept())
+		})
+	}
+}
+
+func TestASpoolThatKeepsNothingHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s := spool.New(0, nil)
+	h := s.Hold(0)
+	defer h.Release()
+	_, _ = s.Write([]byte("abc"))
+	assert.EqualValues(t, 3, s.Read(0, 10).Skipped)
 }
 
 func TestDropLeavesAnExplicitGap(t *testing.T) {
