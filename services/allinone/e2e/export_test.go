@@ -37,11 +37,13 @@ type readLog struct {
 			Dataset struct {
 				SampleIDs []any `json:"sample_ids"`
 			}
-			Config struct{ Epochs int }
+			Config  struct{ Epochs int }
+			Sandbox struct{ Type string }
 		}
 		Results *struct {
 			Total     int `json:"total_samples"`
 			Completed int `json:"completed_samples"`
+			Headline  struct{ Scorer, Score, Metric string }
 			Scores    []struct {
 				Name    string
 				Metrics map[string]struct{ Value any }
@@ -91,6 +93,7 @@ type readSample struct {
 	EventsAreDistinct bool `json:"events_are_distinct"`
 	Usage             map[string]map[string]float64
 	Error             any
+	Traceback         string
 	Retries           []string
 	Limit             []any
 	Turns             int
@@ -156,7 +159,7 @@ func logged(t *testing.T) *agentv1.EvalSpec {
 			{Id: "broken", InputText: true, Input: []*modelv1.ChatMessage{chat.User("Break.")}, Target: &agentv1.Target{Values: []string{"x"}}},
 		}}}},
 		Steps: react("bash"), Scorers: []*agentv1.ScorerRef{{Name: "match"}, {Name: "includes"}}, Epochs: &agentv1.Epochs{Count: new(int32(2))},
-		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {Driver: "local"}},
+		Sandboxes: map[string]*sandboxv1.SandboxSpec{"default": {}},
 		Limits:    &agentv1.RunLimits{Turns: new(int32(3))}, RetryOnError: 1,
 		FailOnError: &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{Enabled: false}},
 		Models: []*agentv1.ModelRef{scripted(t,
@@ -279,6 +282,8 @@ func (c *client) compare(t *testing.T, eval *agentv1.Eval, log readLog) {
 	assert.Equal(t, "mockllm/model", log.Header.Eval.Model)
 	assert.Equal(t, []any{7.0, "a/b ü", "long", "broken"}, log.Header.Eval.Dataset.SampleIDs)
 	assert.Equal(t, 2, log.Header.Eval.Config.Epochs)
+	assert.Equal(t, "local", log.Header.Eval.Sandbox.Type, "the driver that the server chose")
+	assert.Equal(t, struct{ Scorer, Score, Metric string }{"match", "match", "accuracy"}, log.Header.Results.Headline)
 	revision := log.Header.Eval.Revision
 	assert.Equal(t, []any{"git", "0a1b2c3", "https://example.org/tasks.git", true}, []any{revision.Type, revision.Commit, revision.Origin, revision.Dirty})
 	assert.NotEmpty(t, log.Header.Stats.Started)
@@ -378,16 +383,18 @@ func (c *client) compareTalk(t *testing.T, log readLog) {
 			models = append(models, e)
 		case "tool":
 			tools = append(tools, e)
+		case "score":
+			assert.InDelta(t, first.Usage["mockllm/model"]["total_tokens"], at(e, "usage", "mockllm/model", "total_tokens"), 0)
 		case "sandbox":
 			assert.Equal(t, "exec", at(e, "action", 0))
 			assert.Contains(t, at(e, "action", 1), "echo hello")
 			assert.InDelta(t, 0, at(e, "action", 2), 0)
 		}
 	}
-	assert.Equal(t, strings.Fields(`span_begin sample_init span_end span_begin span_begin
-		model span_begin tool sandbox span_end model span_begin tool span_end model span_begin tool span_end state span_end span_end
+	assert.Equal(t, strings.Fields(`span_begin sample_init span_end span_begin span_begin span_begin
+		model span_begin tool sandbox span_end model span_begin tool span_end model span_begin tool span_end span_end state span_end span_end
 		span_begin span_begin score span_end span_begin score span_end span_end`), kinds)
-	assert.Equal(t, []string{"init init", "solvers solvers", "agent react", "tool bash", "tool bash", "tool submit", "scorers scorers", "scorer match", "scorer includes"}, spans)
+	assert.Equal(t, []string{"init init", "solvers solvers", "solver react", "agent react", "tool bash", "tool bash", "tool submit", "scorers scorers", "scorer match", "scorer includes"}, spans)
 	for i, m := range models {
 		asked := []any{}
 		for _, message := range first.Messages[:2*i+2] { // The prompt and the question, then a call and its result each time.
@@ -398,6 +405,15 @@ func (c *client) compareTalk(t *testing.T, log readLog) {
 	assert.Equal(t, "hello\n", tools[0]["result"])
 	assert.Equal(t, "parsing", at(tools[1], "error", 0))
 	assert.Equal(t, first.Messages[3].ID, tools[0]["message"])
+	assert.Contains(t, at(tools[0], "view", "content"), "echo hello", "the call is shown as its tool shows it")
+
+	broken := log.Samples[slices.IndexFunc(log.Samples, func(s readSample) bool { return s.ID == "broken" })]
+	assert.Contains(t, broken.Traceback, "turn 1, call of the model mockllm/model\nPROVIDER_REJECTED: mockllm answered 400: broken on purpose")
+	failed := broken.Events[slices.IndexFunc(broken.Events, func(e object) bool { return e["event"] == "model" })]
+	assert.Equal(t, broken.Traceback, failed["traceback"])
+	assert.Equal(t, true, at(failed, "call", "error"))
+	assert.Equal(t, "broken on purpose", at(failed, "call", "response", "error", "message"))
+	assert.Equal(t, "Break.", at(failed, "call", "request", "messages", 1, "content"))
 
 	other := log.Samples[slices.IndexFunc(log.Samples, func(s readSample) bool { return s.ID == "a/b ü" })]
 	assert.Equal(t, []any{"done", "finished"}, other.Target)

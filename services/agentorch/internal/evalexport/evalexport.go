@@ -103,7 +103,11 @@ func (x *Exporter) Open(ctx context.Context, project, name string, format Format
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), strings.Compare(keys[a.Sample], keys[b.Sample]))
 	})
 	l.Total = len(l.slots)
-	l.header = l.makeHeader(model)
+	driver, err := l.driver(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sandboxes of %s: %w", name, err)
+	}
+	l.header = l.makeHeader(model, driver)
 	l.FileName = evallog.FileName(&l.header.Eval, string(format))
 	return l, nil
 }

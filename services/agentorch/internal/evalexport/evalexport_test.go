@@ -64,7 +64,7 @@ func TestASampleThatCouldHaveNoRunIsInTheLogWithItsError(t *testing.T) {
 		Samples []struct {
 			ID, Input, UUID string
 			Messages        []struct{ Content string }
-			Error           struct{ Message string }
+			Error           struct{ Message, Traceback string }
 		}
 	}
 	require.NoError(t, json.Unmarshal(out.Bytes(), &document))
@@ -74,5 +74,6 @@ func TestASampleThatCouldHaveNoRunIsInTheLogWithItsError(t *testing.T) {
 	assert.Equal(t, "which?", s.Input)
 	assert.NotEmpty(t, s.UUID)
 	require.Len(t, s.Messages, 1)
-	assert.Contains(t, s.Error.Message, "needs choices")
+	assert.Equal(t, "needs choices", s.Error.Message)
+	assert.Equal(t, "Traceback (most recent call last):\nINVALID_REQUEST: needs choices\n", s.Error.Traceback)
 }

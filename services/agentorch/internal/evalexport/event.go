@@ -20,6 +20,19 @@ type writer struct {
 	media     media
 	sample    *agentv1.Sample
 	pooled    map[*modelv1.ChatMessage]json.RawMessage
+	// warnings are those of the evaluation, which say what models are not sent.
+	warnings []*agentv1.EvalWarning
+}
+
+// sent is the configuration of a call without what its model is not sent, as far as the evaluation's warnings say it.
+func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
+	for _, warning := range w.warnings {
+		asked, err := chat.ParseConfig(config)
+		if err == nil && warning.GetModel() == model {
+			config = chat.ConfigJSON(chat.Without(asked, warning.GetUnsentOptions()))
+		}
+	}
+	return config
 }
 
 // kinds write what an event of a kind has beside what all have. Readers refuse a sample with an event that lacks a member, or has a word that they do not know, so each writes all that its kind needs.
@@ -136,7 +149,11 @@ func (w *writer) model(e *transcript.Event) {
 	w.EndList()
 	w.RawMember("tools", orElse(w.condenser.Tools(e.Tools), "[]"))
 	w.RawMember("tool_choice", orElse(e.ToolChoice, `"auto"`))
-	w.RawMember("config", orElse(readable(e.Config), "{}"))
+	config := e.Config
+	if len(e.Error) > 0 { // An answer says itself what was not sent.
+		config = w.sent(e.Model, config)
+	}
+	w.RawMember("config", orElse(readable(config), "{}"))
 	output := e.Output
 	if output == nil {
 		output = w.output(nil, e.Model)
@@ -146,6 +163,10 @@ func (w *writer) model(e *transcript.Event) {
 		w.IntMember("retries", int64(e.Retries))
 	}
 	w.RawUnlessEmpty("error", string(e.Error))
+	if e.Traceback != "" {
+		w.TextMember("traceback", e.Traceback)
+		w.TextMember("traceback_ansi", e.Traceback)
+	}
 	w.TextUnlessEmpty("cache", e.Cache)
 	if isObject(e.Call) {
 		w.RawMember("call", string(w.condenser.Any(e.Call)))
@@ -176,6 +197,7 @@ func (w *writer) tool(e *transcript.Event) {
 		arguments = json.RawMessage("{}")
 	}
 	w.RawMember("arguments", string(w.condenser.Any(arguments)))
+	w.RawUnlessEmpty("view", string(w.condenser.Any(e.View)))
 	w.RawMember("result", orElse(w.condenser.Media(e.Result), `""`))
 	if len(e.Truncated) == 2 {
 		w.Key("truncated")
@@ -215,6 +237,21 @@ func (w *writer) score(e *transcript.Event) {
 	if isObject(e.ScorerArgs) {
 		w.RawMember("scorer_args", string(e.ScorerArgs))
 	}
+	w.usage("model_usage", e.ModelUsage)
+	w.usage("role_usage", e.RoleUsage)
+}
+
+// usage writes usages by name, unless there are none.
+func (w *writer) usage(name string, by map[string]*modelv1.ModelUsage) {
+	if len(by) == 0 {
+		return
+	}
+	w.Key(name)
+	w.BeginObject()
+	for _, u := range usages(by) {
+		w.RawMember(u.Name, string(u.Value))
+	}
+	w.EndObject()
 }
 
 func (w *writer) changes(e *transcript.Event) {

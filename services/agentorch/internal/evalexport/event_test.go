@@ -106,6 +106,21 @@ func TestWordsThatReadersDoNotKnow(t *testing.T) {
 	}
 }
 
+func TestAFailedCallHasTheConfigurationThatWasSent(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, nil)
+	w.warnings = []*agentv1.EvalWarning{{Model: "p/m", UnsentOptions: []string{"temperature"}}, {Model: "p/other", UnsentOptions: []string{"seed"}}}
+	failed := &transcript.Event{
+		Event: "model", Model: "p/m", Config: json.RawMessage(`{"temperature":0.5,"seed":4}`), Error: json.RawMessage(`"refused"`), Traceback: "Traceback",
+		Call: json.RawMessage(`{"request":{"model":"m"},"response":{"error":"refused"},"error":true}`),
+	}
+	var event map[string]any
+	require.NoError(t, json.Unmarshal(w.event(failed), &event))
+	assert.Equal(t, map[string]any{"seed": 4.0}, event["config"])
+	assert.Equal(t, "Traceback", event["traceback"])
+	assert.Equal(t, true, event["call"].(map[string]any)["error"])
+}
+
 func TestEventsThatALogCannotHave(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*transcript.Event{

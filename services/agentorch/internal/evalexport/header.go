@@ -1,6 +1,7 @@
 package evalexport
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,16 +21,17 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/version"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
 )
 
 // defaultEnvironment is the sandbox that logs speak of.
 const defaultEnvironment = "default"
 
-func (l *Log) makeHeader(model int) *evallog.Header {
+func (l *Log) makeHeader(model int, driver string) *evallog.Header {
 	e := l.ledger.state.Eval
 	h := &evallog.Header{
 		Status: statusOf(e.GetState()),
-		Eval:   l.makeEval(model),
+		Eval:   l.makeEval(model, driver),
 		Plan:   l.planOf(model),
 		Stats: evallog.Stats{
 			Started: moment(e.GetStartTime()), Completed: moment(e.GetEndTime()),
@@ -41,7 +43,7 @@ func (l *Log) makeHeader(model int) *evallog.Header {
 		h.Results = resultsOf(l.outcome.Total, l.outcome.Completed, l.outcome.Results)
 	}
 	if h.Status == evallog.Failed {
-		h.Error = errorOf(e.GetError(), e.GetStateReason())
+		h.Error = errorOf(e.GetError(), e.GetStateReason(), within(e.GetName()))
 	}
 	return h
 }
@@ -59,7 +61,7 @@ func statusOf(s agentv1.EvalState) evallog.Status {
 	return evallog.Started
 }
 
-func (l *Log) makeEval(model int) evallog.Eval {
+func (l *Log) makeEval(model int, driver string) evallog.Eval {
 	e, spec := l.ledger.state.Eval, l.ledger.state.Eval.GetSpec()
 	ref := spec.GetModels()[model]
 	run := resource.LastID(e.GetName())
@@ -72,7 +74,7 @@ func (l *Log) makeEval(model int) evallog.Eval {
 		Task: spec.GetTask(), TaskVersion: spec.GetTaskVersion(), TaskFile: spec.GetTaskFile(), DisplayName: spec.GetDisplayName(), TaskArgs: raw(spec.GetTaskArgsJson()),
 		Tags: spec.GetTags(), Metadata: raw(spec.GetMetadataJson()),
 		Dataset: evallog.Dataset{Name: spec.GetDataset().GetName(), Location: spec.GetDataset().GetLocation(), Shuffled: spec.ShuffleSeed != nil},
-		Sandbox: sandboxOf(spec.GetSandboxes()[defaultEnvironment]),
+		Sandbox: sandboxOf(spec.GetSandboxes()[defaultEnvironment], driver),
 		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(l.sent(ref, ref.GetConfig()))), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
 		Config:   configOf(spec),
 		Packages: []evallog.Package{{Name: "evalfleet", Version: version.String()}},
@@ -107,15 +109,12 @@ func (l *Log) roleOf(ref *agentv1.ModelRef) json.RawMessage {
 	return jsonOf(role)
 }
 
-func sandboxOf(spec *sandboxv1.SandboxSpec) *evallog.Sandbox {
+// sandboxOf is a sandbox that a specification asks for; driver is the one that made it, where that is known.
+func sandboxOf(spec *sandboxv1.SandboxSpec, driver string) *evallog.Sandbox {
 	if spec == nil {
 		return nil
 	}
-	box := &evallog.Sandbox{Type: spec.GetDriver(), Config: raw(spec.GetDriverConfigJson())}
-	if box.Type == "" {
-		box.Type = defaultEnvironment
-	}
-	return box
+	return &evallog.Sandbox{Type: cmp.Or(driver, spec.GetDriver(), defaultEnvironment), Config: raw(spec.GetDriverConfigJson())}
 }
 
 func configOf(spec *agentv1.EvalSpec) evallog.Config {
@@ -182,6 +181,9 @@ func resultsOf(total, completed int, r result.Results) *evallog.Results {
 			entry.Metrics = append(entry.Metrics, evallog.Value{Key: m.Key, Name: m.Name, Group: m.Group, Value: m.Value, Params: m.Params})
 		}
 		log.Scores = append(log.Scores, entry)
+		if log.Headline == nil && len(log.Scores) == 1 && len(entry.Metrics) > 0 { // As Inspect chooses it.
+			log.Headline = &evallog.Headline{Scorer: e.Scorer, Score: e.Name, Metric: entry.Metrics[0].Key, Reducer: e.Reducer}
+		}
 	}
 	return log
 }
@@ -202,14 +204,18 @@ func (l *Log) reductions() []evallog.Reduction {
 	return all
 }
 
-// errorOf is an error with something to say.
-func errorOf(e *agentv1.RunError, otherwise string) *evallog.Error {
-	for _, message := range []string{e.GetMessage(), e.GetReason(), otherwise} {
-		if message != "" {
-			return &evallog.Error{Message: message}
-		}
+// errorOf is an error with something to say, and where it arose.
+func errorOf(e *agentv1.RunError, otherwise string, trace func(*agentv1.RunError) string) *evallog.Error {
+	message := cmp.Or(e.GetMessage(), e.GetReason(), otherwise, "no reason was given")
+	if e == nil {
+		return &evallog.Error{Message: message}
 	}
-	return &evallog.Error{Message: "no reason was given"}
+	return &evallog.Error{Message: message, Traceback: trace(e)}
+}
+
+// within gives errors the traceback that they arose in something, of which no more is known.
+func within(what string) func(*agentv1.RunError) string {
+	return func(e *agentv1.RunError) string { return transcript.TracebackText([]string{what}, e) }
 }
 
 // readable leaves out of a configuration what the JSON form does not allow, such as a word that is none of a few: it would make the whole log unreadable.

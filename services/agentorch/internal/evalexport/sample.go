@@ -24,25 +24,26 @@ import (
 // makeSample reads a finished slot's run.
 func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample, error) {
 	sample, finished := l.samples.At(slot.Sample), slot.Finished
-	state, events, err := l.readRun(ctx, slot.Run)
+	record, err := l.readRun(ctx, slot.Run)
 	if err != nil {
 		return nil, fmt.Errorf("sample %s, epoch %d: %w", sample.GetId(), slot.Epoch, err)
 	}
-	view, uuid := state.View(true), resource.LastID(slot.Run)
+	view, uuid := record.state.View(true), resource.LastID(slot.Run)
 	if slot.Run == "" { // It could have none, and what it was given is all there is.
 		view.Spec, view.Messages = &agentv1.RunSpec{Model: l.ledger.state.Eval.GetSpec().GetModels()[slot.Model]}, sample.GetInput()
 		uuid = fmt.Sprintf("%s-%d.%d.%d", resource.LastID(l.ledger.state.Eval.GetName()), slot.Sample+1, slot.Epoch, slot.Model+1)
 	}
-	w := &writer{condenser: &evallog.Condenser{}, media: media{ctx: ctx, blobs: l.exporter.deps.Blobs, project: l.project}, sample: sample}
+	w := &writer{condenser: &evallog.Condenser{}, media: media{ctx: ctx, blobs: l.exporter.deps.Blobs, project: l.project}, sample: sample, warnings: l.ledger.state.Eval.GetWarnings()}
+	events := record.transcript.Events()
 	s := &evallog.Sample{
 		ID: idOf(sample), Epoch: slot.Epoch, Input: w.condenser.Media(w.input(sample)), Choices: sample.GetChoices(), Target: targetOf(sample.GetTarget()),
-		Sandbox: sandboxOf(view.GetSpec().GetSandboxes()[defaultEnvironment]), Files: slices.Sorted(maps.Keys(sample.GetFiles())), Setup: sample.GetSetup(),
+		Sandbox: sandboxOf(view.GetSpec().GetSandboxes()[defaultEnvironment], record.driver), Files: slices.Sorted(maps.Keys(sample.GetFiles())), Setup: sample.GetSetup(),
 		Messages: w.condenser.Media(w.messages(view.GetMessages())), MessageCount: len(view.GetMessages()), Output: w.output(view.GetOutput(), view.GetSpec().GetModel().GetModel()),
 		Metadata: raw(sample.GetMetadataJson()), Store: storeOf(view.GetStore()),
 		ModelUsage: usages(finished.GetUsage()), RoleUsage: usages(finished.GetRoleUsage()),
 		Started: moment(view.GetStartTime()), Completed: moment(view.GetEndTime()),
 		TotalTime: finished.GetTotalTime().AsDuration(), WorkTime: finished.GetWorkingTime().AsDuration(),
-		UUID: uuid, Turns: int(view.GetTurns()), Bounds: boundsOf(state), Condensed: w.condenser,
+		UUID: uuid, Turns: int(view.GetTurns()), Bounds: boundsOf(record.state), Condensed: w.condenser,
 	}
 	for _, named := range finished.GetContent().GetScores() {
 		s.Scores = append(s.Scores, scoreOf(named.GetName(), scorewire.ToScore(named.GetScore())))
@@ -52,12 +53,13 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 	}
 	switch {
 	case finished.GetError() != nil:
-		s.Error = errorOf(finished.GetError(), "")
+		s.Error = errorOf(finished.GetError(), "", record.transcript.Traceback)
 	case finished.GetState() == agentv1.RunState_RUN_STATE_CANCELLED:
 		s.Error = &evallog.Error{Message: "the sample was cancelled"}
 	}
 	for _, earlier := range l.ledger.retried(slot) {
-		s.Retries = append(s.Retries, *errorOf(earlier.GetError(), ""))
+		run := fmt.Sprintf("%s, sample %s, epoch %d", earlier.GetRun(), sample.GetId(), slot.Epoch)
+		s.Retries = append(s.Retries, *errorOf(earlier.GetError(), "", within(run)))
 	}
 	if slot == l.slots[0] {
 		events = l.warned(events)
@@ -89,29 +91,85 @@ func (l *Log) warned(events []*transcript.Event) []*transcript.Event {
 	return slices.Insert(slices.Clone(events), 1, lines...)
 }
 
-// readRun reads a run's journal once, as state and as transcript. Without a name both are empty.
-func (l *Log) readRun(ctx context.Context, name string) (*run.State, []*transcript.Event, error) {
+// record is what a run's journal says.
+type record struct {
+	state      *run.State
+	transcript *transcript.Builder
+	// driver is the one of the run's default sandbox; empty where it had none.
+	driver string
+}
+
+// readRun reads a run's journal once. Without a name the record is empty.
+func (l *Log) readRun(ctx context.Context, name string) (*record, error) {
+	r := &record{state: run.New(name, nil), transcript: transcript.NewBuilder()}
 	if name == "" {
-		return run.New(name, nil), nil, nil
+		return r, nil
 	}
 	journals := l.exporter.deps.Journals
 	head, err := journals.Open(ctx, name)
 	if err != nil {
-		return nil, nil, journal.Gone(err, name)
+		return nil, journal.Gone(err, name)
 	}
-	state, builder := run.New(name, nil), transcript.NewBuilder()
 	for event, err := range journal.All(ctx, journals, head.Ref, 0) {
 		if err == nil {
-			err = state.Apply(event)
+			err = r.state.Apply(event)
 		}
 		if err == nil {
-			err = builder.Add(event)
+			err = r.transcript.Add(event)
 		}
 		if err != nil {
-			return nil, nil, journal.Gone(err, name)
+			return nil, journal.Gone(err, name)
+		}
+		if event.GetScoreOutcome() != nil {
+			r.transcript.Used(r.state.Usage, r.state.RoleUsage)
+		}
+		if driver := driverOf(event); driver != "" {
+			r.driver = driver
 		}
 	}
-	return state, builder.Events(), nil
+	return r, nil
+}
+
+// driverOf is the driver that made a run's default sandbox, where an event says so.
+func driverOf(e *agentv1.Event) string {
+	made := e.GetSandboxOutcome()
+	if made.GetEnvironment() != defaultEnvironment {
+		return ""
+	}
+	return made.GetSandbox().GetSpec().GetDriver()
+}
+
+// driver is the driver of the evaluation's sandboxes where its specification leaves that to the server: the one of a sample that
+// got a sandbox. It is empty until there is one.
+func (l *Log) driver(ctx context.Context) (string, error) {
+	const few = 3 // A sample may fail before it has its sandbox.
+	spec := l.ledger.state.Eval.GetSpec().GetSandboxes()[defaultEnvironment]
+	if spec == nil || spec.GetDriver() != "" {
+		return "", nil
+	}
+	journals, looked := l.exporter.deps.Journals, 0
+	for i := range l.ledger.state.Slots {
+		name := l.ledger.state.Slots[i].Run
+		if name == "" {
+			continue
+		}
+		if looked++; looked > few {
+			break
+		}
+		head, err := journals.Open(ctx, name)
+		if err != nil {
+			return "", journal.Gone(err, name)
+		}
+		for event, err := range journal.All(ctx, journals, head.Ref, 0) {
+			if err != nil {
+				return "", journal.Gone(err, name)
+			}
+			if driver := driverOf(event); driver != "" {
+				return driver, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 func idOf(sample *agentv1.Sample) evallog.ID {

@@ -134,7 +134,12 @@ type Step struct {
 type Results struct {
 	Total, Completed int // samples with epochs; those without an error
 	Scores           []Entry
+	// Headline is the metric that lists show; nil where there is none.
+	Headline *Headline
 }
+
+// Headline names a metric.
+type Headline struct{ Scorer, Score, Metric, Reducer string }
 
 // Entry holds the metrics of a scorer, reducer and key.
 type Entry struct {
@@ -158,8 +163,8 @@ type Stats struct {
 	ModelUsage, RoleUsage []Member
 }
 
-// Error is what went wrong.
-type Error struct{ Message string }
+// Error is what went wrong. Traceback says where it arose; the message stands for an empty one.
+type Error struct{ Message, Traceback string }
 
 // Member is a member of an object whose order is kept.
 type Member struct {

@@ -170,6 +170,15 @@ func (r *Results) write(w *encode.Writer) {
 	w.IntMember("total_samples", int64(r.Total))
 	w.IntMember("completed_samples", int64(r.Completed))
 	list(w, "scores", r.Scores, func(e Entry) { e.write(w) })
+	if h := r.Headline; h != nil {
+		w.Key("headline")
+		w.BeginObject()
+		w.TextMember("scorer", h.Scorer)
+		w.TextMember("score", h.Score)
+		w.TextMember("metric", h.Metric)
+		w.TextUnlessEmpty("reducer", h.Reducer)
+		w.EndObject()
+	}
 	w.EndObject()
 }
 

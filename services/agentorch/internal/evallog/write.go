@@ -1,6 +1,7 @@
 package evallog
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -78,8 +79,9 @@ func seconds(w *encode.Writer, name string, d time.Duration) {
 func (e *Error) write(w *encode.Writer) {
 	w.BeginObject()
 	w.TextMember("message", e.Message)
-	w.TextMember("traceback", e.Message)
-	w.TextMember("traceback_ansi", e.Message)
+	traceback := cmp.Or(e.Traceback, e.Message)
+	w.TextMember("traceback", traceback)
+	w.TextMember("traceback_ansi", traceback)
 	w.EndObject()
 }
 

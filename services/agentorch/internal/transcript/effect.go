@@ -30,23 +30,35 @@ func (b *Builder) addEffect(e *agentv1.Event) error {
 	case *agentv1.Event_ToolOutcome:
 		b.toolOutcome(e, k.ToolOutcome)
 	case *agentv1.Event_ExecIntent:
+		b.begun(e.GetSeq(), "command for %s in the sandbox %s", k.ExecIntent.GetPurpose(), k.ExecIntent.GetEnvironment())
 		t := b.add(e, "sandbox")
 		t.Action, t.Cmd, t.Pending = "exec", shell(k.ExecIntent.GetContent().GetArgv()), true
 		b.open[e.GetSeq()] = t
 	case *agentv1.Event_ExecOutcome:
+		b.ended(k.ExecOutcome.GetIntent(), k.ExecOutcome.GetError().GetReason())
 		if t := b.finish(e, k.ExecOutcome.GetIntent(), working(k.ExecOutcome.GetTiming())); t != nil {
 			result := k.ExecOutcome.GetContent()
 			t.Result, t.Output = jsonOf(result.GetExitCode()), jsonOf(string(result.GetStdout())+string(result.GetStderr()))
 		}
+	case *agentv1.Event_SandboxIntent:
+		b.begun(e.GetSeq(), "making of the sandbox %s", k.SandboxIntent.GetEnvironment())
+	case *agentv1.Event_SandboxOutcome:
+		b.ended(k.SandboxOutcome.GetIntent(), k.SandboxOutcome.GetError().GetReason())
+	case *agentv1.Event_WorkerIntent:
+		b.begun(e.GetSeq(), "call of a worker: %s", k.WorkerIntent.GetPurpose())
+	case *agentv1.Event_WorkerOutcome:
+		b.ended(k.WorkerOutcome.GetIntent(), k.WorkerOutcome.GetError().GetReason())
 	case *agentv1.Event_SandboxActed:
 		b.acted(e, k.SandboxActed.GetContent())
 	case *agentv1.Event_ScoreIntent:
+		b.begun(e.GetSeq(), "scorer %s", k.ScoreIntent.GetName())
 		b.begin(e, "scorer", k.ScoreIntent.GetName(), b.scorers)
 		t := b.add(e, "score")
 		t.Scorer, t.ScorerArgs, t.Intermediate, t.Pending = k.ScoreIntent.GetScorer().GetName(), rawJSON(k.ScoreIntent.GetScorer().GetParamsJson()), k.ScoreIntent.GetIntermediate(), true
 		t.SpanID = b.spans[len(b.spans)-1]
 		b.open[e.GetSeq()] = t
 	case *agentv1.Event_ScoreOutcome:
+		b.ended(k.ScoreOutcome.GetIntent(), k.ScoreOutcome.GetError().GetReason())
 		if t := b.finish(e, k.ScoreOutcome.GetIntent(), working(k.ScoreOutcome.GetTiming())); t != nil {
 			t.Score, t.Target = scoreOf(k.ScoreOutcome.GetContent().GetScore()), targetJSON(k.ScoreOutcome.GetContent().GetTarget())
 			b.end(e, t.SpanID)
@@ -82,9 +94,11 @@ func (b *Builder) modelIntent(e *agentv1.Event, i *agentv1.ModelIntent) {
 		t.ToolChoice = jsonOf("auto")
 	}
 	b.open[e.GetSeq()] = t
+	b.begun(e.GetSeq(), "turn %d, call of the model %s", i.GetTurn(), i.GetModel())
 }
 
 func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
+	b.ended(o.GetIntent(), o.GetError().GetReason(), o.GetFailedAttempts()...)
 	t := b.finish(e, o.GetIntent(), working(o.GetTiming()))
 	if t == nil {
 		return
@@ -96,7 +110,7 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 		}
 	}
 	if o.GetError() != nil {
-		t.Error = jsonOf(o.GetError().GetMessage())
+		t.Error, t.Traceback = jsonOf(o.GetError().GetMessage()), b.Traceback(o.GetError())
 	}
 	if output := o.GetContent().GetOutput(); output != nil {
 		t.Output = chat.OutputJSON(output)
@@ -115,6 +129,7 @@ func (b *Builder) modelOutcome(e *agentv1.Event, o *agentv1.ModelOutcome) {
 func (b *Builder) toolIntent(e *agentv1.Event, i *agentv1.ToolIntent) *Event {
 	t := b.tool(e, i.GetContent(), i.GetCallId(), i.GetFunction())
 	t.Agent, t.AgentSpanID, t.Pending = i.GetAgent(), i.GetAgentSpan(), true
+	b.begun(e.GetSeq(), "call of the tool %s", i.GetFunction())
 	b.open[e.GetSeq()] = t
 	return t
 }
@@ -124,6 +139,7 @@ func (b *Builder) tool(e *agentv1.Event, call *toolv1.ToolCall, id, function str
 	span := b.begin(e, "tool", function, b.step)
 	t := b.add(e, "tool")
 	t.Type, t.ID, t.Function, t.SpanID = "function", id, function, span
+	t.View = viewJSON(b.reviewed[id].GetView())
 	t.Arguments = rawJSON(call.GetArgumentsJson())
 	if t.Arguments == nil {
 		t.Arguments = json.RawMessage(`{}`)
@@ -132,6 +148,7 @@ func (b *Builder) tool(e *agentv1.Event, call *toolv1.ToolCall, id, function str
 }
 
 func (b *Builder) toolOutcome(e *agentv1.Event, o *agentv1.ToolOutcome) {
+	b.ended(o.GetIntent(), o.GetFailure().GetReason())
 	t := b.finish(e, o.GetIntent(), working(o.GetTiming()))
 	if t == nil {
 		t = b.tool(e, o.GetContent().GetCall(), o.GetCallId(), o.GetFunction())

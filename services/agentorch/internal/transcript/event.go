@@ -6,7 +6,7 @@
 //	journal                                transcript
 //	RunCreated … the first step            span_begin (type init), sample_init, span_end
 //	the first step … the last              span_begin … span_end (type solvers)
-//	StepBegan … StepEnded                  span_begin … state, span_end (type solver or agent)
+//	StepBegan … StepEnded                  span_begin … state, span_end (type solver; an agent has a span of type agent within)
 //	ModelIntent, ModelOutcome              model
 //	ToolIntent, ToolOutcome                span_begin (type tool), tool, span_end; store; sandbox
 //	StoreChanged                           store
@@ -56,6 +56,8 @@ type Event struct {
 	Retries    int                    `json:"retries,omitempty"`
 	Cache      string                 `json:"cache,omitempty"`
 	Call       json.RawMessage        `json:"call,omitempty"`
+	// Traceback says where the error of a model call arose.
+	Traceback string `json:"traceback,omitempty"`
 
 	// tool
 	Function    string          `json:"function,omitempty"`
@@ -66,6 +68,7 @@ type Event struct {
 	AgentSpanID string          `json:"agent_span_id,omitempty"`
 	Failed      bool            `json:"failed,omitempty"`
 	MessageID   string          `json:"message_id,omitempty"`
+	View        json.RawMessage `json:"view,omitempty"`
 
 	// Error is the text of a model's error, or the object of a tool's or a run's.
 	Error       json.RawMessage `json:"error,omitempty"`
@@ -86,6 +89,8 @@ type Event struct {
 	Scorer       string          `json:"scorer,omitempty"`
 	ScorerArgs   json.RawMessage `json:"scorer_args,omitempty"`
 	Intermediate bool            `json:"intermediate,omitempty"`
+	// ModelUsage and RoleUsage are what the run had used when it was scored.
+	ModelUsage, RoleUsage map[string]*modelv1.ModelUsage `json:"-"`
 
 	// sample_init, store, state
 	Sample  json.RawMessage `json:"sample,omitempty"`

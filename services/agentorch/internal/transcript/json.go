@@ -70,6 +70,22 @@ func callJSON(c *toolv1.ToolCall) json.RawMessage {
 	return jsonOf(map[string]any{"id": c.GetId(), "function": c.GetFunction(), "arguments": arguments, "type": "function"})
 }
 
+// viewJSON is how a tool shows its call; nil where it does not say.
+func viewJSON(v *toolv1.ToolCallView) json.RawMessage {
+	shown := v.GetCall()
+	if shown == nil {
+		return nil
+	}
+	view := map[string]string{"format": "text", "content": shown.GetContent()}
+	if shown.GetFormat() == "markdown" {
+		view["format"] = "markdown"
+	}
+	if shown.GetTitle() != "" {
+		view["title"] = shown.GetTitle()
+	}
+	return jsonOf(view)
+}
+
 func scoreOf(s *agentv1.Score) *score.Score {
 	if s == nil {
 		return nil

@@ -29,7 +29,8 @@ func (b *Builder) addNote(e *agentv1.Event) {
 		})
 	case *agentv1.Event_ErrorRaised:
 		t := b.add(e, "error")
-		t.Error = jsonOf(map[string]string{"message": k.ErrorRaised.GetError().GetMessage(), "traceback": "", "traceback_ansi": ""})
+		trace := b.Traceback(k.ErrorRaised.GetError())
+		t.Error = jsonOf(map[string]string{"message": k.ErrorRaised.GetError().GetMessage(), "traceback": trace, "traceback_ansi": trace})
 	case *agentv1.Event_SpanBegan:
 		b.beginAs(e, e.GetId(), k.SpanBegan.GetType(), k.SpanBegan.GetName(), k.SpanBegan.GetParent())
 	case *agentv1.Event_SpanEnded:

@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,17 +33,23 @@ type Builder struct {
 	spans    []string          // those that are open, outermost first
 	init     string            // span before the first step
 	solvers  string            // span of all steps
-	step     string            // span of the present step
+	step     string            // span in which the present step does its work
+	solver   string            // span of the present step as a solver, which is step itself unless that is an agent's
 	scorers  string            // span of the scorers
 	// told is the conversation as state events have told it.
 	told []*modelv1.ChatMessage
+	// name names the run, and stepLine the present step, in the words of a traceback.
+	name, stepLine string
+	// effects are what intents are about, until they end; fault is the one that failed last.
+	effects map[int64]string
+	fault   fault
 	// timedOut says that the bound of wall time ended the run.
 	timedOut bool
 }
 
 // NewBuilder makes a builder of an empty transcript.
 func NewBuilder() *Builder {
-	return &Builder{open: map[int64]*Event{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}}
+	return &Builder{open: map[int64]*Event{}, stored: map[string]bool{}, reviewed: map[string]*toolv1.ToolReview{}, asked: map[string]string{}, effects: map[int64]string{}}
 }
 
 // Events returns the transcript so far.
@@ -107,11 +114,12 @@ func (b *Builder) Add(e *agentv1.Event) error {
 		if b.solvers == "" {
 			b.solvers = b.begin(e, "solvers", "solvers", "")
 		}
-		kind := "agent"
-		if at := int(k.StepBegan.GetIndex()); at < len(b.spec.GetSteps()) && solvers[b.spec.GetSteps()[at].GetName()] {
-			kind = "solver"
+		b.stepLine = fmt.Sprintf("step %d, %s", k.StepBegan.GetIndex()+1, k.StepBegan.GetName())
+		b.solver = b.begin(e, "solver", k.StepBegan.GetName(), b.solvers)
+		b.step = b.solver
+		if at := int(k.StepBegan.GetIndex()); at >= len(b.spec.GetSteps()) || !solvers[b.spec.GetSteps()[at].GetName()] {
+			b.step = b.begin(e, "agent", k.StepBegan.GetName(), b.solver)
 		}
-		b.step = b.begin(e, kind, k.StepBegan.GetName(), b.solvers)
 	case *agentv1.Event_StepEnded:
 		b.closeStep(e)
 	case *agentv1.Event_RunStateChanged:
@@ -144,9 +152,13 @@ func (b *Builder) closeInit(e *agentv1.Event) {
 
 func (b *Builder) closeStep(e *agentv1.Event) {
 	if b.step != "" {
+		if b.step != b.solver {
+			b.end(e, b.step)
+			b.step = b.solver
+		}
 		b.tell(e)
-		b.end(e, b.step)
-		b.step = ""
+		b.end(e, b.solver)
+		b.step, b.stepLine = "", ""
 	}
 }
 
@@ -177,6 +189,7 @@ func (b *Builder) tell(e *agentv1.Event) {
 
 func (b *Builder) created(e *agentv1.Event, c *agentv1.RunCreated) {
 	b.spec, b.tools = run.Join(c), c.GetTools()
+	b.name = runLine(e.GetJournal(), b.spec)
 	b.messages = append(b.messages, b.spec.GetInput()...)
 	b.told = slices.Clone(b.messages)
 	for key := range b.spec.GetStore() {
@@ -207,6 +220,16 @@ func (b *Builder) store(e *agentv1.Event, changes []*toolv1.StoreChange) {
 			b.stored[c.GetKey()] = true
 		}
 		t.Changes = append(t.Changes, change)
+	}
+}
+
+// Used notes what the run has used by now on the score that was given last.
+func (b *Builder) Used(models, roles map[string]*modelv1.ModelUsage) {
+	for _, t := range slices.Backward(b.events) {
+		if t.Event == "score" {
+			t.ModelUsage, t.RoleUsage = maps.Clone(models), maps.Clone(roles)
+			return
+		}
 	}
 }
 

@@ -38,15 +38,20 @@ def event(e):
         found["input"] = [m.id for m in e.input]
         found["usage"] = plain(e.output.usage) if e.output.usage else None
         found["error"] = e.error
+        found["traceback"] = e.traceback
+        found["call"] = plain(e.call) if e.call else None
+        found["config"] = plain(e.config)
     if e.event == "tool":
         found["call"] = [e.id, e.function, e.arguments]
         found["result"] = e.result
+        found["view"] = plain(e.view) if e.view else None
         found["message"] = e.message_id
         found["error"] = plain_error(e.error)
     if e.event == "sandbox":
         found["action"] = [e.action, e.cmd, e.result]
     if e.event == "score":
         found["score"] = [e.scorer, plain(e.score)["value"]]
+        found["usage"] = {name: plain(u) for name, u in (e.model_usage or {}).items()}
     if e.event == "sample_limit":
         found["limit"] = [e.type, e.limit]
     if e.event == "error":
@@ -83,6 +88,7 @@ def sample(s):
         "events_are_distinct": len(set(uuids)) == len(uuids),
         "usage": {name: plain(u) for name, u in s.model_usage.items()},
         "error": s.error.message if s.error else None,
+        "traceback": s.error.traceback if s.error else None,
         "retries": [r.message for r in s.error_retries or []],
         "limit": [s.limit.type, s.limit.limit] if s.limit else None,
         "turns": s.turn_count,
