@@ -24,7 +24,7 @@ import (
 
 // onUnknown are the words of offers.
 var onUnknown = map[string]toolv1.OnUnknown{
-	"": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "fail": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "ask": toolv1.OnUnknown_ON_UNKNOWN_ASK, "retry": toolv1.OnUnknown_ON_UNKNOWN_RETRY,
+	"": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "fail": toolv1.OnUnknown_ON_UNKNOWN_FAIL, "retry": toolv1.OnUnknown_ON_UNKNOWN_RETRY,
 }
 
 // OnUnknown reads what an offer says of calls whose worker was lost.
@@ -106,8 +106,11 @@ func (h *Host) checkOffer(offer *workerv1.Offer) error {
 	case len(offer.GetStoreKeys()) > 100:
 		return fmt.Errorf("%s names %d store keys, more than 100", offer.GetName(), len(offer.GetStoreKeys()))
 	}
-	if _, known := onUnknown[offer.GetOnUnknown()]; !known {
-		return fmt.Errorf("on_unknown of %s is %q; want fail, ask or retry", offer.GetName(), offer.GetOnUnknown())
+	switch _, known := onUnknown[offer.GetOnUnknown()]; {
+	case offer.GetOnUnknown() == "ask":
+		return fmt.Errorf("on_unknown of %s is ask, which is not built yet; give fail, and resume what failed once you have decided, or retry", offer.GetName())
+	case !known:
+		return fmt.Errorf("on_unknown of %s is %q; want fail or retry", offer.GetName(), offer.GetOnUnknown())
 	}
 	if text := offer.GetParametersJson(); text != "" {
 		if _, err := jsonschema.Compile(json.RawMessage(text)); err != nil {

@@ -177,3 +177,32 @@ func TestWhatIsTakenUpAgainWasNotAway(t *testing.T) {
 		f.End()
 	})
 }
+
+// A store that takes long to answer, or to fail, is shown within two beats, and no longer than that.
+func TestAStoreThatDoesNotAnswerIsShownSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		store := &slowStore{Store: f.Store}
+		f.Wrap = func(journal.Store) journal.Store { return store }
+		f.Config.Beat = time.Second
+		f.start()
+		let := make(chan struct{})
+		f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+			<-let
+			return ownertest.Say("ok"), nil
+		}
+		name := f.Create(spec(step("generate", ""))).Name
+		synctest.Wait()
+		assert.Nil(t, f.Engine.Waiting(name))
+		store.slow.Store(true)
+		time.Sleep(2*f.Config.Beat + time.Millisecond)
+		assert.Equal(t, "store", f.Engine.Waiting(name).GetReason())
+		store.slow.Store(false)
+		time.Sleep(10 * time.Second) // Until the slow beat has ended.
+		assert.Nil(t, f.Engine.Waiting(name))
+		close(let)
+		assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
+		f.End()
+	})
+}

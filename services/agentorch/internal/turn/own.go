@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
@@ -15,6 +16,22 @@ import (
 
 // adoptPage is how many runs are taken over at a time.
 const adoptPage = 500
+
+// patientBeat is beat, which shows a store that does not answer in the time of a beat: it may take long to fail.
+func (e *Engine) patientBeat(ctx context.Context) error {
+	shown := make(chan struct{})
+	late := time.AfterFunc(e.cfg.Beat, func() {
+		defer close(shown)
+		e.silent.CompareAndSwap(nil, &agentv1.RunWait{
+			Reason: waitStore, Message: fmt.Sprintf("the store has not answered for %v", e.cfg.Beat), Since: timestamppb.Now(),
+		})
+	})
+	err := e.beat(ctx)
+	if !late.Stop() {
+		<-shown // What the beat found comes after it.
+	}
+	return err
+}
 
 // beat says that the replica lives.
 func (e *Engine) beat(ctx context.Context) error {
@@ -178,7 +195,7 @@ func (e *Engine) awayOf(l journal.Listed, reason string) time.Duration {
 func (e *Engine) stoodStill(gap time.Duration) {
 	e.deps.Logger.Warn("this process stood still, or the clock was set", "for", gap)
 	e.leases.hurry()
-	e.uncounted.stood(gap)
+	e.uncounted.stood()
 	e.patience = time.Now().Add(e.cfg.TTL) // Others stood still as well, with the machine, and beat again only now.
 }
 

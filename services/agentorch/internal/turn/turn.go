@@ -198,9 +198,10 @@ func (e *Engine) Run(ctx context.Context) error {
 				e.working.Go(func() { e.keepLeases(e.flights) })
 			}
 			e.absences.look(e.deps.Away, time.Now())
-			err := e.beat(ctx)
+			before := e.silent.Load()
+			err := e.patientBeat(ctx)
 			e.uncounted.beaten(began, rpcerr.StoreAway(err))
-			known := e.silent.Load() != nil && rpcerr.StoreAway(err) // One line tells of an outage.
+			known := before != nil && rpcerr.StoreAway(err) // One line tells of an outage.
 			if e.beaten(err); err == nil {
 				if time.Now().After(e.patience) {
 					err = e.adopt(ctx)

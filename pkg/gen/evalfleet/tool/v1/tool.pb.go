@@ -34,7 +34,7 @@ const (
 	OnUnknown_ON_UNKNOWN_UNSPECIFIED OnUnknown = 0
 	// The call fails with EFFECT_INDETERMINATE: it ran at most once.
 	OnUnknown_ON_UNKNOWN_FAIL OnUnknown = 1
-	// A person decides: the run waits durably.
+	// A person decides: the run waits durably. Not built yet: no tool can be offered with it.
 	OnUnknown_ON_UNKNOWN_ASK OnUnknown = 2
 	// The call runs again; right for tools that act only through keyed effects, such as exec in a sandbox.
 	OnUnknown_ON_UNKNOWN_RETRY OnUnknown = 3

@@ -395,7 +395,7 @@ type Offer struct {
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
 	// Optional. JSON Schema of its parameters; required for tools. JSON text.
 	ParametersJson string `protobuf:"bytes,5,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
-	// Optional. `fail` (default), `ask` or `retry`: what to do with a call when its worker is lost.
+	// Optional. `fail` (default) or `retry`: what to do with a call when its worker is lost. `ask` is not built yet and is refused.
 	OnUnknown string `protobuf:"bytes,6,opt,name=on_unknown,json=onUnknown,proto3" json:"on_unknown,omitempty"`
 	// Optional. Tools: calls of one message may run side by side.
 	Parallel bool `protobuf:"varint,7,opt,name=parallel,proto3" json:"parallel,omitempty"`
