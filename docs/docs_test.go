@@ -185,3 +185,25 @@ func TestPromisesOfSecurityNameTests(t *testing.T) {
 	}
 	assert.Greater(t, promises, 40)
 }
+
+// The glossary is in alphabetical order, and the packages and types that it names are there.
+func TestTheGlossaryNamesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	var terms []string
+	for line := range strings.Lines(read(t, "glossary.md")) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || strings.HasPrefix(line, "| ---") || cells[1] == " term " {
+			continue
+		}
+		terms = append(terms, strings.TrimSpace(cells[1]))
+		for _, m := range regexp.MustCompile("`pkg/(\\w+)`").FindAllStringSubmatch(cells[2], -1) {
+			assert.DirExists(t, "../pkg/"+m[1])
+		}
+		for _, m := range regexp.MustCompile("`(agent|effect)\\.([A-Z]\\w+)`").FindAllStringSubmatch(cells[2], -1) {
+			file := map[string]string{"agent": "../services/agentorch/internal/agent/agent.go", "effect": "../pkg/effect/effect.go"}[m[1]]
+			assert.Contains(t, read(t, file), "type "+m[2]+" ", cells[1])
+		}
+	}
+	assert.Greater(t, len(terms), 40)
+	assert.True(t, slices.IsSorted(terms), "%v", terms)
+}
