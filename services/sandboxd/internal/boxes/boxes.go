@@ -121,7 +121,7 @@ func (b *Boxes) Connect(ctx context.Context, id string) (net.Conn, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-open.Closed():
-			return nil, driver.Lost(id)
+			return nil, driver.Lost(id, "")
 		case <-time.After(lookEvery):
 			if _, err := b.cfg.Find(ctx, id); err != nil {
 				return nil, err
@@ -134,7 +134,7 @@ func (b *Boxes) Connect(ctx context.Context, id string) (net.Conn, error) {
 func (b *Boxes) adopt(ctx context.Context, id string) (*door.Door, error) {
 	unlock, err := b.locks.lock(ctx, id)
 	if _, invalid := rpcerr.As(err); invalid {
-		return nil, driver.Lost(id) // no box was ever called that
+		return nil, driver.Lost(id, "") // no box was ever called that
 	}
 	if err != nil {
 		return nil, err
@@ -178,8 +178,8 @@ func (b *Boxes) Clear(ctx context.Context, id string) error {
 	return rmtree.Remove(b.Folder(id))
 }
 
-// List reads the records of an owner's boxes, and asks of each whether its first process runs.
-func (b *Boxes) List(owner string, alive func(id string) bool) ([]driver.Observed, error) {
+// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that is known.
+func (b *Boxes) List(owner string, look func(id string) (alive bool, ended string)) ([]driver.Observed, error) {
 	entries, err := os.ReadDir(b.cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the folder of boxes: %w", err)
@@ -205,7 +205,8 @@ func (b *Boxes) List(owner string, alive func(id string) bool) ([]driver.Observe
 		case err != nil:
 			return nil, err
 		case rec.Owner == owner:
-			out = append(out, driver.Observed{ID: id, Labels: rec.Labels, Created: rec.Created, Alive: alive(id), Report: rec.Report})
+			alive, ended := look(id)
+			out = append(out, driver.Observed{ID: id, Labels: rec.Labels, Created: rec.Created, Alive: alive, Ended: ended, Report: rec.Report})
 		}
 	}
 	return out, nil

@@ -54,7 +54,7 @@ func reopen(t *testing.T, dir string) *shelf {
 		Dir: dir, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Find: func(_ context.Context, id string) (func(int) bool, error) {
 			if rec, err := boxes.Read[record](s.Boxes, id); err != nil || rec.Note == "gone" {
-				return nil, driver.Lost(id)
+				return nil, driver.Lost(id, "")
 			}
 			return func(pid int) bool { return pid == os.Getpid() }, nil
 		},
@@ -93,7 +93,7 @@ func TestABoxIsMadeOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, first, again)
 
-	list, err := reopen(t, s.Dir()).List("me", func(id string) bool { return id == "a" })
+	list, err := reopen(t, s.Dir()).List("me", func(id string) (bool, string) { return id == "a", "for want of " + id })
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.True(t, list[0].Alive)
@@ -152,7 +152,7 @@ func TestARecordThatCannotBeReadIsNone(t *testing.T) {
 				require.NoError(t, err)
 			}
 			require.NoError(t, os.WriteFile(filepath.Join(s.Folder("torn"), "box.json"), []byte(left), 0o600))
-			list, err := s.List("me", func(string) bool { return true })
+			list, err := s.List("me", func(string) (bool, string) { return true, "" })
 			require.NoError(t, err)
 			require.Len(t, list, 2)
 			assert.WithinDuration(t, time.Now(), list[0].Created, time.Minute)

@@ -12,7 +12,13 @@ func ValidID(id string) bool {
 	return id != "" && id[0] != '-' && len(id) <= 100
 }
 
-// Lost is the error of a box that is gone.
-func Lost(id string) error {
+// OutOfMemory is why a box has ended whose guest the kernel ended when memory ended; Observed.Ended and the cause of SANDBOX_LOST say it.
+const OutOfMemory = "oom"
+
+// Lost is the error of a box that is gone, for that cause; "" is one that is not known.
+func Lost(id, cause string) error {
+	if cause == OutOfMemory {
+		return rpcerr.SandboxLost(id, cause, "the box %s is gone: it ran out of memory", id)
+	}
 	return rpcerr.SandboxLost(id, "gone", "the box %s is gone", id)
 }

@@ -110,7 +110,7 @@ type Observed struct {
 	Created time.Time
 	// Alive tells that its guest runs and may go on.
 	Alive bool
-	// Ended says why it is not alive, where the driver knows: what it may use is used up.
+	// Ended says why it is not alive, where the driver knows: what it may use is used up. OutOfMemory is one of the reasons.
 	Ended  string
 	Report Report
 }

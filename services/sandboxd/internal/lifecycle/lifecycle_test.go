@@ -92,7 +92,7 @@ func (d *paperDriver) Connect(_ context.Context, id string) (net.Conn, error) {
 	defer d.mu.Unlock()
 	b := d.boxes[id]
 	if b == nil || !b.alive {
-		return nil, rpcerr.SandboxLost("s", "gone", "gone")
+		return nil, driver.Lost(id, "")
 	}
 	ours, theirs := net.Pipe()
 	go func() { _ = b.guest.Serve(&once{conn: theirs}) }()
@@ -353,6 +353,18 @@ func TestLeasesThatRanOutWhileNoProcessServedMayBeRenewedFirst(t *testing.T) {
 		assert.Equal(t, lifecycle.Deleted, h.state(left.ID))
 		assert.Equal(t, lifecycle.Ready, h.state(renewed.ID))
 		require.NoError(t, h.use(renewed.ID), "the guest is the same one")
+	})
+}
+
+func TestASandboxThatIsLostByMemorySaysSo(t *testing.T) {
+	bubble(t, func(h *house) {
+		b := h.create(lease(time.Hour), "")
+		err := h.boxes.Use(h.Context(), "p", b.ID, func(*client.Client) error { return driver.Lost(b.ID, driver.OutOfMemory) })
+		require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST), "%v", err)
+		require.ErrorContains(t, err, "is lost: oom")
+		lost, err := h.boxes.Get(h.Context(), "p", b.ID)
+		require.NoError(t, err)
+		assert.Equal(t, "oom", lost.Reason)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
@@ -50,7 +51,11 @@ func (s *Sandboxes) Use(ctx context.Context, project, id string, f func(*client.
 		return nil
 	}
 	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST) {
-		s.lose(context.WithoutCancel(ctx), e, "its first process is gone")
+		why := "its first process is gone"
+		if lost, _ := rpcerr.As(err); lost.Metadata["cause"] == driver.OutOfMemory {
+			why = driver.OutOfMemory
+		}
+		s.lose(context.WithoutCancel(ctx), e, why)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

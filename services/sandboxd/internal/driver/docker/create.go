@@ -157,7 +157,7 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 		now, err = d.engine.inspect(ctx, boxID)
 	}
 	if err == nil && now == nil {
-		err = driver.Lost(boxID)
+		err = driver.Lost(boxID, "")
 	}
 	if err != nil {
 		known <- nobody

@@ -100,14 +100,14 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool, err error) {
 	rec, err := boxes.Read[record](d.boxes, id)
 	if err != nil {
-		return nil, driver.Lost(id)
+		return nil, driver.Lost(id, "")
 	}
 	found, err := d.engine.inspect(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if !found.is(rec) {
-		return nil, driver.Lost(id)
+		return nil, driver.Lost(id, found.ended())
 	}
 	return isGuest(found.pid), nil
 }
@@ -134,9 +134,16 @@ func (d *Driver) end(ctx context.Context, id string) error {
 // List finds an owner's boxes by their records and by the labels of containers.
 func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, error) {
 	containers, away := d.engine.list(ctx, owner)
-	out, err := d.boxes.List(owner, func(id string) bool {
+	out, err := d.boxes.List(owner, func(id string) (alive bool, ended string) {
 		rec, err := boxes.Read[record](d.boxes, id)
-		return err == nil && containers[id].is(rec)
+		if err != nil || containers[id] == nil {
+			return false, ""
+		}
+		if containers[id].is(rec) {
+			return true, ""
+		}
+		found, _ := d.engine.inspect(ctx, id) // lists of containers do not say it; without an answer nothing is known
+		return false, found.ended()
 	})
 	if err != nil {
 		return nil, err

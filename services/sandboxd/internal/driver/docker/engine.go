@@ -19,6 +19,7 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
 // oldestAPI is the oldest version of the Engine API that is spoken: that of Docker 20.10.
@@ -215,12 +216,24 @@ type found struct {
 	running bool
 	pid     int // of its first process, in the engine's process namespace
 	created time.Time
+	ranOut  bool // its first process was killed when memory ended
 }
 
 // is tells that a container runs and is the one of a record.
 func (f *found) is(rec *record) bool {
 	return f != nil && f.running && rec.Ready && f.id == rec.Container
 }
+
+// ended says why a container has ended, where that is known.
+func (f *found) ended() string {
+	if f != nil && f.ranOut {
+		return driver.OutOfMemory
+	}
+	return ""
+}
+
+// exitKilled is the exit code of what SIGKILL ended.
+const exitKilled = 137
 
 // inspect finds the container of a box; nil where there is none. One that bears the name and is none of ours is an error.
 func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
@@ -242,6 +255,7 @@ func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
 	f := &found{id: c.ID}
 	if c.State != nil {
 		f.running, f.pid = c.State.Running, c.State.Pid
+		f.ranOut = !f.running && c.State.OOMKilled && c.State.ExitCode == exitKilled // engines count the kills of all processes
 	}
 	return f, nil
 }

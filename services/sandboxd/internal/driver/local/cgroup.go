@@ -78,7 +78,7 @@ func (c *cgroups) sweep() {
 				continue
 			}
 			top := c.path(controller, filepath.Join(c.base[controller], e.Name()))
-			for _, folder := range []string{filepath.Join(top, "work"), filepath.Join(top, "guest"), top} {
+			for _, folder := range []string{filepath.Join(top, workGroup), filepath.Join(top, guestGroup), top} {
 				_ = os.Remove(folder)
 			}
 		}

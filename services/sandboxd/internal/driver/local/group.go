@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -63,11 +64,33 @@ func (c *cgroups) add(g *group, tree string, names ...string) (folder string, er
 	return folder, os.Mkdir(folder, 0o755)
 }
 
+// ranOut tells that the kernel ended the guest of a box for want of memory, which is alone in its group.
+func (c *cgroups) ranOut(refs []groupRef) bool {
+	for _, ref := range refs {
+		for _, file := range []string{"memory.oom_control", "memory.events"} { // of version 1, of version 2
+			data, err := os.ReadFile(filepath.Join(c.path(ref.Tree, ref.Path), file))
+			if err == nil && filepath.Base(ref.Path) == guestGroup && killed.Match(data) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// killed fits the count of kills for memory where there were some.
+var killed = regexp.MustCompile(`(?m)^oom_kill [1-9]`)
+
+// guestGroup and workGroup are the groups of a box, below its own.
+const (
+	guestGroup = "guest"
+	workGroup  = "work"
+)
+
 // named are all groups that a box of that id can have, children first.
 func (c *cgroups) named(id string) []groupRef {
 	var refs []groupRef
 	for tree, base := range c.base {
-		for _, name := range []string{filepath.Join(id, "work"), filepath.Join(id, "guest"), id} {
+		for _, name := range []string{filepath.Join(id, workGroup), filepath.Join(id, guestGroup), id} {
 			refs = append(refs, groupRef{tree, filepath.Join(base, name)})
 		}
 	}
@@ -78,11 +101,11 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 	if _, err := c.add(g, "memory", id); err != nil {
 		return err
 	}
-	guest, err := c.add(g, "memory", id, "guest")
+	guest, err := c.add(g, "memory", id, guestGroup)
 	if err != nil {
 		return err
 	}
-	memory, err := c.add(g, "memory", id, "work")
+	memory, err := c.add(g, "memory", id, workGroup)
 	if err != nil {
 		return err
 	}
@@ -90,7 +113,7 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 	if err != nil {
 		return err
 	}
-	work, err := c.add(g, "pids", id, "work")
+	work, err := c.add(g, "pids", id, workGroup)
 	if err != nil {
 		return err
 	}
@@ -152,11 +175,11 @@ func (c *cgroups) createV2(g *group, id string, s share, owner int) error {
 	if err := enable(top); err != nil {
 		return err
 	}
-	guest, err := c.add(g, unified, id, "guest")
+	guest, err := c.add(g, unified, id, guestGroup)
 	if err != nil {
 		return err
 	}
-	work, err := c.add(g, unified, id, "work")
+	work, err := c.add(g, unified, id, workGroup)
 	if err != nil {
 		return err
 	}

@@ -129,11 +129,11 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 func (d *Driver) find(_ context.Context, id string) (admit func(pid int) bool, err error) {
 	rec, err := boxes.Read[record](d.boxes, id)
 	if err != nil {
-		return nil, driver.Lost(id)
+		return nil, driver.Lost(id, "")
 	}
 	if !rec.alive() {
 		d.log.Warn("the guest of a box has ended", "box", id, "words", lastWords(d.boxes.Folder(id)))
-		return nil, driver.Lost(id)
+		return nil, driver.Lost(id, d.ended(rec))
 	}
 	return rec.isGuest, nil
 }
@@ -161,10 +161,24 @@ func (d *Driver) end(ctx context.Context, id string) error {
 
 // List reads the records of an owner's boxes.
 func (d *Driver) List(_ context.Context, owner string) ([]driver.Observed, error) {
-	return d.boxes.List(owner, func(id string) bool {
+	return d.boxes.List(owner, func(id string) (alive bool, ended string) {
 		rec, err := boxes.Read[record](d.boxes, id)
-		return err == nil && rec.alive()
+		if err != nil {
+			return false, ""
+		}
+		if rec.alive() {
+			return true, ""
+		}
+		return false, d.ended(rec)
 	})
+}
+
+// ended says why a box has ended, where its cgroups still know.
+func (d *Driver) ended(rec *record) string {
+	if groups, _ := d.groups(); groups != nil && groups.ranOut(rec.Cgroups) {
+		return driver.OutOfMemory
+	}
+	return ""
 }
 
 // Close stops listening for guests; they wait for the next one who does.

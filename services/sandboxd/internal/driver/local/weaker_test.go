@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +25,8 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
@@ -291,4 +295,62 @@ func TestPythonElsewhereIsShownByANeutralName(t *testing.T) {
 	}
 	assert.Equal(t, systemPath, (&system{}).hostPath())
 	assert.Empty(t, findPython(t.Context(), "/nowhere"))
+}
+
+func TestABoxWhoseGuestIsLostByMemorySaysSo(t *testing.T) {
+	t.Parallel()
+	d := newTestDriver(t)
+	groups, err := d.groups()
+	if err != nil {
+		t.Skip("SKIP: this user can make no cgroups: ", err)
+	}
+	id := "w-" + strings.ToLower(rand.Text())
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
+	report, err := d.Create(t.Context(), driver.Spec{
+		ID: id, Owner: "test", Deadline: time.Now().Add(10 * time.Minute), Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64},
+	})
+	require.NoError(t, err)
+	c := client.New(client.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, id) },
+		Hello:   &guestv1.HelloRequest{Env: report.Env, Workdir: report.Workdir, User: report.User},
+	})
+	t.Cleanup(c.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Bound)
+	defer cancel()
+	fill := func() error { // what a command prints is kept by the guest
+		return c.Once(ctx, func(api guestv1.GuestServiceClient) error {
+			spec := &sandboxv1.ExecSpec{Argv: []string{"head", "-c", "10M", "/dev/zero"}, Timeout: durationpb.New(waittest.Bound)}
+			_, err := api.Run(ctx, &guestv1.RunRequest{Key: rand.Text(), Spec: spec})
+			return err
+		})
+	}
+	require.NoError(t, fill())
+	seen, err := d.List(t.Context(), "test")
+	require.NoError(t, err)
+	require.Len(t, seen, 1)
+	assert.True(t, seen[0].Alive)
+	rec, err := boxes.Read[record](d.boxes, id)
+	require.NoError(t, err)
+	file := map[string]string{unified: "memory.max"}
+	for _, ref := range rec.Cgroups {
+		if filepath.Base(ref.Path) == guestGroup && (ref.Tree == unified || ref.Tree == "memory") {
+			limit := filepath.Join(groups.path(ref.Tree, ref.Path), cmp.Or(file[ref.Tree], "memory.limit_in_bytes"))
+			for bytes := 4 << 20; put(limit, strconv.Itoa(bytes)) != nil; bytes += 4 << 20 { // less than it has is refused by version 1
+				require.Less(t, bytes, 1<<30)
+			}
+		}
+	}
+	for err == nil {
+		err = fill()
+	}
+	require.NoError(t, ctx.Err(), "it lives on")
+	_, err = d.Connect(ctx, id)
+	lost, _ := rpcerr.As(err)
+	require.NotNil(t, lost)
+	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST, lost.Reason)
+	assert.Equal(t, "oom", lost.Metadata["cause"])
+	seen, err = d.List(t.Context(), "test")
+	require.NoError(t, err)
+	assert.False(t, seen[0].Alive)
+	assert.Equal(t, driver.OutOfMemory, seen[0].Ended)
 }
