@@ -90,6 +90,9 @@ func New(cfg Config, deps Deps) *Server {
 	daemon.WarnInClear(base.Listen, deps.Logger)
 	s.group.Add(s.base.Parts()...)
 	s.group.Add(lifecycle.Part{Name: "shared parts", Start: func(context.Context) error { s.share(programs); return nil }})
+	if !deps.Idle { // One that only looks calls no model.
+		s.group.Add(lifecycle.Part{Name: "modelgw's accounts", Start: func(context.Context) error { return cfg.Modelgw.RefuseOwn(listen, s.Address()) }})
+	}
 	for _, program := range programs {
 		s.group.Add(s.service(program))
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -215,6 +216,24 @@ func (s *Service) register(cfg Config, deps Deps) error {
 		}
 	}
 	return nil
+}
+
+// Models are the models that a service without configuration knows by name, as `provider/name`.
+func Models() []string {
+	mock, closeMock, err := mockllm.Kind(mockllm.Config{}, nil)
+	claude, closeClaude := anthropic.Kind(anthropic.Config{})
+	vendor, closeVendor := openai.Kind(openai.Config{})
+	kinds := []provider.Kind{claude, mock, vendor}
+	if err != nil || errors.Join(closeClaude(), closeMock(), closeVendor()) != nil {
+		return nil // Nothing is opened that could fail to close.
+	}
+	var models []string
+	for _, kind := range kinds {
+		for _, name := range slices.Sorted(slices.Values(kind.Models)) {
+			models = append(models, kind.Name+"/"+name)
+		}
+	}
+	return models
 }
 
 func bounds(configured map[string]Budget) map[string]budget.Bounds {

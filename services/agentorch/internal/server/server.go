@@ -113,9 +113,16 @@ func (s *Runs) view(ctx context.Context, name string, full bool) (*agentv1.Run, 
 	return s.live(state.View(full), state.Finished), nil
 }
 
-// live adds what a run waits for that only the engine knows.
+// live adds what only the engine knows of a run at work: what it waits for, and what is known of its open effects.
 func (s *Runs) live(r *agentv1.Run, finished bool) *agentv1.Run {
-	if wait := s.deps.Launcher.Waiting(r.GetName()); wait != nil && !finished {
+	if finished {
+		return r
+	}
+	for _, latest := range note.Latest(s.deps.Notes, note.OfRun(r.GetName()), 1) {
+		r.Note = latest.GetNote()
+		r.Retries += r.GetNote().GetFailedAttempts()
+	}
+	if wait := s.deps.Launcher.Waiting(r.GetName()); wait != nil {
 		r.State, r.Wait = agentv1.RunState_RUN_STATE_WAITING, wait
 	}
 	return r

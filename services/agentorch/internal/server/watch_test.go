@@ -150,3 +150,24 @@ func TestEventsAreListedInPages(t *testing.T) {
 	_, err = r.runs.ListRunEvents(t.Context(), &agentv1.ListRunEventsRequest{Run: project + "/runs/none"})
 	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
 }
+
+// A run at work is shown with the latest that is known of its open effects.
+func TestARunAtWorkIsShownWithItsRetries(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked := r.hang()
+	name := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	r.Notes.Post(note.Key{Run: name, Intent: 3}, &agentv1.RunNote{Run: name, Intent: 3, Note: &effectv1.Note{Message: "slow down", FailedAttempts: 2}})
+	listed, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
+	require.NoError(t, err)
+	require.Len(t, listed.GetRuns(), 1)
+	got, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	for _, one := range []*agentv1.Run{listed.GetRuns()[0], got} {
+		assert.Equal(t, "slow down", one.GetNote().GetMessage())
+		assert.EqualValues(t, 2, one.GetRetries())
+	}
+	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
+}

@@ -22,19 +22,27 @@ func run() int {
 	defer signal.Stop(signals)
 	return cli.Main(context.Background(), cli.Process{
 		Name: os.Args[0], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: config.Env, Signals: cli.HandOver(signals, func(os.Signal) { os.Exit(cli.ExitInterrupted) }), StdoutWidth: width(os.Stdout), StderrWidth: width(os.Stderr),
+		Env: config.Env, Signals: cli.HandOver(signals, func(os.Signal) { os.Exit(cli.ExitInterrupted) }), StdoutWidth: width(os.Stdout), StderrWidth: width(os.Stderr), StderrHeight: height(os.Stderr),
 	}, os.Args[1:])
 }
 
 // width tells the columns of the terminal behind f; 0 where it is none.
 func width(f *os.File) func() int {
-	return func() int {
-		if !term.IsTerminal(int(f.Fd())) {
-			return 0
-		}
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
-			return w
-		}
-		return 80 // It does not say.
+	return func() int { columns, _ := size(f); return columns }
+}
+
+// height tells the rows of the terminal behind f; 0 where it is none.
+func height(f *os.File) func() int {
+	return func() int { _, rows := size(f); return rows }
+}
+
+// size is that of the terminal behind f; 0 where it is none.
+func size(f *os.File) (columns, rows int) {
+	if !term.IsTerminal(int(f.Fd())) {
+		return 0, 0
 	}
+	if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+		return columns, rows
+	}
+	return 80, 24 // It does not say.
 }

@@ -39,6 +39,7 @@ func TestScript(t *testing.T) {
 			"occupy": occupy,
 			"match":  match,
 			"active": active,
+			"until":  until,
 		},
 	})
 }
@@ -111,4 +112,19 @@ func active(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("no evaluation goes on")
+}
+
+// until REGEXP PROGRAM [ARGUMENT...] runs a program until what it writes to its standard output matches.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until REGEXP PROGRAM [ARGUMENT...]")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for start := time.Now(); time.Since(start) < deadline; time.Sleep(10 * time.Millisecond) {
+		if ts.Exec(args[1], args[2:]...) == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%s never wrote %s; the last was:\n%s", strings.Join(args[1:], " "), args[0], ts.ReadFile("stdout"))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 )
 
@@ -19,6 +20,8 @@ type app struct {
 	Process
 	// at is the command that runs; nil until the command line was understood.
 	at *cobra.Command
+	// holder is the process whose server the command uses since it holds the data directory; zero for none.
+	holder dirlock.Holder
 
 	// Global flags.
 	server, tokenFile, dataDir, config string

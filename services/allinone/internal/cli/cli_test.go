@@ -94,8 +94,9 @@ SCORER  SAMPLES  ACCURACY  STDERR
 match   4        0.750     0.250
 
 log       evalfleet logs e1 FLAGS
-next      evalfleet eval run task.yaml -m PROVIDER/MODEL --limit 5 FLAGS
-`, strings.ReplaceAll(c.stdout.String(), strings.Join(flags, " "), "FLAGS"))
+next      evalfleet eval run FILE --driver local --epochs 2 --max-samples 3 --set limits.turns=5 --set scorer=includes --tag t -m openai/gpt-4o --limit 5 FLAGS
+          where OPENAI_API_KEY is set
+`, strings.NewReplacer(strings.Join(flags, " "), "FLAGS", file, "FILE").Replace(c.stdout.String()))
 }
 
 func TestBodiesThatAreThereAreNotSentAgain(t *testing.T) {
@@ -388,7 +389,7 @@ func TestEveryCommandTeaches(t *testing.T) {
 
 func TestAShellIsOfferedNames(t *testing.T) {
 	t.Parallel()
-	flags := serve(t, &server{eval: at(running, 0)})
+	flags := serve(t, &server{eval: at(running, 0), samples: []*agentv1.EvalSample{{Id: "a", Epoch: 1}, {Id: "a", Epoch: 2}, {Id: "b", Epoch: 1}}})
 	for line, want := range map[string]string{
 		"eval show ":       "e1\tsums, running\n:4\n",
 		"eval show e":      "e1\tsums, running\n:4\n",
@@ -416,6 +417,10 @@ func TestAShellIsOfferedNames(t *testing.T) {
 		"eval run --driver ":              "docker\nlocal\n:4\n",
 		"run --sandbox l":                 "local\n:4\n",
 		"run --tool ":                     "bash\tRun a command.\n:4\n",
+		"run -m openai/":                  "openai/ft-ours\n:4\n",
+		"eval run -m m":                   "mockllm/model\n:4\n",
+		"logs e1 --sample ":               "a\nb\n:4\n",
+		"logs --sample b":                 "b\n:4\n",
 	} {
 		c := begin(t, append(append([]string{"__complete"}, flags...), strings.Split(line, " ")...)...)
 		require.Equal(t, 0, c.end(t), c.stderr.String())
@@ -430,6 +435,9 @@ func TestAShellIsOfferedNothingWhereNoServerRuns(t *testing.T) {
 		c := begin(t, append(append([]string{"__complete"}, where...), "eval", "show", "")...)
 		require.Equal(t, 0, c.end(t), c.stderr.String())
 		assert.Equal(t, ":4\n", c.stdout.String())
+		c = begin(t, append(append([]string{"__complete"}, where...), "run", "-m", "openai/gpt-4o")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Equal(t, "openai/gpt-4o\nopenai/gpt-4o-mini\n:4\n", c.stdout.String(), "models are known without a server")
 	}
 	assert.NoDirExists(t, dir)
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
+	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
 // completionTimeout bounds how long a shell waits for names; it then offers none.
@@ -126,6 +128,44 @@ func either(all ...offers) offers {
 			words = append(words, more...)
 		}
 		return words, nil
+	}
+}
+
+// completeModels offers models for the flag -m: those of the server that runs, else those that this program knows.
+func (a *app) completeModels(c *cobra.Command) {
+	_ = c.RegisterFlagCompletionFunc("model", func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		models := a.fitting(c, begun, offerModels)
+		if models == nil {
+			models = beginning(modelgw.Models(), begun)
+		}
+		return models, cobra.ShellCompDirectiveNoFileComp
+	}) // Fails only for a flag that c does not have.
+}
+
+func offerModels(ctx context.Context, s *session) ([]string, error) {
+	r, err := s.models.ListModels(ctx, &modelv1.ListModelsRequest{PageSize: 1000})
+	var all []string
+	for _, m := range r.GetModels() {
+		all = append(all, m.GetShortName())
+	}
+	return all, err
+}
+
+// offerSamples offers samples of the evaluation that is named, else of the newest.
+func offerSamples(args []string) offers {
+	return func(ctx context.Context, s *session) ([]string, error) {
+		eval, _, err := s.find(ctx, args)
+		if err != nil || eval == "" {
+			return nil, err
+		}
+		r, err := s.evals.ListSamples(ctx, &agentv1.ListSamplesRequest{Parent: eval, PageSize: 1000})
+		var all []string
+		for _, sample := range r.GetSamples() {
+			if !slices.Contains(all, sample.GetId()) { // Another epoch or model has it too.
+				all = append(all, sample.GetId())
+			}
+		}
+		return all, err
 	}
 }
 

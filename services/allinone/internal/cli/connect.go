@@ -41,6 +41,10 @@ type session struct {
 	// lock holds the data directory for the server in this process.
 	lock *dirlock.Lock
 	log  *os.File
+	// idle says that the server in this process leaves unfinished work alone: nothing drives it, since no other server has the data directory.
+	idle bool
+	// again is how eval run was called; nil for other commands.
+	again *rerun
 	// leave is set when the user wants to be gone at once.
 	leave bool
 
@@ -109,6 +113,11 @@ func (a *app) join(ctx context.Context, holder dirlock.Holder) (*session, error)
 	if _, err := healthv1.NewHealthClient(s.conn).Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
 		return nil, errors.Join(err, s.conn.Close())
 	}
+	if a.config != "" {
+		return nil, errors.Join(usage("--config %s would change nothing: the server at %s, process %d, runs already, as it was configured when it started; "+
+			"leave --config out (and name its folder with --data-dir), or stop it with kill %d and try again", a.config, holder.Address, holder.PID, holder.PID), s.conn.Close())
+	}
+	a.holder = holder
 	a.note("using the server at %s (process %d)", holder.Address, holder.PID)
 	return s, nil
 }
@@ -130,7 +139,7 @@ func (a *app) start(ctx context.Context, cfg allinone.Config, dir datadir.Dir, l
 	if err != nil {
 		return fail(errors.Join(err, server.Stop(context.WithoutCancel(ctx), stopGrace)))
 	}
-	s.here, s.lock, s.log = server, lock, log
+	s.here, s.lock, s.log, s.idle = server, lock, log, !work
 	if work {
 		a.note("started a server at %s; its log is %s", server.Address(), log.Name())
 	}

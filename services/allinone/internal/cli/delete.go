@@ -20,9 +20,10 @@ import (
 
 // deletion is what the two commands that delete have in common.
 type deletion struct {
-	collection, noun, list string
-	olderThan              string
-	yes                    bool
+	of         collection
+	noun, list string
+	olderThan  string
+	yes        bool
 	// old names what ended before a time.
 	old func(ctx context.Context, s *session, before time.Time) ([]string, error)
 	// remove deletes one.
@@ -30,7 +31,7 @@ type deletion struct {
 }
 
 func (a *app) runDeleteCommand() *cobra.Command {
-	d := &deletion{collection: "runs", noun: "run", list: "evalfleet run list", old: oldRuns, remove: func(ctx context.Context, s *session, name string) error {
+	d := &deletion{of: runs, noun: "run", list: "evalfleet run list", old: oldRuns, remove: func(ctx context.Context, s *session, name string) error {
 		_, err := s.runs.DeleteRun(ctx, &agentv1.DeleteRunRequest{Name: name})
 		return err
 	}}
@@ -45,7 +46,7 @@ func (a *app) runDeleteCommand() *cobra.Command {
 }
 
 func (a *app) evalDeleteCommand() *cobra.Command {
-	d := &deletion{collection: "evals", noun: "evaluation", list: "evalfleet eval list", old: oldEvals, remove: func(ctx context.Context, s *session, name string) error {
+	d := &deletion{of: evals, noun: "evaluation", list: "evalfleet eval list", old: oldEvals, remove: func(ctx context.Context, s *session, name string) error {
 		_, err := s.evals.DeleteEval(ctx, &agentv1.DeleteEvalRequest{Name: name})
 		return err
 	}}
@@ -81,7 +82,11 @@ func (a *app) deleteCommand(d *deletion, c *cobra.Command) *cobra.Command {
 		return a.look(c.Context(), func(ctx context.Context, s *session) error {
 			var names []string
 			for _, id := range args {
-				names = append(names, a.name(d.collection, id))
+				name, err := s.name(ctx, d.of, id)
+				if err != nil {
+					return err
+				}
+				names = append(names, name)
 			}
 			if d.olderThan != "" {
 				var err error

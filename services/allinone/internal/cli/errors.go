@@ -113,7 +113,7 @@ func (a *app) report(err error) {
 var nextSteps = map[errorsv1.ErrorReason]string{
 	errorsv1.ErrorReason_ERROR_REASON_TOKEN_INVALID:           "the server's token is the file token in its data directory; name it with --token-file",
 	errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND:         "evalfleet models lists providers and models",
-	errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED: "evalfleet models shows which providers are configured",
+	errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED: "evalfleet models shows which accounts have a key",
 	errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND:          "evalfleet tools lists the tools",
 	errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND:      "evalfleet eval list, run list and sandbox ls show what there is",
 	errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE:   "a sandbox that is not isolated is made only where serve or eval run was given --allow-unisolated and the task asks for it",
@@ -126,6 +126,9 @@ func (a *app) nextStep(err error) string {
 		}
 		return ""
 	}
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED) && a.holder.PID != 0 {
+		return a.keyless(err)
+	}
 	if next := nextSteps[rpcerr.Reason(err)]; next != "" {
 		return next
 	}
@@ -133,4 +136,18 @@ func (a *app) nextStep(err error) string {
 		return "is a server running there? evalfleet serve starts one; without --server, eval run and run start one by themselves"
 	}
 	return ""
+}
+
+// keyVariables are the environment variables with the keys of providers' default accounts.
+var keyVariables = map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+// keyless says about an account without a key whose it is: that of the server that runs already, not that of this command.
+func (a *app) keyless(err error) string {
+	fault, _ := rpcerr.As(err)
+	key := keyVariables[fault.Metadata["provider"]]
+	if key == "" || fault.Metadata["account"] != "default" {
+		return fmt.Sprintf("the server, process %d, was started without it; stop it with kill %d and start it with the key in its configuration", a.holder.PID, a.holder.PID)
+	}
+	return fmt.Sprintf("the server, process %d, was started without %s; stop it with kill %d and run this again where %s is set, or start it there: evalfleet serve",
+		a.holder.PID, key, a.holder.PID, key)
 }

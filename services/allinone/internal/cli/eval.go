@@ -41,7 +41,7 @@ func (a *app) evalListCommand() *cobra.Command {
 				if active {
 					req.States = activeEvals
 				}
-				evals, err := page(limit, func(token string) ([]*agentv1.Eval, string, error) {
+				listed, err := page(limit, func(token string) ([]*agentv1.Eval, string, error) {
 					req.PageToken = token
 					r, err := s.evals.ListEvals(ctx, req)
 					return r.GetEvals(), r.GetNextPageToken(), err
@@ -49,7 +49,7 @@ func (a *app) evalListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showEvals(evals)
+				return s.showEvals(listed)
 			})
 		},
 	}
@@ -61,29 +61,37 @@ func (a *app) evalListCommand() *cobra.Command {
 // activeEvals are the states of evaluations that go on.
 var activeEvals = []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING}
 
-func (a *app) showEvals(evals []*agentv1.Eval) error {
+func (s *session) showEvals(listed []*agentv1.Eval) error {
+	a := s.app
 	if a.json {
-		for _, e := range evals {
+		for _, e := range listed {
 			if err := a.emit(e); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if len(evals) == 0 {
+	if len(listed) == 0 {
 		a.note("no evaluations; evalfleet eval run TASK_FILE makes one")
 		return nil
 	}
 	var rows [][]string
-	for _, e := range evals {
+	interrupted := ""
+	for _, e := range listed {
 		p := e.GetProgress()
+		if interrupted == "" && s.evalState(e) == stateInterrupted {
+			interrupted = short(e.GetName())
+		}
 		rows = append(rows, []string{
-			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), evalState(e),
+			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), s.evalState(e),
 			fmt.Sprintf("%d/%d", progress.Done(p), p.GetTotal()),
 			headline(e), progress.Count(p.GetTotalTokens()), when(e.GetCreateTime()),
 		})
 	}
 	a.table([]string{"eval", "task", "model", "state", "done", "result", "tokens", "made"}, rows)
+	if interrupted != "" {
+		a.note("\nno server drives what is interrupted: %s goes on with it, or %s with all", a.next("eval resume %s", interrupted), a.next("serve"))
+	}
 	return nil
 }
 
@@ -97,7 +105,11 @@ func (a *app) evalShowCommand() *cobra.Command {
 		Args: one("an evaluation; evalfleet eval list shows them"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
-				e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: a.name("evals", args[0])})
+				name, err := s.name(ctx, evals, args[0])
+				if err != nil {
+					return err
+				}
+				e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
 				if err != nil {
 					return err
 				}
@@ -122,7 +134,11 @@ func (a *app) evalCancelCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				for _, id := range args {
-					e, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: a.name("evals", id), Reason: reason, RequestId: uuid.NewString()})
+					name, err := s.name(ctx, evals, id)
+					if err != nil {
+						return err
+					}
+					e, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: name, Reason: reason, RequestId: uuid.NewString()})
 					if err != nil {
 						return err
 					}
@@ -170,7 +186,11 @@ func (a *app) evalResumeCommand() *cobra.Command {
 				return err
 			}
 			return a.work(c.Context(), func(ctx context.Context, s *session) error {
-				e, err := s.evals.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: a.name("evals", args[0]), RequestId: uuid.NewString()})
+				name, err := s.name(ctx, evals, args[0])
+				if err != nil {
+					return err
+				}
+				e, err := s.evals.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: name, RequestId: uuid.NewString()})
 				if err != nil {
 					return err
 				}

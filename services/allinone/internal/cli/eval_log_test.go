@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // logName is the name under which the fake server exports the log of its evaluation.
@@ -79,8 +80,10 @@ func TestAnInterruptedEvaluationHasItsLog(t *testing.T) {
 	t.Parallel()
 	s := &server{eval: at(running, 0)}
 	exported := exports(s)
+	watching := make(chan bool, 1)
 	s.watch = func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
 		if n == 0 {
+			watching <- true
 			<-stream.Context().Done()
 			return stream.Context().Err()
 		}
@@ -89,6 +92,7 @@ func TestAnInterruptedEvaluationHasItsLog(t *testing.T) {
 	folder := t.TempDir()
 	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1), "--log-dir", folder, "--json")...)
 	assert.Equal(t, running.String(), <-exported)
+	waittest.For(t, watching, "the watch of the evaluation") // One that an interrupt forestalled would be the next.
 	c.signals <- syscall.SIGINT
 	assert.Equal(t, 130, c.end(t), c.stderr.String())
 	text, err := os.ReadFile(filepath.Join(folder, logName))

@@ -75,7 +75,10 @@ The log that Inspect reads is written while the evaluation runs and at its end, 
 				return err
 			}
 			task.Spec.Revision = revision.Of(c.Context(), filepath.Dir(args[0]))
-			return a.work(c.Context(), func(ctx context.Context, s *session) error { return s.runEval(ctx, task, f.check, logDir) })
+			return a.work(c.Context(), func(ctx context.Context, s *session) error {
+				s.again = rerunOf(c, args[0])
+				return s.runEval(ctx, task, f.check, logDir)
+			})
 		},
 	}
 	flags := c.Flags()
@@ -92,6 +95,7 @@ The log that Inspect reads is written while the evaluation runs and at its end, 
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let sandboxes be made although a part of their isolation is missing on this machine")
 	f.logs.add(c)
 	a.completeFlag(c, "driver", offerDrivers)
+	a.completeModels(c)
 	return c
 }
 

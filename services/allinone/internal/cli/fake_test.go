@@ -26,6 +26,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
@@ -76,7 +77,7 @@ func beginWith(t *testing.T, stdin io.Reader, args ...string) *command {
 	none := func() int { return 0 }
 	go func() {
 		c.code <- cli.Main(context.WithoutCancel(t.Context()), cli.Process{
-			Name: "evalfleet", Stdin: stdin, Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none,
+			Name: "evalfleet", Stdin: stdin, Stdout: &c.stdout, Stderr: &c.stderr, Signals: c.signals, StdoutWidth: none, StderrWidth: none, StderrHeight: none,
 			Env: func(name string) (string, bool) {
 				value, ok := env[name]
 				return value, ok
@@ -99,11 +100,19 @@ type server struct {
 	blobv1.UnimplementedBlobServiceServer
 	sandboxv1.UnimplementedSandboxServiceServer
 	toolv1.UnimplementedToolServiceServer
+	modelv1.UnimplementedModelServiceServer
 
 	mu      sync.Mutex
 	bodies  map[string][]byte
 	created *agentv1.CreateEvalRequest
 	eval    *agentv1.Eval
+	// evals are the ids of evaluations beside it; where there are any, others are not found. samples are those of each.
+	evals   []string
+	samples []*agentv1.EvalSample
+	// events are those of the run that has ended.
+	events []*agentv1.Event
+	// keyed are the providers that have a key.
+	keyed []string
 	// refusal answers every CreateEval, where there is one.
 	refusal error
 	// runs are the ended runs that are listed beside those of every server; undeletable is what deleting one fails with.
@@ -131,7 +140,27 @@ func (s *server) CreateEval(_ context.Context, req *agentv1.CreateEvalRequest) (
 func (s *server) ListEvals(context.Context, *agentv1.ListEvalsRequest) (*agentv1.ListEvalsResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &agentv1.ListEvalsResponse{Evals: []*agentv1.Eval{s.eval}}, nil
+	all := []*agentv1.Eval{s.eval}
+	for _, id := range s.evals {
+		all = append(all, &agentv1.Eval{Name: "projects/default/evals/" + id})
+	}
+	return &agentv1.ListEvalsResponse{Evals: all}, nil
+}
+
+func (s *server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (*modelv1.ListProvidersResponse, error) {
+	var all []*modelv1.Provider
+	for _, name := range []string{"anthropic", "mockllm", "openai"} {
+		account := &modelv1.Account{Name: "default", Usable: slices.Contains(s.keyed, name)}
+		if !account.GetUsable() {
+			account.Problem = "set the key"
+		}
+		all = append(all, &modelv1.Provider{Name: name, Accounts: []*modelv1.Account{account}})
+	}
+	return &modelv1.ListProvidersResponse{Providers: all}, nil
+}
+
+func (s *server) ListModels(context.Context, *modelv1.ListModelsRequest) (*modelv1.ListModelsResponse, error) {
+	return &modelv1.ListModelsResponse{Models: []*modelv1.Model{{ShortName: "mockllm/model"}, {ShortName: "openai/ft-ours"}}}, nil
 }
 
 func (s *server) ListTools(ctx context.Context, _ *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
@@ -193,6 +222,21 @@ func (s *server) ListRuns(_ context.Context, req *agentv1.ListRunsRequest) (*age
 	return &agentv1.ListRunsResponse{Runs: runs}, nil
 }
 
+// CreateRun makes the run that has ended.
+func (s *server) CreateRun(context.Context, *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+	return &agentv1.Run{Name: "projects/default/runs/r-over"}, nil
+}
+
+// WatchRun gives the events of the run that has ended.
+func (s *server) WatchRun(_ *agentv1.WatchRunRequest, stream agentv1.RunService_WatchRunServer) error {
+	for _, e := range s.events {
+		if err := stream.Send(&agentv1.WatchRunResponse{Event: e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // DeleteRun notes the run.
 func (s *server) DeleteRun(_ context.Context, req *agentv1.DeleteRunRequest) (*agentv1.DeleteRunResponse, error) {
 	id := path.Base(req.GetName())
@@ -215,15 +259,33 @@ func (s *server) ListFiles(_ context.Context, req *sandboxv1.ListFilesRequest) (
 	}}, nil
 }
 
-func (s *server) GetEval(context.Context, *agentv1.GetEvalRequest) (*agentv1.Eval, error) {
+func (s *server) GetEval(_ context.Context, r *agentv1.GetEvalRequest) (*agentv1.Eval, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.evals) > 0 && r.GetName() != s.eval.GetName() {
+		return nil, rpcerr.ResourceNotFound(r.GetName())
+	}
 	return s.eval, nil
 }
 
-// ListSamples finds none that is kept.
-func (s *server) ListSamples(context.Context, *agentv1.ListSamplesRequest) (*agentv1.ListSamplesResponse, error) {
-	return &agentv1.ListSamplesResponse{}, nil
+func (s *server) GetRun(_ context.Context, r *agentv1.GetRunRequest) (*agentv1.Run, error) {
+	all, err := s.ListRuns(context.Background(), &agentv1.ListRunsRequest{})
+	for _, run := range all.GetRuns() {
+		if run.GetName() == r.GetName() {
+			return run, err
+		}
+	}
+	return nil, rpcerr.ResourceNotFound(r.GetName())
+}
+
+func (s *server) ListSamples(_ context.Context, r *agentv1.ListSamplesRequest) (*agentv1.ListSamplesResponse, error) {
+	var all []*agentv1.EvalSample
+	for _, sample := range s.samples {
+		if len(r.GetStates()) == 0 || slices.Contains(r.GetStates(), sample.GetState()) {
+			all = append(all, sample)
+		}
+	}
+	return &agentv1.ListSamplesResponse{Samples: all}, nil
 }
 
 // become sets what the evaluation is from now on; nil leaves it as it is. It returns the evaluation.
@@ -304,6 +366,7 @@ func serve(t *testing.T, s *server) []string {
 	blobv1.RegisterBlobServiceServer(g, s)
 	sandboxv1.RegisterSandboxServiceServer(g, s)
 	toolv1.RegisterToolServiceServer(g, s)
+	modelv1.RegisterModelServiceServer(g, s)
 	if s.away != "" {
 		g.SetPeer("modelgw", true)
 		g.SetPeer(s.away, false)

@@ -26,11 +26,12 @@ func (s *session) own(ctx context.Context, eval *agentv1.Eval, logDir string) er
 	s.app.note("%s · %s · %s · %d samples", id, eval.GetSpec().GetTask(), models(eval.GetSpec()), eval.GetProgress().GetTotal())
 	logs := s.keepLogs(ctx, eval, logDir)
 	defer logs.leave()
+	began := time.Now()
 	watched, stop := s.app.untilInterrupt(ctx)
-	eval, err := s.follow(watched, eval)
+	eval, err := s.follow(watched, eval, began)
 	stop()
 	if interrupted(watched) {
-		return s.abandon(ctx, eval, logs)
+		return s.abandon(ctx, eval, began, logs)
 	}
 	if err != nil {
 		s.app.note("the evaluation goes on at the server; %s tells how it stands", s.app.next("eval show %s", id))
@@ -46,7 +47,7 @@ func (s *session) own(ctx context.Context, eval *agentv1.Eval, logDir string) er
 }
 
 // abandon cancels an evaluation that its owner has interrupted. Another interrupt leaves it at that.
-func (s *session) abandon(ctx context.Context, eval *agentv1.Eval, logs *logKeeper) error {
+func (s *session) abandon(ctx context.Context, eval *agentv1.Eval, began time.Time, logs *logKeeper) error {
 	id := short(eval.GetName())
 	s.app.note("cancelling %s; interrupt again to leave at once", id)
 	ctx, stop := s.app.untilInterrupt(ctx)
@@ -56,7 +57,7 @@ func (s *session) abandon(ctx context.Context, eval *agentv1.Eval, logs *logKeep
 		return err
 	})
 	if err == nil {
-		eval, err = s.follow(ctx, eval)
+		eval, err = s.follow(ctx, eval, began)
 	}
 	if interrupted(ctx) {
 		s.leave = true
@@ -95,12 +96,12 @@ func (s *session) showEnd(ctx context.Context, eval *agentv1.Eval, logs []string
 // redraw is how often a live view moves its clock.
 const redraw = time.Second
 
-// follow watches an evaluation until it has ended and returns it as it was last seen.
-func (s *session) follow(ctx context.Context, eval *agentv1.Eval) (*agentv1.Eval, error) {
-	state := progress.NewState(eval)
+// follow watches an evaluation until it has ended and returns it as it was last seen. Its clock began before, where it is followed again.
+func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Time) (*agentv1.Eval, error) {
+	state := progress.NewState(eval, began)
 	var view progress.View = progress.NewLines(s.app.Stderr)
 	if s.app.StderrWidth() > 0 {
-		view = progress.NewLive(s.app.Stderr, s.app.StderrWidth)
+		view = progress.NewLive(s.app.Stderr, func() (columns, rows int) { return s.app.StderrWidth(), s.app.StderrHeight() })
 	}
 	defer view.Close()
 	ctx, cancel := context.WithCancel(ctx)

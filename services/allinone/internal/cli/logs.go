@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ Without a name it takes the newest evaluation.`,
 		Example: `  evalfleet logs EVAL                      samples with their scores
   evalfleet logs EVAL --failed             only those that failed or scored nothing
   evalfleet logs EVAL --sample HumanEval/7 what happened in one
+  evalfleet logs EVAL --follow             a line for each sample that ends, until the evaluation ends
   evalfleet logs RUN --follow              a run as it goes on
   evalfleet logs RUN --json                its events
   evalfleet logs export EVAL               a log file for inspect view`,
@@ -63,9 +65,12 @@ Without a name it takes the newest evaluation.`,
 	flags.StringVar(&f.sample, "sample", "", "transcript of the sample with this id")
 	flags.Int32Var(&f.epoch, "epoch", 0, "of this epoch (default: the first)")
 	flags.BoolVar(&f.failed, "failed", false, "only samples that failed, met a limit, lost their sandbox, or did not score")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it goes on")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on until the evaluation or the run ends: with a line for each sample that ends, or with the transcript")
 	flags.BoolVar(&f.full, "full", false, "do not cut long texts")
 	flags.BoolVar(&f.events, "events", false, "also name events that are no part of the conversation")
+	_ = c.RegisterFlagCompletionFunc("sample", func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return a.fitting(c, begun, offerSamples(args)), cobra.ShellCompDirectiveNoFileComp
+	}) // Fails only for a flag that the command does not have.
 	c.AddCommand(a.logsExportCommand())
 	return c
 }
@@ -85,33 +90,48 @@ func (s *session) find(ctx context.Context, args []string) (eval, run string, er
 	id := args[0]
 	switch {
 	case strings.Contains(id, "runs/"):
-		return "", s.app.name("runs", id), nil
+		run, err = s.name(ctx, runs, id)
+		return "", run, err
 	case strings.Contains(id, "evals/"):
-		return s.app.name("evals", id), "", nil
+		eval, err = s.name(ctx, evals, id)
+		return eval, "", err
 	}
-	_, err = s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: s.app.name("evals", id)})
-	if err == nil {
-		return s.app.name("evals", id), "", nil
+	name := s.app.name("evals", id)
+	if err = evals.get(ctx, s, name); rpcerr.Code(err) != codes.NotFound {
+		return name, "", err
 	}
-	if rpcerr.Code(err) != codes.NotFound {
-		return "", "", err
+	if runErr := runs.get(ctx, s, s.app.name("runs", id)); rpcerr.Code(runErr) != codes.NotFound {
+		return "", s.app.name("runs", id), runErr
 	}
-	if _, runErr := s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: s.app.name("runs", id)}); runErr != nil {
-		if rpcerr.Code(runErr) == codes.NotFound {
-			return "", "", rpcerr.Wrap(err, "%s is neither an evaluation nor a run", id)
+	return s.findBeginning(ctx, id, err)
+}
+
+// findBeginning finds the only evaluation or run whose id begins so. Missing is the error where there is none.
+func (s *session) findBeginning(ctx context.Context, id string, missing error) (eval, run string, err error) {
+	var fits []string
+	for _, of := range []collection{evals, runs} {
+		all, err := of.list(ctx, s)
+		if err != nil {
+			return "", "", err
 		}
-		return "", "", runErr
+		fits = append(fits, beginning(all, s.app.name(of.id, id))...)
 	}
-	return "", s.app.name("runs", id), nil
+	switch {
+	case len(fits) == 0:
+		return "", "", rpcerr.Wrap(missing, "%s is neither an evaluation nor a run", id)
+	case len(fits) > 1:
+		return "", "", ambiguous("evaluations and runs", id, fits)
+	case strings.Contains(fits[0], "/runs/"):
+		return "", fits[0], nil
+	}
+	return fits[0], "", nil
 }
 
 func (s *session) logsOfEval(ctx context.Context, eval string, f logFlags) error {
-	req := &agentv1.ListSamplesRequest{Parent: eval, PageSize: 1000}
-	samples, err := page(0, func(token string) ([]*agentv1.EvalSample, string, error) {
-		req.PageToken = token
-		r, err := s.evals.ListSamples(ctx, req)
-		return r.GetSamples(), r.GetNextPageToken(), err
-	})
+	if f.follow && f.sample == "" {
+		return s.followEval(ctx, eval, f)
+	}
+	samples, err := s.samples(ctx, eval)
 	if err != nil {
 		return err
 	}
@@ -132,7 +152,7 @@ func (s *session) logsOfEval(ctx context.Context, eval string, f logFlags) error
 		}
 		return nil
 	}
-	s.app.showSamples(shown)
+	s.showSamples(shown)
 	if len(shown) > 0 {
 		s.app.note("\n%s shows what happened in one", s.app.next("logs %s --sample %s", short(eval), shellQuote(shown[0].GetId())))
 	} else {
@@ -143,24 +163,46 @@ func (s *session) logsOfEval(ctx context.Context, eval string, f logFlags) error
 
 // logOfSample shows the transcript of one sample's run.
 func (s *session) logOfSample(ctx context.Context, eval string, samples []*agentv1.EvalSample, f logFlags) error {
-	var known []string
+	id, err := sampleID(eval, samples, f.sample)
+	if err != nil {
+		return err
+	}
 	for _, sample := range samples {
-		if sample.GetId() == f.sample && (f.epoch == 0 || sample.GetEpoch() == f.epoch) {
-			switch {
-			case sample.GetRun() == "" && sample.GetError() != nil:
-				return fmt.Errorf("sample %s could not begin: %s", f.sample, sample.GetError().GetMessage())
-			case sample.GetRun() == "":
-				return fmt.Errorf("sample %s has not begun", f.sample)
-			}
-			return s.transcript(ctx, sample.GetRun(), f)
+		if sample.GetId() != id || f.epoch != 0 && sample.GetEpoch() != f.epoch {
+			continue
 		}
-		known = append(known, sample.GetId())
+		switch {
+		case sample.GetRun() == "" && sample.GetError() != nil:
+			return fmt.Errorf("sample %s could not begin: %s", id, sample.GetError().GetMessage())
+		case sample.GetRun() == "":
+			return fmt.Errorf("sample %s has not begun", id)
+		}
+		return s.transcript(ctx, sample.GetRun(), f)
 	}
-	const few = 8
-	if len(known) > few {
-		known = append(known[:few], "…")
+	return fmt.Errorf("sample %s has no epoch %d", id, f.epoch)
+}
+
+// sampleID is the id of the sample that a person names by it or by its beginning.
+func sampleID(eval string, samples []*agentv1.EvalSample, begin string) (string, error) {
+	var ids, fits []string
+	for _, sample := range samples {
+		switch id := sample.GetId(); {
+		case id == begin:
+			return id, nil
+		case slices.Contains(ids, id): // Of another epoch or model.
+		default:
+			if ids = append(ids, id); strings.HasPrefix(id, begin) {
+				fits = append(fits, id)
+			}
+		}
 	}
-	return fmt.Errorf("%s has no sample %s; there are %s", short(eval), f.sample, strings.Join(known, ", "))
+	switch len(fits) {
+	case 0:
+		return "", fmt.Errorf("%s has no sample %s; there are %s", short(eval), begin, few(ids))
+	case 1:
+		return fits[0], nil
+	}
+	return "", usage("%d samples begin with %q: %s; write more of it", len(fits), begin, few(fits))
 }
 
 // fine reports whether a sample ended without an error or a limit, with its sandbox and with full scores.
@@ -177,42 +219,34 @@ func fine(sample *agentv1.EvalSample) bool {
 	return true
 }
 
-func (a *app) showSamples(samples []*agentv1.EvalSample) {
+func (s *session) showSamples(samples []*agentv1.EvalSample) {
 	severalModels := false
 	for _, sample := range samples {
 		severalModels = severalModels || sample.GetModel() != samples[0].GetModel()
 	}
-	head := []string{"sample", "epoch", "state", "scores", "tokens", "time", "note"}
+	head := []string{"sample", "epoch", "state", "scores", "turns", "tokens", "retries", "time", "note"}
 	if severalModels {
 		head = append(head, "model")
 	}
 	var rows [][]string
 	for _, sample := range samples {
-		var scores []string
-		for _, score := range sample.GetScores() {
-			text := transcript.ScoreText(score.GetScore().GetValue())
-			if len(sample.GetScores()) > 1 {
-				text = score.GetName() + " " + text
-			}
-			scores = append(scores, text)
+		state, took, note := transcript.RunStateText(sample.GetState()), sample.GetTotalTime().AsDuration(), noteOf(sample)
+		if sample.GetStartTime() != nil { // It is at work.
+			took = max(0, time.Since(sample.GetStartTime().AsTime()))
 		}
-		note := sample.GetError().GetMessage()
-		if l := sample.GetLimit(); l != nil {
-			note = l.GetType() + " limit"
-		}
-		if note == "" && sample.GetSandboxFault() != "" {
-			note = "no sandbox: " + sample.GetSandboxFault()
+		if s.idle && slices.Contains(activeRuns, sample.GetState()) && sample.GetRun() != "" {
+			state, took, note = stateInterrupted, 0, ""
 		}
 		row := []string{
-			sample.GetId(), fmt.Sprint(sample.GetEpoch()), transcript.RunStateText(sample.GetState()), strings.Join(scores, ", "),
-			progress.Count(sample.GetUsage().GetTotalTokens()), sample.GetTotalTime().AsDuration().Round(10 * time.Millisecond).String(), note,
+			sample.GetId(), fmt.Sprint(sample.GetEpoch()), state, scoreTexts(sample), fmt.Sprint(sample.GetTurns()),
+			progress.Count(sample.GetUsage().GetTotalTokens()), fmt.Sprint(sample.GetRetries()), took.Round(10 * time.Millisecond).String(), note,
 		}
 		if severalModels {
 			row = append(row, sample.GetModel())
 		}
 		rows = append(rows, row)
 	}
-	a.table(head, rows)
+	s.app.table(head, rows)
 }
 
 // transcript writes a run's events: those that are there, and with --follow those to come.
@@ -268,7 +302,7 @@ func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.E
 // shellQuote writes a text so that a shell reads it as one word.
 func shellQuote(text string) string {
 	safe := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@=,", r)
 	}
 	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !safe(r) }) < 0 {
 		return text

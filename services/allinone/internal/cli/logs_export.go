@@ -67,7 +67,13 @@ eval run and eval resume write this log by themselves. With --all the logs of al
 				}
 				return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.exportAll(ctx, f) })
 			}
-			return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.exportEval(ctx, a.name("evals", args[0]), f) })
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				name, err := s.name(ctx, evals, args[0])
+				if err != nil {
+					return err
+				}
+				return s.exportEval(ctx, name, f)
+			})
 		},
 	}
 	flags := c.Flags()

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -55,13 +54,14 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 		if provider != "" && p.GetName() != provider {
 			continue
 		}
-		var accounts []string
 		for _, account := range p.GetAccounts() {
-			accounts = append(accounts, account.GetName())
+			rows = append(rows, []string{p.GetName(), account.GetName(), usable(account), p.GetDescription()})
 		}
-		rows = append(rows, []string{p.GetName(), dash(strings.Join(accounts, ", ")), p.GetDescription()})
+		if len(p.GetAccounts()) == 0 {
+			rows = append(rows, []string{p.GetName(), "–", "–", p.GetDescription()})
+		}
 	}
-	s.app.table([]string{"provider", "accounts", "what it is"}, rows)
+	s.app.table([]string{"provider", "account", "usable", "what it is"}, rows)
 	if len(known) == 0 {
 		return nil
 	}
@@ -72,6 +72,14 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 	s.app.print("")
 	s.app.table([]string{"model", "context", "output", "$ per 1M in/out"}, rows)
 	return nil
+}
+
+// usable says whether an account has the key that it needs, or what to set.
+func usable(account *modelv1.Account) string {
+	if account.GetUsable() {
+		return "yes"
+	}
+	return "no key: " + account.GetProblem()
 }
 
 func tokenCount(n *int64) string {

@@ -21,6 +21,8 @@ type Process struct {
 	Signals <-chan os.Signal
 	// StdoutWidth and StderrWidth tell the columns of the terminal behind a stream; 0 where it is none.
 	StdoutWidth, StderrWidth func() int
+	// StderrHeight tells the rows of the terminal behind Stderr; 0 where it is none.
+	StderrHeight func() int
 }
 
 // untilInterrupt returns a context that ends with the next interrupt, too. Stop frees it; interrupts that come later are for whoever asks next.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -16,6 +17,17 @@ import (
 )
 
 func evalState(e *agentv1.Eval) string { return word(e.GetState(), "EVAL_STATE_") }
+
+// stateInterrupted is shown for what has not ended and has no server that drives it.
+const stateInterrupted = "interrupted"
+
+// evalState is an evaluation's state as people see it.
+func (s *session) evalState(e *agentv1.Eval) string {
+	if s.idle && !ended(e) {
+		return stateInterrupted
+	}
+	return evalState(e)
+}
 
 func ended(e *agentv1.Eval) bool {
 	switch e.GetState() {
@@ -56,7 +68,7 @@ func number(v *float64) string {
 // showEval writes all there is to say about an evaluation, and which logs were written of it.
 func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) error {
 	a, id := s.app, short(e.GetName())
-	a.print("%s · %s · %s", e.GetName(), e.GetSpec().GetTask(), evalState(e))
+	a.print("%s · %s · %s", e.GetName(), e.GetSpec().GetTask(), s.evalState(e))
 	if e.GetStateReason() != "" {
 		a.print("  %s", e.GetStateReason())
 	}
@@ -77,6 +89,9 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 		a.print("")
 		a.showScores(scores)
 	}
+	if err := errors.Join(s.showScoresSoFar(ctx, e), s.showAtWork(ctx, e)); err != nil {
+		return err
+	}
 	if len(e.GetUsage()) > 1 {
 		a.print("")
 		var rows [][]string
@@ -93,20 +108,23 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 	}
 	a.print("")
 	a.print("log       %s", a.next("logs %s", id))
-	if p := e.GetProgress(); p.GetFailed() > 0 || p.GetSandboxFaults() > 0 {
+	if p := e.GetProgress(); e.GetState() != agentv1.EvalState_EVAL_STATE_SUCCEEDED && (p.GetFailed() > 0 || p.GetSandboxFaults() > 0) {
 		a.print("          %s", a.next("logs %s --failed", id))
 	}
 	a.showLogs(logs)
 	switch e.GetState() {
+	case agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING:
+		if s.idle {
+			a.print("go on     %s, or", a.next("eval resume %s", id))
+			a.print("          %s", a.next("serve"))
+		}
 	case agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED, agentv1.EvalState_EVAL_STATE_PAUSED:
 		a.print("go on     %s", a.next("eval resume %s", id))
 	case agentv1.EvalState_EVAL_STATE_SUCCEEDED:
 		if e.GetProgress().GetFailed() > 0 {
 			a.print("go on     %s", a.next("eval resume %s", id))
 		}
-		if file := e.GetSpec().GetTaskFile(); file != "" {
-			a.print("next      %s", a.next("eval run %s -m PROVIDER/MODEL --limit 5", shellQuote(file)))
-		}
+		s.showNext(ctx, e)
 	default: // It goes on.
 	}
 	return nil
@@ -114,15 +132,11 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 
 // showFailures tells why samples failed, or went on without their sandbox: the commonest reasons with an example of each.
 func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
-	req := &agentv1.ListSamplesRequest{Parent: e.GetName(), PageSize: 1000}
+	var states []agentv1.RunState
 	if e.GetProgress().GetSandboxFaults() == 0 {
-		req.States = []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}
+		states = []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}
 	}
-	samples, err := page(0, func(token string) ([]*agentv1.EvalSample, string, error) {
-		req.PageToken = token
-		r, err := s.evals.ListSamples(ctx, req)
-		return r.GetSamples(), r.GetNextPageToken(), err
-	})
+	samples, err := s.samples(ctx, e.GetName(), states...)
 	if err != nil {
 		return err
 	}
@@ -149,11 +163,11 @@ func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
 	}
 	slices.SortStableFunc(all, func(a, b *failure) int { return b.count - a.count })
 	s.app.print("")
-	const few = 3
-	for _, f := range all[:min(few, len(all))] {
+	const most = 3
+	for _, f := range all[:min(most, len(all))] {
 		s.app.print("%d %s, such as %s: %s", f.count, f.what, f.example, f.text)
 	}
-	if more := len(all) - few; more > 0 {
+	if more := len(all) - most; more > 0 {
 		s.app.print("and for %d other reasons", more)
 	}
 	return nil

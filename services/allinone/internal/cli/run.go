@@ -91,6 +91,7 @@ model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels t
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let a sandbox be made although a part of its isolation is missing on this machine")
 	a.completeFlag(c, "tool", offerTools)
 	a.completeFlag(c, "sandbox", offerDrivers)
+	a.completeModels(c)
 	c.AddCommand(a.runListCommand(), a.runShowCommand(), a.runCancelCommand(), a.runResumeCommand(), a.runWatchCommand(), a.runDeleteCommand())
 	return c
 }
@@ -185,7 +186,14 @@ func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error
 		return err
 	}
 	w := transcript.New(s.app.Stdout, transcript.Options{Color: s.app.StdoutWidth() > 0})
+	warned := map[string]bool{}
 	show := func(e *agentv1.Event) error {
+		for _, warning := range e.GetModelOutcome().GetContent().GetWarnings() {
+			if !warned[warning] {
+				warned[warning] = true
+				s.app.note("warning: %s", warning)
+			}
+		}
 		switch {
 		case s.app.json:
 			return s.app.emit(e)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
@@ -20,6 +21,14 @@ func runState(r *agentv1.Run) string {
 		return "cancelling"
 	}
 	return transcript.RunStateText(r.GetState())
+}
+
+// runState is a run's state as people see it.
+func (s *session) runState(r *agentv1.Run) string {
+	if s.idle && r.GetEndTime() == nil {
+		return stateInterrupted
+	}
+	return runState(r)
 }
 
 // activeRuns are the states of runs that go on.
@@ -44,9 +53,13 @@ func (a *app) runListCommand() *cobra.Command {
 					req.States = activeRuns
 				}
 				if eval != "" {
-					req.Eval = a.name("evals", eval)
+					name, err := s.name(ctx, evals, eval)
+					if err != nil {
+						return err
+					}
+					req.Eval = name
 				}
-				runs, err := page(limit, func(token string) ([]*agentv1.Run, string, error) {
+				listed, err := page(limit, func(token string) ([]*agentv1.Run, string, error) {
 					req.PageToken = token
 					r, err := s.runs.ListRuns(ctx, req)
 					return r.GetRuns(), r.GetNextPageToken(), err
@@ -54,7 +67,7 @@ func (a *app) runListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.showRuns(runs)
+				return s.showRuns(listed)
 			})
 		},
 	}
@@ -65,21 +78,24 @@ func (a *app) runListCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) showRuns(runs []*agentv1.Run) error {
+func (s *session) showRuns(listed []*agentv1.Run) error {
+	a := s.app
 	var rows [][]string
-	for _, r := range runs {
+	interrupted := false
+	for _, r := range listed {
 		if a.json {
 			if err := a.emit(r); err != nil {
 				return err
 			}
 			continue
 		}
-		state := runState(r)
-		if w := r.GetWait(); w != nil {
+		state := s.runState(r)
+		interrupted = interrupted || state == stateInterrupted
+		if w := r.GetWait(); w != nil && state != stateInterrupted {
 			state += " for " + w.GetReason()
 		}
 		rows = append(rows, []string{
-			short(r.GetName()), r.GetSpec().GetModel().GetModel(), state, fmt.Sprint(r.GetTurns()), progress.Count(totalTokens(r)), when(r.GetCreateTime()),
+			short(r.GetName()), r.GetSpec().GetModel().GetModel(), state, fmt.Sprint(r.GetTurns()), progress.Count(totalTokens(r)), fmt.Sprint(r.GetRetries()), when(r.GetCreateTime()), s.doing(r.GetWait(), r.GetNote(), r.GetActivity()),
 		})
 	}
 	switch {
@@ -87,7 +103,10 @@ func (a *app) showRuns(runs []*agentv1.Run) error {
 	case len(rows) == 0:
 		a.note("no runs; evalfleet run --model PROVIDER/MODEL PROMPT makes one")
 	default:
-		a.table([]string{"run", "model", "state", "turns", "tokens", "made"}, rows)
+		a.table([]string{"run", "model", "state", "turns", "tokens", "retries", "made", "now"}, rows)
+	}
+	if interrupted {
+		a.note("\nno server drives what is interrupted; %s goes on with it", a.next("serve"))
 	}
 	return nil
 }
@@ -110,29 +129,36 @@ func (a *app) runShowCommand() *cobra.Command {
 		Args: one("a run; evalfleet run list shows them"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
-				r, err := s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: a.name("runs", args[0]), View: agentv1.RunView_RUN_VIEW_FULL})
+				name, err := s.name(ctx, runs, args[0])
+				if err != nil {
+					return err
+				}
+				r, err := s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
 				if err != nil {
 					return err
 				}
 				if a.json {
 					return a.emit(r)
 				}
-				a.showRun(r)
+				s.showRun(r)
 				return nil
 			})
 		},
 	}
 }
 
-func (a *app) showRun(r *agentv1.Run) {
-	a.print("%s · %s", r.GetName(), runState(r))
-	a.print("model %s · %d turns · %d messages · %s tokens · working %s", dash(r.GetSpec().GetModel().GetModel()), r.GetTurns(), r.GetMessageCount(),
-		progress.Count(totalTokens(r)), r.GetWorkingTime().AsDuration().Round(10*time.Millisecond))
+func (s *session) showRun(r *agentv1.Run) {
+	a := s.app
+	a.print("%s · %s", r.GetName(), s.runState(r))
+	a.print("model %s · %d turns · %d messages · %s tokens · %d retries · working %s", dash(r.GetSpec().GetModel().GetModel()), r.GetTurns(), r.GetMessageCount(),
+		progress.Count(totalTokens(r)), r.GetRetries(), r.GetWorkingTime().AsDuration().Round(10*time.Millisecond))
 	if n := r.GetLostModelCalls(); n > 0 {
 		a.print("%s", progress.Lost(n))
 	}
 	if w := r.GetWait(); w != nil {
 		a.print("waits for %s: %s", w.GetReason(), w.GetMessage())
+	} else if now := s.doing(nil, r.GetNote(), r.GetActivity()); now != "" && !s.idle {
+		a.print("now  %s", now)
 	}
 	if l := r.GetLimit(); l != nil {
 		a.print("ended by the %s limit: %s", l.GetType(), l.GetMessage())
@@ -145,6 +171,9 @@ func (a *app) showRun(r *agentv1.Run) {
 	}
 	if text := strings.TrimSpace(chat.Completion(r.GetOutput())); text != "" {
 		a.print("\n%s", lines(text))
+	}
+	if s.runState(r) == stateInterrupted {
+		a.print("\nno server drives it; %s goes on with it", a.next("serve"))
 	}
 	a.print("\nlog  %s", a.next("logs %s", short(r.GetName())))
 }
@@ -190,7 +219,11 @@ that did it. Resume has it done anew; cancel ends the run.`,
 func (a *app) eachRun(ctx context.Context, ids []string, do func(ctx context.Context, s *session, name string) (*agentv1.Run, error)) error {
 	return a.look(ctx, func(ctx context.Context, s *session) error {
 		for _, id := range ids {
-			r, err := do(ctx, s, a.name("runs", id))
+			name, err := s.name(ctx, runs, id)
+			if err != nil {
+				return err
+			}
+			r, err := do(ctx, s, name)
 			if err != nil {
 				return err
 			}
@@ -218,10 +251,24 @@ func (a *app) runWatchCommand() *cobra.Command {
 		Args:              one("a run; evalfleet run list --active shows those that go on"),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.follow = true
-			return a.look(c.Context(), func(ctx context.Context, s *session) error { return s.transcript(ctx, a.name("runs", args[0]), f) })
+			return a.look(c.Context(), func(ctx context.Context, s *session) error {
+				name, err := s.name(ctx, runs, args[0])
+				if err != nil {
+					return err
+				}
+				return s.transcript(ctx, name, f)
+			})
 		},
 	}
 	c.Flags().BoolVar(&f.full, "full", false, "do not cut long texts")
 	c.Flags().BoolVar(&f.events, "events", false, "also name events that are no part of the conversation")
 	return c
+}
+
+// doing says in a line what a run does or waits for now; nothing where no server drives it.
+func (s *session) doing(wait *agentv1.RunWait, note *effectv1.Note, activity string) string {
+	if s.idle {
+		return ""
+	}
+	return progress.Doing(wait, note, activity)
 }

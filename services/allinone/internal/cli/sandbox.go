@@ -117,7 +117,11 @@ func (a *app) sandboxExecCommand() *cobra.Command {
 					}
 					spec.Stdin = b
 				}
-				return s.exec(ctx, a.name("sandboxes", args[0]), spec)
+				name, err := s.name(ctx, sandboxes, args[0])
+				if err != nil {
+					return err
+				}
+				return s.exec(ctx, name, spec)
 			})
 		},
 	}
@@ -208,10 +212,18 @@ func (a *app) sandboxCopyCommand() *cobra.Command {
 				return usage("one of %s and %s must be SANDBOX:PATH", args[0], args[1])
 			}
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
-				if fromIn {
-					return s.download(ctx, a.name("sandboxes", fromBox), fromPath, args[1])
+				box := fromBox
+				if toIn {
+					box = toBox
 				}
-				return s.uploadFile(ctx, args[0], a.name("sandboxes", toBox), toPath)
+				name, err := s.name(ctx, sandboxes, box)
+				switch {
+				case err != nil:
+					return err
+				case fromIn:
+					return s.download(ctx, name, fromPath, args[1])
+				}
+				return s.uploadFile(ctx, args[0], name, toPath)
 			})
 		},
 	}
@@ -227,7 +239,11 @@ func (a *app) sandboxRemoveCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				for _, id := range args {
-					b, err := s.sandboxes.DeleteSandbox(ctx, &sandboxv1.DeleteSandboxRequest{Name: a.name("sandboxes", id)})
+					name, err := s.name(ctx, sandboxes, id)
+					if err != nil {
+						return err
+					}
+					b, err := s.sandboxes.DeleteSandbox(ctx, &sandboxv1.DeleteSandboxRequest{Name: name})
 					if err != nil {
 						return err
 					}

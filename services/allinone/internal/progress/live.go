@@ -14,20 +14,26 @@ import (
 // frame is the least time between two drawings: many samples may end at once.
 const frame = 100 * time.Millisecond
 
-// openLines bounds the lines about open effects.
-const openLines = 3
+const (
+	// openLines bounds the lines about open effects, and sampleLines those about samples at work.
+	openLines, sampleLines = 3, 8
+	// otherLines is what a view draws beside samples: three lines of its own, that of samples that are left out, and where the cursor is.
+	otherLines = 5
+)
 
 // Live draws over itself in a terminal.
 type Live struct {
 	out   io.Writer
-	width func() int
+	size  func() (columns, rows int)
 	drawn int       // lines on the screen that are ours
 	last  time.Time // when they were drawn
 	due   *State    // what came since
 }
 
-// NewLive makes a view on a terminal. Width tells its columns each time, since people resize windows.
-func NewLive(out io.Writer, width func() int) *Live { return &Live{out: out, width: width} }
+// NewLive makes a view on a terminal. Size gives its columns and rows each time, since people resize windows.
+func NewLive(out io.Writer, size func() (columns, rows int)) *Live {
+	return &Live{out: out, size: size}
+}
 
 // Show draws the state over what was drawn before, now or with a later one.
 func (l *Live) Show(s *State) {
@@ -47,14 +53,19 @@ func (l *Live) draw() {
 	if l.due == nil {
 		return
 	}
-	width := max(20, l.width())
+	columns, rows := l.size()
+	width := max(20, columns)
 	lines := []string{
 		bar(l.due, min(40, width-10)),
 		"\x1b[2m" + text.Snip(printable.Line(l.due.counts()), width-1, "…") + "\x1b[0m",
 		"\x1b[2m" + text.Snip(printable.Line(l.due.costs()), width-1, "…") + "\x1b[0m",
 	}
-	for _, open := range l.due.open(openLines) {
-		lines = append(lines, "\x1b[2m"+text.Snip(printable.Line(open), width-1, "…")+"\x1b[0m")
+	below := l.due.samples(max(0, min(sampleLines, rows-otherLines)))
+	if len(l.due.running) == 0 {
+		below = l.due.open(openLines)
+	}
+	for _, line := range below {
+		lines = append(lines, "\x1b[2m"+text.Snip(printable.Line(line), width-1, "…")+"\x1b[0m")
 	}
 	var b strings.Builder
 	if l.drawn > 0 {

@@ -7,7 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
@@ -21,51 +25,60 @@ type View interface {
 
 // State is what is known of an evaluation so far.
 type State struct {
-	start time.Time
-	eval  *agentv1.Eval
-	notes []*agentv1.RunNote
-	means []mean
+	start   time.Time
+	eval    *agentv1.Eval
+	notes   []*agentv1.RunNote
+	running []*agentv1.EvalSample
+	means   Means
+	// finished are scores of samples that the progress does not count yet: it follows the events.
+	finished []*agentv1.NamedScore
 }
 
-// mean is the running mean of one scorer's values.
-type mean struct {
-	name  string
-	sum   float64
-	count int
+// Means are the means of scorers' values so far.
+type Means []Mean
+
+// Mean is the mean of one scorer's values.
+type Mean struct {
+	Name  string
+	Sum   float64
+	Count int
 }
 
-// NewState begins to follow eval.
-func NewState(eval *agentv1.Eval) *State { return &State{start: time.Now(), eval: eval} }
+// Value is the mean.
+func (m Mean) Value() float64 { return m.Sum / float64(m.Count) }
+
+// NewState begins to follow eval. Its clock began at start.
+func NewState(eval *agentv1.Eval, start time.Time) *State { return &State{start: start, eval: eval} }
 
 // Eval returns the evaluation as it was last seen.
 func (s *State) Eval() *agentv1.Eval { return s.eval }
 
 // Observe takes in what a watch of the evaluation said.
 func (s *State) Observe(r *agentv1.WatchEvalResponse) {
+	s.finished = append(s.finished, r.GetEvent().GetSampleFinished().GetContent().GetScores()...)
 	if p := r.GetProgress(); p != nil {
-		s.eval, s.notes = p, r.GetNotes()
-	}
-	if f := r.GetEvent().GetSampleFinished(); f != nil {
-		for _, score := range f.GetContent().GetScores() {
-			s.score(score)
+		s.eval, s.notes, s.running = p, r.GetNotes(), r.GetRunning()
+		for _, score := range s.finished {
+			s.means.Add(score)
 		}
+		s.finished = nil
 	}
 }
 
-// score takes a score into its mean. Values that are no grade and no number have none.
-func (s *State) score(n *agentv1.NamedScore) {
+// Add takes a score into its mean. Values that are no grade and no number have none.
+func (m *Means) Add(n *agentv1.NamedScore) {
 	value, ok := numeric(n.GetScore().GetValue())
 	if !ok {
 		return
 	}
-	for i := range s.means {
-		if s.means[i].name == n.GetName() {
-			s.means[i].sum += value
-			s.means[i].count++
+	for i := range *m {
+		if mean := &(*m)[i]; mean.Name == n.GetName() {
+			mean.Sum += value
+			mean.Count++
 			return
 		}
 	}
-	s.means = append(s.means, mean{name: n.GetName(), sum: value, count: 1})
+	*m = append(*m, Mean{Name: n.GetName(), Sum: value, Count: 1})
 }
 
 // numeric is the number that a metric would take: grades count 1, ½ and 0.
@@ -125,7 +138,7 @@ func (s *State) costs() string {
 	}
 	parts = append(parts, clock(time.Since(s.start)))
 	for _, m := range s.means {
-		parts = append(parts, fmt.Sprintf("%s %.3f so far", m.name, m.sum/float64(m.count)))
+		parts = append(parts, fmt.Sprintf("%s %.3f so far", m.Name, m.Value()))
 	}
 	return strings.Join(parts, " · ")
 }
@@ -148,6 +161,64 @@ func (s *State) open(most int) []string {
 		lines = append(lines, of+": "+transcript.NoteText(n.GetNote()))
 	}
 	return lines
+}
+
+// samples shows samples at work in at most so many lines: what each has used, and what it does or waits for.
+func (s *State) samples(most int) []string {
+	shown := s.running[:min(most, len(s.running))]
+	wide := 0
+	for _, r := range shown {
+		wide = max(wide, text.StringWidthWithoutEscSequences(label(r)))
+	}
+	var lines []string
+	for _, r := range shown {
+		parts := []string{text.Pad(label(r), wide, ' ')}
+		if r.GetStartTime() != nil {
+			parts = append(parts, clock(time.Since(r.GetStartTime().AsTime())))
+		}
+		parts = append(parts, Several(r.GetTurns(), "turn", "turns"), Count(r.GetUsage().GetTotalTokens())+" tokens")
+		if r.GetRetries() > 0 {
+			parts = append(parts, Several(r.GetRetries(), "retry", "retries"))
+		}
+		if doing := Doing(r.GetWait(), r.GetNote(), r.GetActivity()); doing != "" {
+			parts = append(parts, doing)
+		}
+		lines = append(lines, strings.Join(parts, " · "))
+	}
+	if more := int(s.eval.GetProgress().GetRunning()) - len(shown); more > 0 && len(shown) > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more at work", more))
+	}
+	return lines
+}
+
+// label names a sample in little room.
+func label(r *agentv1.EvalSample) string {
+	name := text.Snip(printable.Line(r.GetId()), 24, "…")
+	if r.GetEpoch() > 1 {
+		name += fmt.Sprintf(", epoch %d", r.GetEpoch())
+	}
+	return name
+}
+
+// Doing says in a line what a run does now: what it waits for, and else which effects are open, with what is known of one.
+func Doing(wait *agentv1.RunWait, note *effectv1.Note, activity string) string {
+	switch {
+	case wait != nil:
+		return "waits for " + wait.GetReason() + ": " + wait.GetMessage()
+	case note != nil && activity != "":
+		return activity + ": " + transcript.NoteText(note)
+	case note != nil:
+		return transcript.NoteText(note)
+	}
+	return activity
+}
+
+// Several writes a number of things: 1 turn, 2 turns.
+func Several(n int32, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // Count writes a number of things for people: 950, 12.3k, 4.5M.

@@ -1,6 +1,7 @@
 package progress_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
@@ -39,7 +41,7 @@ func TestLinesComeByTenthsAndAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		l := progress.NewLines(&out)
-		s := progress.NewState(at(0, 0).GetProgress())
+		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		show := func(r *agentv1.WatchEvalResponse) {
 			s.Observe(r)
 			l.Show(s)
@@ -70,7 +72,7 @@ func TestLinesSayThatNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		l := progress.NewLines(&out)
-		s := progress.NewState(at(0, 0).GetProgress())
+		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		for range 300 {
 			l.Show(s)
 			time.Sleep(time.Second)
@@ -111,8 +113,8 @@ func TestLiveDrawsOverItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		width := 30
-		l := progress.NewLive(&out, func() int { return width })
-		s := progress.NewState(at(0, 0).GetProgress())
+		l := progress.NewLive(&out, func() (int, int) { return width, 24 })
+		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		s.Observe(at(10, 10))
 		l.Show(s)
 		first := out.String()
@@ -154,8 +156,8 @@ func TestOpenEffectsAreShownWhileTheyAreOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		l := progress.NewLive(&out, func() int { return 80 })
-		s := progress.NewState(at(0, 0).GetProgress())
+		l := progress.NewLive(&out, func() (int, int) { return 80, 24 })
+		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		dug := &agentv1.RunNote{Run: "projects/default/runs/r1", Note: &effectv1.Note{Message: "half \x1b[2J way"}}
 		s.Observe(noted(waiting("a", 1, 12*time.Second), dug, waiting("b", 2, time.Second), waiting("c", 1, time.Second), waiting("d", 1, time.Second)))
 		l.Show(s)
@@ -185,7 +187,7 @@ func TestLinesTellOfTheLatestOpenEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		l := progress.NewLines(&out)
-		s := progress.NewState(at(0, 0).GetProgress())
+		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
 		l.Show(s)
 		s.Observe(noted(waiting("a", 1, time.Minute), waiting("b", 1, time.Minute)))
 		l.Show(s)
@@ -214,8 +216,65 @@ func TestWaitsAreToldWithTheirReason(t *testing.T) {
 		r := at(0, 0)
 		p := r.GetProgress().GetProgress()
 		p.Waiting, p.Waits = 3, []*agentv1.EvalWait{{Reason: "service", Message: "sandboxd does not\x1b[2J answer", Since: timestamppb.New(time.Now()), Samples: 3}}
-		progress.NewLines(&out).Show(progress.NewState(r.GetProgress()))
+		progress.NewLines(&out).Show(progress.NewState(r.GetProgress(), time.Now()))
 		assert.Contains(t, out.String(), "0/40 done · 3 running · 3 waiting since "+time.Now().Local().Format(time.TimeOnly)+": sandboxd does not")
 		assert.NotContains(t, out.String(), "\x1b", "what others wrote does not steer the terminal")
+	})
+}
+
+// atWork is a sample that is at work.
+func atWork(id string, began time.Time) *agentv1.EvalSample {
+	return &agentv1.EvalSample{Id: id, Epoch: 1, StartTime: timestamppb.New(began), Turns: 2, Usage: &modelv1.ModelUsage{TotalTokens: 1234}, Activity: "model openai/gpt-4o"}
+}
+
+func TestSamplesAtWorkAreListedInABoundedNumberOfRows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		rows := 24
+		l := progress.NewLive(&out, func() (int, int) { return 100, rows })
+		s := progress.NewState(at(0, 0).GetProgress(), time.Now())
+		r := at(1, 0)
+		r.GetProgress().GetProgress().Running = 30
+		for i := range 20 {
+			r.Running = append(r.Running, atWork(fmt.Sprint("s", i), time.Now()))
+		}
+		r.Running[0].Retries, r.Running[0].Note = 3, &effectv1.Note{Message: "openai answered 429", RetryAt: timestamppb.New(time.Now().Add(12 * time.Second))}
+		r.Running[1].Epoch, r.Running[1].Wait = 2, &agentv1.RunWait{Reason: "worker", Message: "no worker serves\x1b[2J tool weather"}
+		time.Sleep(time.Second)
+		s.Observe(r)
+		l.Show(s)
+		lines := strings.Split(out.String(), "\n")
+		require.Len(t, lines, 3+8+1+1)
+		assert.Equal(t, []string{
+			"\r\x1b[2K\x1b[2ms0          · 0:01 · 2 turns · 1.2k tokens · 3 retries · model openai/gpt-4o: retrying in 11 s: op…\x1b[0m",
+			"\r\x1b[2K\x1b[2ms1, epoch 2 · 0:01 · 2 turns · 1.2k tokens · waits for worker: no worker serves·[2J tool weather\x1b[0m",
+			"\r\x1b[2K\x1b[2ms2          · 0:01 · 2 turns · 1.2k tokens · model openai/gpt-4o\x1b[0m",
+		}, lines[3:6])
+		assert.Contains(t, lines[11], "and 22 more at work")
+
+		out.Reset()
+		rows = 7
+		time.Sleep(time.Second)
+		l.Show(s)
+		assert.Equal(t, 6, strings.Count(out.String(), "\n"), "the view is lower than its terminal")
+	})
+}
+
+// The means of scores never run ahead of the number of samples that are done.
+func TestScoresAreShownWithTheSamplesThatTheyAreOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		l := progress.NewLines(&out)
+		s := progress.NewState(at(0, 0).GetProgress(), time.Now().Add(-time.Minute))
+		s.Observe(finished(text("C")))
+		l.Show(s)
+		assert.Equal(t, "0/40 done · 3 running · 12.3k tokens · $0.0123 · 1:00\n", out.String(), "the clock began before")
+		out.Reset()
+		s.Observe(at(4, 0))
+		l.Show(s)
+		assert.Contains(t, out.String(), "4/40 done")
+		assert.Contains(t, out.String(), "match 1.000 so far")
 	})
 }

@@ -790,7 +790,7 @@ type Run struct {
 	Owner string `protobuf:"bytes,23,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Why a sandbox could not be used, where a tool's answer said so and the run went on: the first time.
 	SandboxFault string `protobuf:"bytes,24,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
-	// Attempts of model calls that failed and were made again, of the calls that have ended.
+	// Attempts of model calls that failed and were made again, those of a call that is open included.
 	Retries int32 `protobuf:"varint,25,opt,name=retries,proto3" json:"retries,omitempty"`
 	// What it does now, for people: the effects that are open, the oldest first, such as `model openai/gpt-4o`, `tool bash` or `sandbox default`. Empty where none is.
 	Activity string `protobuf:"bytes,26,opt,name=activity,proto3" json:"activity,omitempty"`
@@ -798,7 +798,9 @@ type Run struct {
 	// cost as much as one with an answer; no provider reports its tokens, so `usage` has none of them.
 	LostModelCalls int32 `protobuf:"varint,27,opt,name=lost_model_calls,json=lostModelCalls,proto3" json:"lost_model_calls,omitempty"`
 	// True from when an operator's cancel is in the journal until the run has ended.
-	Cancelling    bool `protobuf:"varint,28,opt,name=cancelling,proto3" json:"cancelling,omitempty"`
+	Cancelling bool `protobuf:"varint,28,opt,name=cancelling,proto3" json:"cancelling,omitempty"`
+	// What is known of an open effect: the latest note, such as why an attempt failed and when the next begins. Unset where nothing is.
+	Note          *v13.Note `protobuf:"bytes,29,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1027,6 +1029,13 @@ func (x *Run) GetCancelling() bool {
 		return x.Cancelling
 	}
 	return false
+}
+
+func (x *Run) GetNote() *v13.Note {
+	if x != nil {
+		return x.Note
+	}
+	return nil
 }
 
 // RunWait says what a run waits for.
@@ -1403,7 +1412,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\xd2\f\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\x81\r\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
@@ -1438,7 +1447,8 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x10lost_model_calls\x18\x1b \x01(\x05R\x0elostModelCalls\x12\x1e\n" +
 	"\n" +
 	"cancelling\x18\x1c \x01(\bR\n" +
-	"cancelling\x1aX\n" +
+	"cancelling\x12-\n" +
+	"\x04note\x18\x1d \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
@@ -1572,18 +1582,19 @@ var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	30, // 33: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
 	18, // 34: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
 	19, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
-	28, // 36: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	28, // 37: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
-	31, // 38: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	3,  // 39: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	32, // 40: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	33, // 41: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	33, // 42: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	31, // 36: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
+	28, // 37: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	28, // 38: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
+	31, // 39: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	3,  // 40: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	32, // 41: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	33, // 42: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	33, // 43: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }

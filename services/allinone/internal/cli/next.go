@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
+)
+
+// rerun is how eval run was called, so that another run of the same task can be offered.
+type rerun struct {
+	file string
+	// options are those that say what the task is and how it runs, written for a shell; models those that say which models, and limit is set where fewer
+	// samples were asked for.
+	options, models []string
+	limited         bool
+}
+
+// rerunOf takes the options of a call of eval run apart.
+func rerunOf(c *cobra.Command, file string) *rerun {
+	r := &rerun{file: file}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if c.InheritedFlags().Lookup(f.Name) != nil {
+			return // app.next adds those that lead to the server.
+		}
+		switch f.Name {
+		case "model", "model-arg":
+			r.models = append(r.models, written(f)...)
+		case "limit":
+			r.limited = true
+		default:
+			r.options = append(r.options, written(f)...)
+		}
+	})
+	return r
+}
+
+// written are the words that set a flag, for a shell.
+func written(f *pflag.Flag) []string {
+	values := []string{f.Value.String()}
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		values = list.GetSlice()
+	}
+	name := "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand
+	}
+	var words []string
+	for _, value := range values {
+		if f.Value.Type() == "bool" {
+			words = append(words, name)
+			continue
+		}
+		words = append(words, name, shellQuote(value))
+	}
+	return words
+}
+
+// command is a call of eval run with other models or another number of samples.
+func (r *rerun) command(models, limit []string) string {
+	return strings.Join(slices.Concat([]string{"eval run", shellQuote(r.file)}, r.options, models, limit), " ")
+}
+
+// scripted is the provider of models whose answers are in a script.
+const scripted = "mockllm/"
+
+// poor reports whether what went wrong in an evaluation is the next thing to look at.
+func poor(e *agentv1.Eval) bool {
+	p := e.GetProgress()
+	if p.GetFailed() > 0 || p.GetSandboxFaults() > 0 || p.GetLimited() > 0 {
+		return true
+	}
+	for _, s := range e.GetResults().GetScores() {
+		for _, m := range s.GetMetrics() {
+			return m.Value != nil && m.GetKey() == "accuracy" && m.GetValue() <= 0.5
+		}
+	}
+	return false
+}
+
+// showNext writes the next useful commands after an evaluation that succeeded: to see what went wrong, to run the same task with a real model after a
+// scripted one, and with all samples after some.
+func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
+	a, r := s.app, s.again
+	mock := !slices.ContainsFunc(e.GetSpec().GetModels(), func(m *agentv1.ModelRef) bool { return !strings.HasPrefix(m.GetModel(), scripted) })
+	var lines []string
+	if poor(e) {
+		lines = append(lines, a.next("logs %s --failed", short(e.GetName())))
+	}
+	switch {
+	case r == nil: // The command was not eval run.
+	case mock:
+		model, key := s.realModel(ctx)
+		lines = append(lines, a.next("%s", r.command([]string{"-m", model}, []string{"--limit", "5"})))
+		if key != "" {
+			lines = append(lines, "where "+key+" is set")
+		}
+	case r.limited && len(lines) == 0:
+		lines = append(lines, a.next("%s", r.command(r.models, nil)))
+	}
+	for i, line := range lines {
+		a.print("%-10s%s", []string{"next", ""}[min(i, 1)], line)
+	}
+}
+
+// realModel is a model that is not scripted, of a provider that has a key where there is one. Else key is the variable to set.
+func (s *session) realModel(ctx context.Context) (model, key string) {
+	candidates := []struct{ provider, model string }{{"openai", "openai/gpt-4o"}, {"anthropic", "anthropic/claude-sonnet-4-5"}}
+	r, err := s.models.ListProviders(ctx, &modelv1.ListProvidersRequest{Parent: s.app.parent()})
+	if err == nil {
+		for _, c := range candidates {
+			if slices.ContainsFunc(r.GetProviders(), func(p *modelv1.Provider) bool {
+				return p.GetName() == c.provider && slices.ContainsFunc(p.GetAccounts(), (*modelv1.Account).GetUsable)
+			}) {
+				return c.model, ""
+			}
+		}
+	}
+	return candidates[0].model, keyVariables[candidates[0].provider]
+}
+
+// samples lists samples of an evaluation.
+func (s *session) samples(ctx context.Context, eval string, states ...agentv1.RunState) ([]*agentv1.EvalSample, error) {
+	req := &agentv1.ListSamplesRequest{Parent: eval, PageSize: 1000, States: states}
+	return page(0, func(token string) ([]*agentv1.EvalSample, string, error) {
+		req.PageToken = token
+		r, err := s.evals.ListSamples(ctx, req)
+		return r.GetSamples(), r.GetNextPageToken(), err
+	})
+}
+
+// showScoresSoFar writes the mean scores of the samples that have ended, of an evaluation that has no results.
+func (s *session) showScoresSoFar(ctx context.Context, e *agentv1.Eval) error {
+	if len(e.GetResults().GetScores()) > 0 || progress.Done(e.GetProgress()) == 0 {
+		return nil
+	}
+	samples, err := s.samples(ctx, e.GetName(), agentv1.RunState_RUN_STATE_SUCCEEDED)
+	if err != nil {
+		return err
+	}
+	var means progress.Means
+	for _, sample := range samples {
+		for _, score := range sample.GetScores() {
+			means.Add(score)
+		}
+	}
+	var rows [][]string
+	for _, m := range means {
+		rows = append(rows, []string{m.Name, progress.Count(int64(m.Count)), number(new(m.Value()))})
+	}
+	if len(rows) > 0 {
+		s.app.print("")
+		s.app.table([]string{"scorer", "samples", "mean so far"}, rows)
+	}
+	return nil
+}
+
+// fewSamples bounds the samples at work that eval show lists.
+const fewSamples = 10
+
+// showAtWork writes what the samples at work of an evaluation do.
+func (s *session) showAtWork(ctx context.Context, e *agentv1.Eval) error {
+	if ended(e) || s.idle || e.GetProgress().GetRunning() == 0 {
+		return nil
+	}
+	samples, err := s.samples(ctx, e.GetName(), activeRuns...)
+	if err != nil {
+		return err
+	}
+	samples = slices.DeleteFunc(samples, func(r *agentv1.EvalSample) bool { return r.GetRun() == "" })
+	if len(samples) == 0 {
+		return nil
+	}
+	s.app.print("")
+	s.showSamples(samples[:min(fewSamples, len(samples))])
+	if more := len(samples) - fewSamples; more > 0 {
+		s.app.print("and %d more at work", more)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package modelgw
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+)
+
+// RefuseOwn fails where an account's base URL leads to one of these addresses, host:port, at which the platform itself takes clients: calls of the
+// account would come back to it, with the wrong credential.
+func (c *Config) RefuseOwn(addresses ...string) error {
+	bases := c.baseURLs()
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(bases)) {
+		for _, own := range addresses {
+			if leadsTo(bases[name], own) {
+				faults = append(faults, fmt.Errorf("%s is %s, which is evalfleet's own endpoint at %s: it is meant for programs that call evalfleet; unset it where evalfleet itself starts",
+					name, redacted(bases[name]), own))
+				break
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// baseURLs are the base URLs of all accounts, by the names under which an operator sets them.
+func (c *Config) baseURLs() map[string]string {
+	all := map[string]string{"OPENAI_BASE_URL (modelgw.openai.base_url)": c.OpenAI.BaseURL, "ANTHROPIC_BASE_URL (modelgw.anthropic.base_url)": c.Anthropic.BaseURL}
+	for name, account := range c.OpenAI.Accounts {
+		all["modelgw.openai.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.Anthropic.Accounts {
+		all["modelgw.anthropic.accounts."+name+".base_url"] = account.BaseURL
+	}
+	for name, account := range c.OpenAIAPI.Services {
+		all["modelgw.openai_api.services."+name+".base_url"] = account.BaseURL
+	}
+	return all
+}
+
+// leadsTo reports whether a URL has the host and port of an address. All loopback hosts are one, and an address of every interface is loopback too.
+func leadsTo(base, address string) bool {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port != portOf(u) {
+		return false
+	}
+	return host == u.Hostname() || local(host) && local(u.Hostname())
+}
+
+func portOf(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Port()
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
+func local(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// redacted is a URL without credentials and query.
+func redacted(base string) string {
+	u, _ := url.Parse(base) // It was parsed before.
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
