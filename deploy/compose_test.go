@@ -114,8 +114,8 @@ func TestComposeNetworks(t *testing.T) {
 	}
 }
 
-// `make up` takes a key file of mode 600: the services get a copy that their user can read, where no other user of the machine can. The
-// hash of the file is handed on, so that a changed one is noticed.
+// `make up` takes a key file of mode 600: the services get a copy that their user can read, where no other user of the
+// machine can. The hash of the file is handed on, so that a changed one is noticed.
 func TestUpHandsTheKeysOver(t *testing.T) {
 	t.Parallel()
 	checkout, tools := t.TempDir(), t.TempDir()

@@ -21,8 +21,8 @@ import (
 // reportEvery is how often the same trouble is logged.
 const reportEvery = 10 * time.Second
 
-// Patient returns l with an Accept that fails only when l or the returned listener is closed. Any other failure, such as
-// too many open files, is logged at error and followed by a pause.
+// Patient returns l with an Accept that fails only when l or the returned listener is closed. Any other failure, such
+// as too many open files, is logged at error and followed by a pause.
 func Patient(l net.Listener, log *slog.Logger) net.Listener {
 	return &patient{Listener: l, report: report{log: log}, closed: make(chan struct{})}
 }

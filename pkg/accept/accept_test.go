@@ -57,7 +57,8 @@ func (l *listener) connect() net.Conn {
 	return client
 }
 
-// Whatever an accept fails with, the next connection is accepted, after a pause that grows to a second; only a closed listener ends it.
+// The next connection is accepted after every error of an accept, after a pause that grows to a second; only a closed
+// listener ends it.
 func TestAFailedAcceptIsAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

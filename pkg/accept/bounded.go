@@ -21,8 +21,8 @@ type Limits struct {
 	Connections, Strangers int
 }
 
-// Room returns the limits for a process that should have as many connections; zero is bound.Connections. At most half of the files that the process
-// may open become connections, and at most half of those strangers'.
+// Room returns the limits for a process that should have as many connections; zero is bound.Connections. At most half
+// of the files that the process may open become connections, and at most half of those strangers'.
 func Room(connections int) Limits {
 	connections = cmp.Or(connections, bound.Connections)
 	var files unix.Rlimit
@@ -32,9 +32,9 @@ func Room(connections int) Limits {
 	return Limits{Connections: connections, Strangers: min(bound.Strangers, connections/2)}
 }
 
-// Bounded returns l with the bounds of limits. When a stranger comes and there are as many as there may be, the stranger
-// that came first is closed; likewise where all connections are taken. Where all are taken by known callers, the new
-// connection is closed.
+// Bounded returns l with the bounds of limits. When a stranger comes and there are as many as there may be, the
+// stranger that came first is closed; likewise where all connections are taken. Where all are taken by known callers,
+// the new connection is closed.
 func Bounded(l net.Listener, limits Limits, log *slog.Logger) net.Listener {
 	return &bounded{Listener: l, limits: limits, report: report{log: log}}
 }
@@ -102,7 +102,7 @@ func (b *bounded) forget(c *conn) {
 	b.know(c)
 }
 
-// know makes a connection nobody to evict. The caller holds mu.
+// know marks a connection as one that is not evicted. The caller holds mu.
 func (b *bounded) know(c *conn) {
 	if c.place != nil {
 		b.strangers.Remove(c.place)
@@ -136,16 +136,16 @@ func (c *conn) close() error {
 	return c.Conn.Close()
 }
 
-// Know says that a call on c has shown a credential that is accepted. Connections that are not of a [Bounded] listener, or
-// wrapped by something without a NetConn method, are left alone. It may be called often.
+// Know says that a call on c has shown a credential that is accepted. Connections that are not of a [Bounded] listener,
+// or wrapped by something without a NetConn method, are left alone. It may be called often.
 func Know(c net.Conn) {
 	if own := counted(c); own != nil {
 		own.know()
 	}
 }
 
-// Closed returns a channel that is closed with c, also when c makes room for another connection: for those who hold c and do
-// not read it. It is nil for connections that Know leaves alone.
+// Closed returns a channel that is closed with c, also when c makes room for another connection: for holders of c that
+// do not read it. It is nil for connections that Know leaves alone.
 func Closed(c net.Conn) <-chan struct{} {
 	if own := counted(c); own != nil {
 		return own.closed

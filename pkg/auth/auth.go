@@ -120,8 +120,8 @@ func TokenFile(path string) (config.Secret, error) {
 	return ReadToken(path)
 }
 
-// ReadToken reads the token in path, which is a regular file. It refuses a file that others can read, and one that another user
-// could have put there: by its owner, and by what others may do in its folder.
+// ReadToken reads the token in path, which is a regular file. It refuses a file that others can read, and one that
+// another user could have put there: by its owner, and by what others may do in its folder.
 func ReadToken(path string) (config.Secret, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 // Challenge is the WWW-Authenticate header of an answer with status 401 (RFC 6750, section 3).
 const Challenge = "Bearer"
 
-// Admit finds out who sends a request, by the request's context and token, and says of its connection that the caller is known. The context it returns has the principal.
+// Admit finds out who sends a request, by the request's context and token, and says of its connection that the caller
+// is known. The context it returns has the principal.
 func Admit(ctx context.Context, a Authenticator, token string) (context.Context, error) {
 	principal, err := a.Authenticate(ctx, token)
 	if err != nil {

@@ -35,8 +35,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("blob: too large: the limit is %d bytes", e.LimitBytes)
 }
 
-// DamagedError is returned for a body whose bytes no longer have the hash that names it. Putting the body again replaces it. To
-// callers of RPCs it is a BODY_DAMAGED.
+// DamagedError is returned for a body whose bytes no longer have the hash that names it. Putting the body again
+// replaces it. To callers of RPCs it is a BODY_DAMAGED.
 type DamagedError struct {
 	Project, Hash string
 }
@@ -81,8 +81,8 @@ type Store interface {
 	// Get returns the bytes of a body from offset on, at most limit of them when that is not zero. The caller closes the
 	// reader, which goes on to work when the body is deleted. It fails with [ErrNotFound] or [ErrRange].
 	//
-	// A damaged body fails with a [DamagedError]: where all of it is read, each time and at the latest in the place of its last
-	// bytes; where a part is read, when the store finds that the body changed since it checked the whole.
+	// A damaged body fails with a [DamagedError]: where all of it is read, each time and at the latest in the place of
+	// its last bytes; where a part is read, when the store finds that the body changed since it checked the whole.
 	Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, Ref, error)
 
 	// Stat returns the reference to a body. It fails with [ErrNotFound].

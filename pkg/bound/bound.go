@@ -2,5 +2,5 @@
 // connections. Each is a constant whose comment states its unit and what happens beyond it, so that one page
 // (docs/bounds.md, generated from this package) lists them all.
 //
-// Bounds on how much work goes on at once, which an operator tunes, are configuration and stand beside their owner.
+// Bounds on concurrent work, which an operator tunes, are configuration of their owner.
 package bound

@@ -1,11 +1,13 @@
 package bound
 
-// What each user of a sandbox may take of what the whole machine has a fixed number of. Beyond it, calls of programs fail.
+// What each user of a sandbox may take of what the whole machine has a fixed number of. Beyond it, calls of programs
+// fail.
 const (
-	// BoxOpenFiles is how many files all processes of a sandbox together may always open. A sandbox whose limits pids and
-	// open_files allow more than that, and more than its share of the machine's, is not made.
+	// BoxOpenFiles is how many files all processes of a sandbox together may always open. A sandbox whose limits pids
+	// and open_files allow more than that, and more than its share of the machine's, is not made.
 	BoxOpenFiles = 65_536
-	// BoxOpenFilesShare is the share of the machine's open files (fs.file-max) that a sandbox may have: one part of so many.
+	// BoxOpenFilesShare is the share of the machine's open files (fs.file-max) that a sandbox may have: one part of so
+	// many.
 	BoxOpenFilesShare = 16
 	// BoxInotifyInstances bounds watchers of files (user.max_inotify_instances; beyond it EMFILE).
 	BoxInotifyInstances = 64
@@ -13,7 +15,8 @@ const (
 	BoxInotifyWatches = 8192
 	// BoxPendingSignals bounds queued signals (RLIMIT_SIGPENDING; beyond it EAGAIN).
 	BoxPendingSignals = 1024
-	// BoxMessageQueueBytes bounds POSIX message queues (RLIMIT_MSGQUEUE; beyond it EMFILE), as the kernel does by default.
+	// BoxMessageQueueBytes bounds POSIX message queues (RLIMIT_MSGQUEUE; beyond it EMFILE), as the kernel does by
+	// default.
 	BoxMessageQueueBytes = 819_200
 	// BoxLockedBytes bounds memory that is locked (RLIMIT_MEMLOCK; beyond it ENOMEM), as the kernel does by default.
 	BoxLockedBytes = 8 << 20

@@ -7,13 +7,13 @@ const (
 	// YAMLIndicators bounds the characters of a text that can begin a value (`-?:,[{`), which bounds what the parser
 	// allocates. A text with more is refused before it is parsed.
 	YAMLIndicators = 1_000_000
-	// YAMLNodes bounds the values of a document, keys included. An alias counts as all that it stands for.
+	// YAMLNodes bounds the values of a document, keys included. An alias counts as all that it expands to.
 	YAMLNodes = 100_000
 	// YAMLDepth bounds nesting, through aliases too.
 	YAMLDepth = 1000
 	// YAMLKeys bounds the keys of one map, with those of the maps that it merges.
 	YAMLKeys = 10_000
-	// YAMLExpandedBytes bounds the text of all values together. An alias counts as all that it stands for.
+	// YAMLExpandedBytes bounds the text of all values together. An alias counts as all that it expands to.
 	YAMLExpandedBytes = 64 << 20
 )
 
@@ -31,7 +31,7 @@ const (
 	DatasetBytes = 256 << 20
 	// DatasetRatio bounds how many times its packed size a data set may have unpacked, from DatasetRatioFreeBytes on.
 	DatasetRatio = 100
-	// DatasetRatioFreeBytes is how much may be unpacked whatever the ratio is.
+	// DatasetRatioFreeBytes is how much may be unpacked at any ratio.
 	DatasetRatioFreeBytes = 16 << 20
 	// DatasetRows bounds the rows.
 	DatasetRows = 1_000_000
@@ -39,7 +39,8 @@ const (
 	DatasetRowBytes = 16 << 20
 	// DatasetRowValues bounds the values of a row, keys included.
 	DatasetRowValues = 100_000
-	// DatasetValues bounds the values of all rows together, keys included, which bounds the memory that a data set takes.
+	// DatasetValues bounds the values of all rows together, keys included, which bounds the memory that a data set
+	// takes.
 	DatasetValues = 10_000_000
 	// DatasetDepth bounds the nesting of a row's JSON.
 	DatasetDepth = 1000
@@ -67,7 +68,8 @@ const (
 const (
 	// TaskFileBytes bounds a task file.
 	TaskFileBytes = 16 << 20
-	// TaskJSONDepth bounds the nesting of a value of a task file that is passed on as JSON: parameters, metadata, messages.
+	// TaskJSONDepth bounds the nesting of a value of a task file that is passed on as JSON: parameters, metadata,
+	// messages.
 	TaskJSONDepth = 64
 	// TaskJSONBytes bounds the JSON of such a value.
 	TaskJSONBytes = 16 << 20

@@ -4,22 +4,22 @@ import "time"
 
 // Connections.
 const (
-	// Connections is how many connections a server has open at once where its configuration (max_connections) sets no other
-	// number. When another one comes the oldest connection without an accepted credential is closed; where there is none, the
-	// new one is closed. It is at most half of the files that the process may open.
+	// Connections is how many connections a server has open at once where its configuration (max_connections) sets no
+	// other number. When another one comes the oldest connection without an accepted credential is closed; where there
+	// is none, the new one is closed. It is at most half of the files that the process may open.
 	Connections = 4096
-	// Strangers is how many connections without an accepted credential a server keeps open at once. The oldest is closed
-	// when another one comes. Where the process may open few files the number is lower (see pkg/accept).
+	// Strangers is how many connections without an accepted credential a server keeps open at once. The oldest is
+	// closed when another one comes. Where the process may open few files the number is lower (see pkg/accept).
 	Strangers = 256
-	// FirstAcceptPause and LongestAcceptPause are the shortest and the longest pause after a failed accept. Each further failure
-	// doubles the pause.
+	// FirstAcceptPause and LongestAcceptPause are the shortest and the longest pause after a failed accept. Each
+	// further failure doubles the pause.
 	FirstAcceptPause   = 5 * time.Millisecond
 	LongestAcceptPause = time.Second
 	// Greeting is how long a connection may take to send the first bytes, by which its protocol is recognized. The
 	// connection is closed after it.
 	Greeting = 10 * time.Second
-	// IdleGRPC is how long a gRPC connection may have no call before the server closes it. Clients connect again with the
-	// next call.
+	// IdleGRPC is how long a gRPC connection may have no call before the server closes it. Clients connect again with
+	// the next call.
 	IdleGRPC = 15 * time.Minute
 	// IdleHTTP is how long an HTTP connection may have no request before the server closes it.
 	IdleHTTP = 2 * time.Minute
@@ -31,16 +31,16 @@ const (
 
 // Requests.
 const (
-	// RequestHeaderBytes bounds the headers of a request, of gRPC and HTTP, counted as HTTP/2 counts them. A larger HTTP
-	// request is answered with 431; a larger gRPC call is refused by the client's transport or reset.
+	// RequestHeaderBytes bounds the headers of a request, of gRPC and HTTP, counted as HTTP/2 counts them. A larger
+	// HTTP request is answered with 431; a larger gRPC call is refused by the client's transport or reset.
 	RequestHeaderBytes = 64 << 10
 	// RequestHeaderTime is how long an HTTP client may take to send the headers of a request.
 	RequestHeaderTime = 10 * time.Second
 	// BodyPause is how long an HTTP client may pause while it sends a body. A body that keeps coming may take any time.
 	BodyPause = 30 * time.Second
-	// RequestValues bounds the JSON values of a body that is read in full, a member and its name as one: over REST, and of a
-	// request in a vendor's format to a model of another. A larger one is refused with 400 and 413. A vendor's request that
-	// goes through as bytes has no such bound.
+	// RequestValues bounds the JSON values of a body that is read in full, a member and its name as one: over REST, and
+	// of a request in a vendor's format to a model of another. A larger one is refused with 400 and 413. A vendor's
+	// request that goes through as bytes has no such bound.
 	RequestValues = 200_000
 	// ConnectionStreams is how many calls of one gRPC connection run at once. Further calls wait in the client.
 	ConnectionStreams = 10_000
@@ -49,30 +49,31 @@ const (
 	StrangerCalls = 64
 	// StrangerMessageBytes bounds each message of such a call. A larger one is refused with REQUEST_TOO_LARGE, unread.
 	StrangerMessageBytes = 4 << 10
-	// StrangerBytes is how much a gRPC connection without an accepted credential makes the server hold in calls that have
-	// not ended; StrangerCalls of the usual size fit. Beyond it the connection is not read. Calls that are reset count until
-	// the connection is closed.
+	// StrangerBytes is how much a gRPC connection without an accepted credential makes the server hold in calls that
+	// have not ended; StrangerCalls of the usual size fit. Beyond it the connection is not read. Calls that are reset
+	// count until the connection is closed.
 	StrangerBytes = 512 << 10
-	// StrangerAnswerBytes is how much such a connection has in answers that are not sent. Further answers wait. One that is
-	// larger waits for all others.
+	// StrangerAnswerBytes is how much such a connection has in answers that are not sent. Further answers wait. One
+	// that is larger waits for all others.
 	StrangerAnswerBytes = 64 << 10
-	// StrangerPause is how long such a connection is not read, because of its calls or because the client reads nothing,
-	// before it is closed. An HTTP client without a credential has as long for the answer to its request.
+	// StrangerPause is how long such a connection is not read, because of its calls or because the client reads
+	// nothing, before it is closed. An HTTP client without a credential has as long for the answer to its request.
 	StrangerPause = 10 * time.Second
 	// StrangerWork is how much work a second a server does on calls of gRPC connections without an accepted credential
-	// together, beyond StrangerOwnWork for each of them. A frame of HTTP/2 counts 1, a call 10 and an answer of reflection
-	// 100; one takes some 10 µs of a processor. What is beyond it waits. Connections have what there is by turns.
+	// together, beyond StrangerOwnWork for each of them. A frame of HTTP/2 counts 1, a call 10 and an answer of
+	// reflection 100; one takes some 10 µs of a processor. What is beyond it waits. Connections have what there is by
+	// turns.
 	StrangerWork = 10_000
-	// StrangerOwnWork is how much work a second such a connection has always, and StrangerOwnBurst how much at once: health
-	// checks, three a second, wait for no other connection.
+	// StrangerOwnWork is how much work a second such a connection has always, and StrangerOwnBurst how much at once:
+	// health checks, three a second, wait for no other connection.
 	StrangerOwnWork  = 50
 	StrangerOwnBurst = 100
 )
 
 // Answers.
 const (
-	// UnreadStream is how long a gRPC client may let a stream lie unread before it is ended with DEADLINE_EXCEEDED. A watch
-	// can be resumed from its cursor.
+	// UnreadStream is how long a gRPC client may let a stream lie unread before it is ended with DEADLINE_EXCEEDED. A
+	// watch can be resumed from its cursor.
 	UnreadStream = 5 * time.Minute
 	// FieldViolations is how many fields an error names. The rest is counted.
 	FieldViolations = 20

@@ -21,7 +21,8 @@ func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return merged
 }
 
-// Without returns a configuration without options, named as in GenerateConfig; names that are none of its options it passes over.
+// Without returns a configuration without options, named as in GenerateConfig; names that are none of its options it
+// passes over.
 func Without(config *modelv1.GenerateConfig, options []string) *modelv1.GenerateConfig {
 	if config == nil || len(options) == 0 {
 		return config

@@ -93,10 +93,11 @@ func (b *Base) startCredentials(context.Context) (err error) {
 	return auth.CheckToken(b.Token, source)
 }
 
-// Free fails where address is in use and dataDir is not there yet, so that a start that must fail leaves no new data directory behind. Option is how an operator names another address.
+// Free fails where address is in use and dataDir is not there yet, so that a start that must fail leaves no new data
+// directory behind. Option is how an operator names another address.
 func Free(ctx context.Context, address, dataDir, option string) error {
 	if _, err := os.Stat(dataDir); !errors.Is(err, fs.ErrNotExist) {
-		return nil // Who holds it may be the better answer, and Parts tells of the address.
+		return nil // Its holder may be the better answer, and Parts reports the address.
 	}
 	b := NewBase(BaseConfig{Listen: address, Option: option})
 	if err := b.startListener(ctx); err != nil {

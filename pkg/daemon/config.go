@@ -17,18 +17,21 @@ type Config struct {
 	// Listen is the address to take calls at. Default: this machine alone, at the port of the service (gateway and single binary 7460, agentorch 7462, modelgw 7463, toolexec 7464, sandboxd 7465). An address
 	// that others can reach needs AllowRemote.
 	Listen string `yaml:"listen" env:"EVALFLEET_LISTEN"`
-	// AllowRemote lets Listen be an address that is not loopback. Connections are not encrypted, and the token travels on them: put TLS in front (docs/deploy.md).
+	// AllowRemote lets Listen be an address that is not loopback. Connections are not encrypted, and the token travels
+	// on them: put TLS in front (docs/deploy.md).
 	AllowRemote bool `yaml:"allow_remote" env:"EVALFLEET_ALLOW_REMOTE"`
-	// MaxConnections is how many connections clients may have open at once. When another comes, the oldest that has shown no accepted token is closed,
-	// and where there is none, the new one is refused. Where the process may open few files it is at most half of those. Default 4096.
+	// MaxConnections is how many connections clients may have open at once. When another comes, the oldest that has
+	// shown no accepted token is closed, and where there is none, the new one is refused. Where the process may open
+	// few files it is at most half of those. Default 4096.
 	MaxConnections int `yaml:"max_connections" env:"EVALFLEET_MAX_CONNECTIONS"`
 	// DataDir is the folder of all data: database, bodies, sandboxes. One process serves it at a time. The single binary has its token there too, and takes $XDG_DATA_HOME/evalfleet or
 	// ~/.local/share/evalfleet by default; a service that runs alone needs one of its own.
 	DataDir string `yaml:"data_dir" env:"EVALFLEET_DATA_DIR"`
 	// BlobDir is the folder of bodies. Default: blobs in DataDir. Services in processes of their own share one.
 	BlobDir string `yaml:"blob_dir" env:"EVALFLEET_BLOB_DIR"`
-	// MinFreeBytes is the free space on the disks of DataDir and BlobDir below which nothing new begins: new runs and samples wait, new sandboxes are refused for now, and what goes on goes on. Default 0:
-	// 2 % of the disk, and at most 1 GiB. -1 is no floor.
+	// MinFreeBytes is the free space on the disks of DataDir and BlobDir below which nothing new begins: new runs and
+	// samples wait, new sandboxes are refused for now, and work in progress continues. Default 0: 2 % of the disk, and
+	// at most 1 GiB. -1 is no floor.
 	MinFreeBytes int64 `yaml:"min_free_bytes" env:"EVALFLEET_MIN_FREE_BYTES"`
 	// Token is the admin token that clients and services send. Default: the one in TokenFile.
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`

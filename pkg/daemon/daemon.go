@@ -64,7 +64,7 @@ type Parts struct {
 	Ledger effect.Ledger
 	// Blobs holds bodies; services share it.
 	Blobs blob.Store
-	// Space tells whether the disks have room for something new; nil where they always do.
+	// Space reports whether the disks have room for something new; nil where they always do.
 	Space *freespace.Floor
 	// Peers are connections to the services that the program calls, by name.
 	Peers map[string]grpcclient.Conn

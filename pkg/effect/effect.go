@@ -78,8 +78,8 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// OfRun reports whether a run's journal gave the key: it is `{run}/{seq}` with whatever follows, for the run of that name. Such a
-// key is given to one content only, whatever form the request takes in later versions.
+// OfRun reports whether a run's journal gave the key: it is `{run}/{seq}` and an optional rest, for the run of that
+// name. Such a key is given to one content only, also when later versions change the form of the request.
 func (k Key) OfRun(name string) bool {
 	id, ok := strings.CutPrefix(name, "projects/"+k.Project+"/runs/")
 	return ok && id != "" && strings.HasPrefix(k.ID, id+"/")
@@ -107,7 +107,8 @@ const (
 	Cancelled State = 6
 	// Released had a result that is no longer needed.
 	Released State = 7
-	// Yielded was cut short by the graceful stop of its owner, and may have taken effect in part; the next claim gets it.
+	// Yielded was cut short by the graceful stop of its owner, and may have taken effect in part; the next claim gets
+	// it.
 	Yielded State = 8
 )
 
@@ -168,16 +169,17 @@ type Ledger interface {
 	// Drop gives a running claim back because nothing has happened. It fails as Finish does.
 	Drop(ctx context.Context, key Key, owner string) error
 
-	// Yield gives running claims back that owner has to cut short because it stops, and counts a yield for each. Keys whose
-	// claim is not running, or not held by owner, are left alone.
+	// Yield gives running claims back that owner has to cut short because it stops, and counts a yield for each. Keys
+	// whose claim is not running, or not held by owner, are left alone.
 	Yield(ctx context.Context, owner string, keys ...Key) error
 
-	// Reclaim moves a running claim from one owner to another and counts a reissue; one that failed it makes running again, and
-	// drops the failure. It fails with [ErrNotOwner] when from no longer holds the claim, and else as Finish does.
+	// Reclaim moves a running claim from one owner to another and counts a reissue; one that failed it makes running
+	// again, and drops the failure. It fails with [ErrNotOwner] when from no longer holds the claim, and else as Finish
+	// does.
 	Reclaim(ctx context.Context, key Key, from, to string) (Record, error)
 
-	// Cancel stores a tombstone for a key that is unknown, dropped, yielded or running. It returns what was there before, with
-	// a zero State for nothing; a finished or released effect stays as it is.
+	// Cancel stores a tombstone for a key that is unknown, dropped, yielded or running. It returns what was there
+	// before, with a zero State for nothing; a finished or released effect stays as it is.
 	Cancel(ctx context.Context, key Key) (Record, error)
 
 	// Lookup returns what is kept under key, or [ErrUnknown].
@@ -186,15 +188,16 @@ type Ledger interface {
 	// Release drops the results of finished effects and marks the keys as released. Other keys are left alone.
 	Release(ctx context.Context, keys ...Key) error
 
-	// ReleaseRuns lets go of all keys that the journals of runs of a project gave, as [Key.OfRun] says: results are dropped and
-	// their keys marked as released; what runs or would begin is cancelled. Runs are ids, such as `r1`. It may be repeated.
+	// ReleaseRuns drops all keys that the journals of runs of a project gave, as [Key.OfRun] says: results are dropped
+	// and their keys marked as released; what runs or would begin is cancelled. Runs are ids, such as `r1`. It may be
+	// repeated.
 	ReleaseRuns(ctx context.Context, project string, runs ...string) error
 
 	// Open returns the running claims of owner, or of every owner when that is empty, in the order of their first claim.
 	Open(ctx context.Context, owner string) ([]Record, error)
 
-	// Expire forgets what is over and has not changed since: released marks before released, and finished, dropped, yielded
-	// and cancelled effects before finished. Running claims stay. A zero time forgets nothing. It returns the number of keys
-	// forgotten.
+	// Expire forgets what is over and has not changed since: released marks before released, and finished, dropped,
+	// yielded and cancelled effects before finished. Running claims stay. A zero time forgets nothing. It returns the
+	// number of keys forgotten.
 	Expire(ctx context.Context, finished, released time.Time) (int, error)
 }

@@ -128,8 +128,8 @@ func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record,
 	return rec, fmt.Errorf("%w: %v", ErrIndeterminate, req.Key)
 }
 
-// noOutcome reports whether an error of the work says no more than that a store or a service did not answer for a while: it is never
-// kept as a result, since whoever asks again with the key would get it for ever.
+// noOutcome reports whether an error of the work says no more than that a store or a service did not answer for a
+// while: it is never kept as a result, since every later call with the key would get it.
 func noOutcome(err error) bool {
 	return rpcerr.StoreAway(err) || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE)
 }
@@ -193,7 +193,7 @@ func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Rec
 	return result, err
 }
 
-// yield gives the claim of work that was cut short to whoever asks for it next. Work that may not be repeated keeps its claim,
+// yield gives the claim of work that was cut short to the next caller. Work that may not be repeated keeps its claim,
 // which then ends as indeterminate.
 func (r *Runner) yield(ctx context.Context, req Request) error {
 	if !req.Reissue {
@@ -211,7 +211,8 @@ func (r *Runner) keep(ctx context.Context, key Key, outcome Outcome) error {
 	return r.write(ctx, key, func() error { return r.cfg.Ledger.Finish(ctx, key, r.cfg.Owner, outcome) })
 }
 
-// write ends a claim in the ledger. The work is done and perhaps paid for, so a ledger that fails is asked again for a while.
+// write ends a claim in the ledger. The work is done and perhaps paid for, so a ledger that fails is asked again for a
+// while.
 func (r *Runner) write(ctx context.Context, key Key, end func() error) error {
 	deadline := time.Now().Add(r.cfg.KeepTimeout)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {

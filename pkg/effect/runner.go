@@ -15,8 +15,8 @@ var (
 	ErrIndeterminate = errors.New("effect: owner died while the effect ran; whether it happened is unknown")
 	// ErrLost is returned by [Runner.Attach] for an effect whose owner died while it ran. [Runner.Do] settles it.
 	ErrLost = errors.New("effect: owner died while the effect ran")
-	// ErrDraining is returned for work that would start while the runner is stopping, and for work it had to cut short. The
-	// claim of work that may be repeated is then yielded to a successor.
+	// ErrDraining is returned for work that would start while the runner is stopping, and for work it had to cut short.
+	// The claim of work that may be repeated is then yielded to a successor.
 	ErrDraining = errors.New("effect: stopping")
 )
 
@@ -28,7 +28,8 @@ type ElsewhereError struct {
 // Error implements error.
 func (e *ElsewhereError) Error() string { return "effect: runs at " + e.Owner }
 
-// DefaultMaxReissues is how often an effect that allows it is done again after its owner died, unless a Config says otherwise.
+// DefaultMaxReissues is how often an effect that allows it is done again after its owner died, unless a Config says
+// otherwise.
 const DefaultMaxReissues = 5
 
 // cutGrace is how long [Runner.Drain] waits for work that it cuts short to notice, before it yields the claims itself.
@@ -46,12 +47,12 @@ type Config struct {
 	// Alive reports whether another owner still runs. Nil: none does, which holds where one process has the ledger to
 	// itself.
 	Alive func(owner string) bool
-	// MaxReissues bounds how often an effect that allows it is done again after its owner died. What an owner yields as it
-	// stops is not counted. Zero is [DefaultMaxReissues].
+	// MaxReissues bounds how often an effect that allows it is done again after its owner died. What an owner yields as
+	// it stops is not counted. Zero is [DefaultMaxReissues].
 	MaxReissues int
 	// Retryable reports that an error of the work means that nothing has happened, such as a full queue: the claim is
-	// given back instead of the error kept. Nil: no error does. STORE_UNAVAILABLE and SERVICE_UNAVAILABLE are never kept: the
-	// claim of work that may be repeated is yielded, and other work is indeterminate.
+	// given back instead of the error kept. Nil: no error does. STORE_UNAVAILABLE and SERVICE_UNAVAILABLE are never
+	// kept: the claim of work that may be repeated is yielded, and other work is indeterminate.
 	Retryable func(error) bool
 	// EncodeError and DecodeError turn the work's error into its kept form and back; every caller gets the decoded
 	// form, the first one too. Nil for both keeps the text.
@@ -60,8 +61,8 @@ type Config struct {
 	// KeepTimeout bounds how long a finished result is offered to a ledger that fails before it is given up and the
 	// claim left as lost. A ledger that is away (STORE_UNAVAILABLE) is waited for without end. Zero is 30s.
 	KeepTimeout time.Duration
-	// CancelGrace bounds how long those who wait for work that is cancelled are kept waiting for the error with which it ends, which is
-	// then part of theirs. Zero: they get [ErrCancelled] at once.
+	// CancelGrace bounds how long callers that wait for cancelled work are kept waiting for the error with which it
+	// ends, which is then part of theirs. Zero: they get [ErrCancelled] at once.
 	CancelGrace time.Duration
 	// Logger gets panics and failures of the ledger. Nil discards them.
 	Logger *slog.Logger
@@ -69,14 +70,15 @@ type Config struct {
 
 // Func does the work of one effect. With a key ctx is not the caller's: it ends by the request's timeout, by Cancel and
 // by Drain. attempt tells whether the work may have been done, in part, before. Work that fails with [ErrDraining] was cut
-// short: a successor goes on with it.
+// short: a successor continues it.
 type Func func(ctx context.Context, attempt Attempt) ([]byte, error)
 
 // Attempt describes one execution of an effect.
 type Attempt struct {
 	// Key is the zero key for work without one.
 	Key Key
-	// Reissued counts the earlier executions that brought no outcome: lost with their owners, or cut short by their end.
+	// Reissued counts the earlier executions that brought no outcome: lost with their owners, or cut short by their
+	// end.
 	Reissued int
 }
 
@@ -86,8 +88,8 @@ type Request struct {
 	Key Key
 	// Hash is that of the content. A key is good for one content.
 	Hash Hash
-	// Unique says that the key names one content only, as [Key.OfRun] tells: a claim with another hash is of the same content,
-	// hashed by another version.
+	// Unique says that the key names one content only, as [Key.OfRun] reports: a claim with another hash is of the same
+	// content, hashed by another version.
 	Unique bool
 	// Timeout bounds the work, not the wait for it. Zero: none.
 	Timeout time.Duration
@@ -156,9 +158,9 @@ func New(cfg Config) (*Runner, error) {
 // when ctx ends; Do then returns ctx's error, and a later call with the key attaches. The result is in the ledger before
 // anyone sees it.
 //
-// An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled], [ErrReleased],
-// [ErrIndeterminate], [ErrDraining], an [*ElsewhereError], or the ledger's, in which case the outcome may be lost. Within
-// Config.CancelGrace an [ErrCancelled] also wraps the error with which the work ended.
+// An error is the effect's own, decoded, or one of [ErrInvalidKey], [ErrContentMismatch], [ErrCancelled],
+// [ErrReleased], [ErrIndeterminate], [ErrDraining], an [*ElsewhereError], or the ledger's, in which case the outcome
+// may be lost. Within Config.CancelGrace an [ErrCancelled] also wraps the error with which the work ended.
 func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 	if req.Key.IsZero() {
 		ctx, cancel := bound(ctx, req.Timeout)
@@ -182,7 +184,8 @@ func (r *Runner) Do(ctx context.Context, req Request, fn Func) (Result, error) {
 }
 
 // Attach waits for an effect that runs in this process, or returns the outcome that is kept. It starts nothing. Beside
-// the errors of Do it returns [ErrUnknown] for a key never seen and [ErrLost] for an effect that no process runs any more.
+// the errors of Do it returns [ErrUnknown] for a key never seen and [ErrLost] for an effect that no process runs any
+// more.
 func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
 	if err := key.Validate(); err != nil {
 		return Result{}, err
@@ -240,9 +243,9 @@ func (r *Runner) settleCancelled(key Key, e *execution) {
 	r.settle(key, e, Result{}, fmt.Errorf("%w: %v", ErrCancelled, key))
 }
 
-// Drain refuses new work and waits for what runs. When ctx ends first it cuts the rest short and yields the claims of work that
-// may be repeated to a successor. It returns an error for work that may not be, whose outcome is now unknown, and for claims that
-// it could not yield.
+// Drain refuses new work and waits for what runs. When ctx ends first it cuts the rest short and yields the claims of
+// work that may be repeated to a successor. It returns an error for work that may not be, whose outcome is now unknown,
+// and for claims that it could not yield.
 func (r *Runner) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	r.draining = true
@@ -268,7 +271,8 @@ func (r *Runner) Drain(ctx context.Context) error {
 	}
 }
 
-// cutShort ends the work of what runs, which then yields its claim where it may be repeated; for the rest there is an error.
+// cutShort ends the work of what runs, which then yields its claim where it may be repeated; for the rest there is an
+// error.
 func (r *Runner) cutShort(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

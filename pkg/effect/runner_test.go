@@ -394,7 +394,7 @@ func TestWorkThatSaysItWasCutShortYields(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestNoOwnerKeepsThatAStoreOrAServiceWasAway: whoever asks again with the key would get that for ever.
+// TestNoOwnerKeepsThatAStoreOrAServiceWasAway: every later call with the key would get that.
 func TestNoOwnerKeepsThatAStoreOrAServiceWasAway(t *testing.T) {
 	t.Parallel()
 	for _, away := range []error{

@@ -9,8 +9,8 @@ import (
 // sweepEvery is how often a ledger is swept: so often that what one sweep finds is little.
 const sweepEvery = time.Minute
 
-// Sweep forgets, minute by minute until ctx ends, what [Ledger.Expire] may: results that no caller released within [KeepResults],
-// and marks of released ones after [KeepReleased].
+// Sweep forgets, minute by minute until ctx ends, what [Ledger.Expire] may: results that no caller released within
+// [KeepResults], and marks of released ones after [KeepReleased].
 func Sweep(ctx context.Context, ledger Ledger, log *slog.Logger) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()

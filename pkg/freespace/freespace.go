@@ -1,4 +1,4 @@
-// Package freespace tells when a disk is too full to begin something new, so that what goes on has room to end.
+// Package freespace reports when a disk is too full to begin something new, so that work in progress has room to end.
 package freespace
 
 import (
@@ -29,7 +29,8 @@ type Floor struct {
 	lack   string
 }
 
-// New makes a floor for the disks of folders. Least is in bytes; 0 is 2 % of each disk and at most 1 GiB, and a negative one is no floor.
+// New makes a floor for the disks of folders. Least is in bytes; 0 is 2 % of each disk and at most 1 GiB, and a
+// negative one is no floor.
 func New(least int64, dirs ...string) *Floor {
 	return &Floor{least: least, dirs: dirs, stat: statfs}
 }
@@ -42,7 +43,8 @@ func (f *Floor) With(dirs ...string) *Floor {
 	return &Floor{least: f.least, dirs: append(slices.Clone(f.dirs), dirs...), stat: f.stat}
 }
 
-// Lack returns what keeps something new from beginning, for people; empty where there is room. A nil floor always has room, and so has a folder that cannot be looked at.
+// Lack returns what keeps something new from beginning, for people; empty where there is room. A nil floor always has
+// room, and so has a folder that cannot be looked at.
 func (f *Floor) Lack() string {
 	if f == nil || f.least < 0 {
 		return ""

@@ -103,7 +103,8 @@ func (a *attacked) mostMiB(t *testing.T) int {
 	return kB >> 10
 }
 
-// attacker is a connection that frames are written to as they come. Its flow-control window is 0: answers are not delivered.
+// attacker is a connection that frames are written to as they come. Its flow-control window is 0: answers are not
+// delivered.
 type attacker struct {
 	*http2.Framer
 	net.Conn
@@ -112,7 +113,8 @@ type attacker struct {
 
 	block   bytes.Buffer
 	encoder *hpack.Encoder
-	// indexed is the block of a second call, which refers to fields of the first alone, and so is that of all further calls.
+	// indexed is the block of a second call, which refers to fields of the first alone, and so is that of all further
+	// calls.
 	indexed []byte
 }
 
@@ -178,7 +180,7 @@ func message(m proto.Message) []byte {
 	return append([]byte{0, 0, 0, byte(len(body) >> 8), byte(len(body))}, body...)
 }
 
-// Whatever connections without a credential send, and however little they read, the server holds little for them. It
+// The server holds little for connections without a credential, for everything that they send and leave unread. It
 // answers others meanwhile.
 func TestConnectionsWithoutACredentialTakeLittleMemory(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,9 @@ import (
 // preface is how every HTTP/2 connection with prior knowledge begins (RFC 9113, section 3.4); gRPC clients always do.
 const preface = "PRI * HTTP/2.0\r\n"
 
-// Split takes the connections of l and offers them through two listeners: those that begin as HTTP/2 to the first, all others to the second. Closing l ends both, and so does
-// an Accept that fails; see pkg/accept for listeners that fail only when they are closed.
+// Split takes the connections of l and offers them through two listeners: those that begin as HTTP/2 to the first, all
+// others to the second. Closing l ends both, and so does an Accept that fails; see pkg/accept for listeners that fail
+// only when they are closed.
 func Split(l net.Listener) (http2, http1 net.Listener) {
 	a, b := newListener(l), newListener(l)
 	go func() {

@@ -275,8 +275,8 @@ func TestStopLetsRequestsEndWithinTheTime(t *testing.T) {
 	}
 }
 
-// A client that has shown no token has so much time to take an answer, and a refused one has no second request. One that
-// has shown a token may take any time, as far as the server is concerned.
+// A client that has shown no token has so much time to take an answer, and a refused one has no second request. One
+// that has shown a token may take any time, as far as the server is concerned.
 func TestAnAnswerThatAStrangerDoesNotReadEnds(t *testing.T) {
 	t.Parallel()
 	const late = 2 * bound.StrangerPause

@@ -14,7 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/pace"
 )
 
-// Server is a gRPC server and an HTTP server at one address. Its connections, and the headers and bodies of HTTP requests, are bounded; see pkg/bound.
+// Server is a gRPC server and an HTTP server at one address. Its connections, and the headers and bodies of HTTP
+// requests, are bounded; see pkg/bound.
 type Server struct {
 	grpc   *grpcserver.Server
 	http   *http.Server

@@ -20,7 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// nobody is an address where nobody listens. A port that was free a moment ago may be another program's.
+// nobody is an address without a listener. A port that was free a moment ago may be another program's.
 const nobody = "127.0.0.1:1"
 
 func patientHealth(t *testing.T, address string, wait time.Duration) healthv1.HealthClient {

@@ -49,7 +49,8 @@ const (
 type Options struct {
 	// Logger gets one line per call at debug level, and failures that are ours at error level.
 	Logger *slog.Logger
-	// Auth knows the callers. Health and reflection need no credential; see pkg/bound for what calls without one may take.
+	// Auth knows the callers. Health and reflection need no credential; see pkg/bound for what calls without one may
+	// take.
 	Auth auth.Authenticator
 	// Metrics counts and times calls; nil counts nowhere.
 	Metrics *telemetry.CallMetrics

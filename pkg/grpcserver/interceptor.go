@@ -43,7 +43,8 @@ type chain struct {
 	validator protovalidate.Validator
 	// requestBytes bounds each message of a request.
 	requestBytes int
-	// known are the methods that are registered, and plain those of them that have one request, one answer and a credential. They are complete before calls come.
+	// known are the methods that are registered, and plain those of them that have one request, one answer and a
+	// credential. They are complete before calls come.
 	known, plain map[string]bool
 	// strangers are the calls without a credential.
 	strangers strangers
@@ -68,7 +69,8 @@ func (c *chain) checked(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h
 	return resp, cmp.Or(err, checkAnswer(resp))
 }
 
-// guarded returns desc with its calls of one request as streams, so that the chain has them before their request is read: gRPC runs interceptors of the others after that.
+// guarded returns desc with its calls of one request as streams, so that the chain has them before their request is
+// read: gRPC runs interceptors of the others after that.
 func (c *chain) guarded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	all := *desc
 	all.Methods, all.Streams = nil, slices.Clone(desc.Streams)
@@ -78,7 +80,8 @@ func (c *chain) guarded(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &all
 }
 
-// one serves a method with one request and one answer. It is counted before the answer is sent, so that who has the answer finds it counted.
+// one serves a method with one request and one answer. It is counted before the answer is sent, so that who has the
+// answer finds it counted.
 func (c *chain) one(method string, handler grpc.MethodHandler) grpc.StreamHandler {
 	return func(srv any, ss grpc.ServerStream) error {
 		answer, err := c.answer(method, srv, ss, handler)
@@ -150,7 +153,7 @@ func (c *chain) begin(ctx context.Context, method string) func(context.Context, 
 	}
 }
 
-// unknownMethod is the label of all methods that nobody serves, whose names callers choose.
+// unknownMethod is the label of all methods that are not registered, whose names callers choose.
 const unknownMethod = "unknown"
 
 // label is what a method is called in metrics.
@@ -176,7 +179,8 @@ func requestID(ctx context.Context) string {
 	return hex.EncodeToString(b[:])
 }
 
-// admit finds out who calls. Without a credential that is accepted only the open services are served; the context then has no principal.
+// admit finds out who calls. Without a credential that is accepted only the open services are served; the context then
+// has no principal.
 func (c *chain) admit(ctx context.Context, method string) (context.Context, error) {
 	p, err := c.auth.Authenticate(ctx, token(metadata.ValueFromIncomingContext(ctx, "authorization")))
 	if err == nil {

@@ -41,8 +41,8 @@ const frameHeader = 9
 // meter is a connection that is not read while its caller, who has shown no credential, makes the server hold too much.
 // gRPC's transport holds a call until its last frame is sent, and a client whose flow-control window is 0 never lets it
 // be sent. So the meter reads the headers of all frames, in both directions, and notes what each call holds until the
-// frame that ends it. Each frame also takes work, for which strangers have a rate: see toll. Once a credential is accepted
-// the meter lets everything through.
+// frame that ends it. Each frame also takes work, for which strangers have a rate: see toll. Once a credential is
+// accepted the meter lets everything through.
 //
 // Read ends at least with every frame. When the transport reads again it has handled all frames before, so that a
 // credential in the first HEADERS frame is known before the frame that follows it is read.
@@ -75,7 +75,7 @@ type meter struct {
 }
 
 // weight is what one call holds, in bytes. A call that the client resets, or the server because its deadline has
-// passed, keeps its weight: its handler may still run, and nothing shows when the transport has let go of it.
+// passed, keeps its weight: its handler may still run, and nothing shows when the transport has released it.
 type weight struct {
 	in, out int
 	aborted bool
@@ -337,7 +337,7 @@ func (m *meter) deliver(id uint32, size int) {
 	})
 }
 
-// reweigh changes what is noted of a call that goes on.
+// reweigh changes the weight of a call in flight.
 func (m *meter) reweigh(id uint32, change func(*weight)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// strangers are the calls without a credential that run. When another one comes than there may be, the oldest is ended, so that health checks are answered while somebody
-// holds all calls that there are.
+// strangers are the calls without a credential that run. When another one comes than there may be, the oldest is ended,
+// so that health checks are answered while somebody holds all calls that there are.
 type strangers struct {
 	max int
 
@@ -31,7 +31,8 @@ type strangers struct {
 
 var errCrowded = errors.New("too many calls without a credential")
 
-// serve calls handler with a stream whose messages have the bound of strangers'. It ends the oldest call where there are too many.
+// serve calls handler with a stream whose messages have the bound of strangers'. It ends the oldest call where there
+// are too many.
 func (s *strangers) serve(ctx context.Context, ss grpc.ServerStream, handler func(grpc.ServerStream) error) error {
 	end := ender(ctx)
 	if end == nil { // within the process
@@ -84,8 +85,8 @@ func (s *strangerStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// reserve waits until there is room for an answer, where answers are so large that none should be made before, and until
-// the work of making it is allowed.
+// reserve waits until there is room for an answer, where answers are so large that none should be made before, and
+// until the work of making it is allowed.
 func (s *strangerStream) reserve() error {
 	if !s.large || s.reserved {
 		return nil
@@ -101,7 +102,8 @@ func (s *strangerStream) reserve() error {
 // messageHeader is the length of what each message begins with: whether it is compressed, and how long it is.
 const messageHeader = 5
 
-// incoming is what gRPC's transport has of a call: the framing of messages is then in our hands, and so is their bound, which gRPC has for whole servers only.
+// incoming is what gRPC's transport has of a call: the framing of messages is then in our hands, and so is their bound,
+// which gRPC has for whole servers only.
 type incoming interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)
@@ -142,7 +144,8 @@ func (s *strangerStream) RecvMsg(m any) error {
 	return nil
 }
 
-// connections has calls know the connection that they come on, which is metered. Beside that it is the credentials that it holds.
+// connections has calls know the connection that they come on, which is metered. Beside that it is the credentials that
+// it holds.
 type connections struct {
 	credentials.TransportCredentials
 	// work is how much the server does for strangers.

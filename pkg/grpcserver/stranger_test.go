@@ -120,7 +120,8 @@ func TestTheCredentialIsCheckedBeforeTheRequestIsRead(t *testing.T) {
 	}
 }
 
-// However many calls without a right credential come on one connection, one after another or at once, each is refused by name.
+// However many calls without a right credential come on one connection, one after another or at once, each is refused
+// by name.
 func TestEveryCallWithoutARightCredentialIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serveShield(t)
@@ -190,7 +191,7 @@ func TestAStrangerThatReadsHasLargeAnswers(t *testing.T) {
 	waittest.Return(t, streams.Wait, "reflection")
 }
 
-// Without a credential messages are small, whatever a service takes of others.
+// Without a credential messages are small, also of services that take large ones from others.
 func TestWithoutACredentialMessagesAreSmall(t *testing.T) {
 	t.Parallel()
 	s := serveShield(t)
@@ -284,7 +285,8 @@ func TestMethodsThatNobodyServesShareALabel(t *testing.T) {
 	assert.Equal(t, map[string]bool{"unknown": true}, methods)
 }
 
-// A stream whose client reads nothing ends when its time has passed, and so does its handler. One whose client reads lives on, however long it takes.
+// A stream whose client reads nothing ends when its time has passed, and so does its handler. One whose client reads
+// lives on, however long it takes.
 func TestAStreamThatNobodyReadsEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -334,7 +336,7 @@ func TestAStreamThatNobodyReadsEnds(t *testing.T) {
 	})
 }
 
-// Whatever clients without a right token ask, the server works for them at a bounded rate. A client that asks for its
+// The server works for clients without a right token at a bounded rate. A client that asks for its
 // health a few times a second waits for none of them, and every call is answered in the end.
 func TestWorkForStrangersIsBounded(t *testing.T) {
 	t.Parallel()

@@ -26,8 +26,8 @@ type weighed struct {
 // found one the connection is no stranger's.
 //
 // It has the server be able to end a stream: a read or a write that waits for the client then fails. Calls with one
-// request of known callers need that not. It refuses no call: gRPC keeps a timer for one that is refused here, until the
-// deadline that the call came with.
+// request of known callers need that not. It refuses no call: gRPC keeps a timer for one that is refused here, until
+// the deadline that the call came with.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	m := metered(ctx)
 	if m != nil && !m.known.Load() {

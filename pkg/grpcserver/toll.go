@@ -17,9 +17,9 @@ const (
 	answerWork = 100 // of reflection, which has the server encode all descriptors of a file
 )
 
-// toll bounds the work for one connection of a stranger. Each connection has some work of its own, so that a health check
-// need not wait while others flood the server; beyond that it takes from what all of them share. It asks for one piece at
-// a time, so that connections take turns and none waits for longer than one piece of each other takes.
+// toll bounds the work for one connection of a stranger. Each connection has some work of its own, so that a health
+// check need not wait while others flood the server; beyond that it takes from what all of them share. It asks for one
+// piece at a time, so that connections take turns and none waits for longer than one piece of each other takes.
 type toll struct {
 	own, shared *rate.Limiter
 }

@@ -2,9 +2,9 @@ package jsonscan
 
 import "bytes"
 
-// AtMost reports whether a document has at most so many values. A member and its name are one value, an empty object or list
-// counts as two. It checks nothing else. It is for readers that make something of each value; a long document with few
-// values is passed over at the speed of memory.
+// AtMost reports whether a document has at most so many values. A member and its name are one value, an empty object or
+// list counts as two. It checks nothing else. It is for readers that make something of each value; a long document with
+// few values is passed over at the speed of memory.
 func AtMost(doc []byte, values int) bool {
 	if 1+bytes.Count(doc, []byte(","))+bytes.Count(doc, []byte("{"))+bytes.Count(doc, []byte("[")) <= values {
 		return true // The same with those within texts.

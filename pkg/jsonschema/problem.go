@@ -65,8 +65,8 @@ func findLoop(root *jsonschema.Schema) (at string, found bool) {
 	return place(at), found
 }
 
-// findCostly finds a schema, in root or below it, that applies more schemas to one value than bound.SchemaApplications: references
-// that each name the next one twice double the work with every step. Root has no loops.
+// findCostly finds a schema, in root or below it, that applies more schemas to one value than bound.SchemaApplications:
+// references that each name the next one twice double the work with every step. Root has no loops.
 func findCostly(root *jsonschema.Schema) (at string, found bool) {
 	costs := map[*jsonschema.Schema]int{nil: 0}
 	var cost func(s *jsonschema.Schema) int

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Bodies ends requests whose client stops to send the body: a read fails, and the connection ends, when nothing came for within. A client that is only slow is not cut
-// off, since each read has the time anew. A body that the handler leaves unread is bounded likewise.
+// Bodies ends requests whose client stops to send the body: a read fails, and the connection ends, when nothing came
+// for within. A client that is only slow is not cut off, since each read has the time anew. A body that the handler
+// leaves unread is bounded likewise.
 func Bodies(next http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {

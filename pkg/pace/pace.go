@@ -1,5 +1,5 @@
-// Package pace ends answers whose client does not read them, and requests whose client does not send them. A server is otherwise held for as long as a client likes: by its
-// goroutine, and by whatever the answer holds upstream.
+// Package pace ends answers whose client does not read them, and requests whose client does not send them. A server is
+// otherwise held for as long as a client likes: by its goroutine, and by all that the answer holds upstream.
 package pace
 
 import (

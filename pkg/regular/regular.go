@@ -1,6 +1,6 @@
-// Package regular opens regular files and nothing else. A named pipe, a terminal or a device can make its reader wait for ever or
-// never end, so a path that somebody else wrote is opened here. Some files of /proc, and files of a server that is away, call themselves
-// regular and make a reader wait as well: reading them ends with a context.
+// Package regular opens regular files and nothing else. A named pipe, a terminal or a device can make its reader wait
+// for ever or never end, so a path that somebody else wrote is opened here. Some files of /proc, and files of a server
+// that is away, call themselves regular and make a reader wait as well: reading them ends with a context.
 package regular
 
 import (
@@ -24,8 +24,8 @@ type Error struct {
 // Error names the path and the next step.
 func (e *Error) Error() string { return e.Path + " " + e.Why }
 
-// Open opens a regular file for reading, through symbolic links. It does not wait for a writer of a named pipe. Anything but a
-// regular file is an [Error]; faults of opening are those of [os.Open].
+// Open opens a regular file for reading, through symbolic links. It does not wait for a writer of a named pipe.
+// Anything but a regular file is an [Error]; faults of opening are those of [os.Open].
 func Open(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if errors.Is(err, syscall.ENXIO) {
@@ -57,8 +57,8 @@ func check(path string, mode fs.FileMode) error {
 	return &Error{path, "is a device or a socket; name a regular file"}
 }
 
-// Read returns the content of a regular file of at most maxBytes. Anything else, and a longer file, is an [Error]. It ends with ctx, as a
-// [Leaving] reader does.
+// Read returns the content of a regular file of at most maxBytes. Anything else, and a longer file, is an [Error]. It
+// ends with ctx, as a [Leaving] reader does.
 func Read(ctx context.Context, path string, maxBytes int64) (content []byte, err error) {
 	f, info, err := Open(path)
 	if err != nil {
@@ -80,8 +80,8 @@ func tooLarge(path string, maxBytes int64) *Error {
 	return &Error{path, fmt.Sprintf("is larger than %d bytes, the most that is read", maxBytes)}
 }
 
-// Leaving returns a reader of r that fails with the context's error once that has ended, also where r is being read: that read is left to
-// itself, and may never end. r must bear to be closed meanwhile, as an [os.File] does.
+// Leaving returns a reader of r that fails with the context's error once that has ended, also where r is being read:
+// that read is left to itself, and may never end. r must bear to be closed meanwhile, as an [os.File] does.
 func Leaving(ctx context.Context, r io.Reader) io.Reader { return &leavingReader{ctx: ctx, r: r} }
 
 type leavingReader struct {

@@ -91,8 +91,8 @@ func Parse(field, name string, collections ...string) (Name, error) {
 	return n, nil
 }
 
-// Children checks that names are of resources in a collection of the project that parent names, and returns the project's id and
-// theirs. It fails with INVALID_REQUEST for the fields `parent` and collection.
+// Children checks that names are of resources in a collection of the project that parent names, and returns the
+// project's id and theirs. It fails with INVALID_REQUEST for the fields `parent` and collection.
 func Children(parent, collection string, names []string) (project string, ids []string, err error) {
 	if project, err = Project("parent", parent); err != nil {
 		return "", nil, err

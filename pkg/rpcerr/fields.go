@@ -8,7 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// Fields collects the fields of a request that break a rule: the first bound.FieldViolations of them, and how many more there are. The zero value has none.
+// Fields collects the fields of a request that break a rule: the first bound.FieldViolations of them, and how many more
+// there are. The zero value has none.
 type Fields struct {
 	list []Field
 	more int

@@ -157,7 +157,8 @@ func RunFinished(resource, state, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, format, args...).with("resource", resource).with("state", state)
 }
 
-// ResourceInUse says that a run or an evaluation cannot be deleted because of a resource: itself or one of its runs that has not ended, or its evaluation, which is kept.
+// ResourceInUse says that a run or an evaluation cannot be deleted because of a resource: itself or one of its runs
+// that has not ended, or its evaluation, which is kept.
 func ResourceInUse(resource, format string, args ...any) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_IN_USE, format, args...).with("resource", resource)
 }
@@ -297,7 +298,8 @@ func SandboxQuota(quota string, limit int, after time.Duration, format string, a
 	return e
 }
 
-// PriceUnknown says that dollars are bounded by something, such as `limits.cost`, and that a model's price is not known.
+// PriceUnknown says that dollars are bounded by something, such as `limits.cost`, and that a model's price is not
+// known.
 func PriceUnknown(model, bound string) *Error {
 	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN,
 		"%s bounds dollars, and the price of %s is not known: give it in the configuration of modelgw, `prices: {%s: {input: 2.5, output: 10}}` in dollars per million tokens, or bound tokens instead",
@@ -376,7 +378,8 @@ func BodyDamaged(hash, format string, args ...any) *Error {
 	return fault(codes.DataLoss, errorsv1.ErrorReason_ERROR_REASON_BODY_DAMAGED, format, args...).with("hash", hash)
 }
 
-// StoreUnavailable says that a database takes or gives nothing now. Cause is `full`, `io`, `busy`, `memory` or `damaged`.
+// StoreUnavailable says that a database takes or gives nothing now. Cause is `full`, `io`, `busy`, `memory` or
+// `damaged`.
 func StoreUnavailable(cause string, after time.Duration, format string, args ...any) *Error {
 	return fault(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, format, args...).with("cause", cause).retryIn(after)
 }

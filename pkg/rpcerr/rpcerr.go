@@ -105,8 +105,8 @@ func Reason(err error) errorsv1.ErrorReason {
 // Is reports whether err has that reason.
 func Is(err error, reason errorsv1.ErrorReason) bool { return err != nil && Reason(err) == reason }
 
-// StoreAway reports whether an error says that a store takes or gives nothing now, such as for a disk that is full. It says nothing of what was asked for, which
-// may have happened: who needs it waits and asks again.
+// StoreAway reports whether an error says that a store takes or gives nothing now, such as for a disk that is full. It
+// says nothing of what was asked for, which may have happened: who needs it waits and asks again.
 func StoreAway(err error) bool { return Is(err, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE) }
 
 // RetryAfter returns when to try again; zero where err does not say.

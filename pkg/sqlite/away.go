@@ -23,8 +23,9 @@ func isDamaged(err error) bool {
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
-// explain gives the failures of the database itself their kind, which [rpcerr.StoreAway] reports: its disk is full or fails, another process holds
-// its lock, memory is short, or it is damaged. It is the one place that classifies them; all other errors stay as they are.
+// explain gives the failures of the database itself their kind, which [rpcerr.StoreAway] reports: its disk is full or
+// fails, another process holds its lock, memory is short, or it is damaged. It is the one place that classifies them;
+// all other errors stay as they are.
 func explain(err error) error {
 	failed, ok := errors.AsType[*driver.Error](err)
 	if !ok || rpcerr.StoreAway(err) {

@@ -44,7 +44,8 @@ type Options struct {
 	BusyTimeout time.Duration
 	// MaxBatch bounds the functions that share one transaction. Zero is 1024.
 	MaxBatch int
-	// VFS names the virtual file system of SQLite's below the database. Empty is the operating system's; tests name one that fails (pkg/sqlite/sqlitefault).
+	// VFS names the virtual file system of SQLite's below the database. Empty is the operating system's; tests name one
+	// that fails (pkg/sqlite/sqlitefault).
 	VFS string
 }
 

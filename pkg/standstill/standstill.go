@@ -1,7 +1,9 @@
-// Package standstill notices that a process stood still: its machine slept, the process was stopped, or the wall clock was set
-// forward. Deadlines that are kept as wall time have then passed with no chance for their holders to prolong them.
+// Package standstill notices that a process stood still: its machine slept, the process was stopped, or the wall clock
+// was set forward. Deadlines that are kept as wall time have then passed with no chance for their holders to prolong
+// them.
 //
-// The monotonic clock does not tell, since it stops with the machine. So a loop that goes round often looks at the wall clock each time.
+// The monotonic clock does not show it, since it stops with the machine. So a frequent loop reads the wall clock in
+// each round.
 package standstill
 
 import (
@@ -15,8 +17,8 @@ type Detector struct {
 	last time.Time
 }
 
-// Look returns the wall time since the last look where that is longer than most, the longest time that may lie between two looks
-// of a process that runs. It is zero otherwise, at the first look, and where the clock was set back.
+// Look returns the wall time since the last look where that is longer than most, the longest time that may lie between
+// two looks of a process that runs. It is zero otherwise, at the first look, and where the clock was set back.
 func (d *Detector) Look(now time.Time, most time.Duration) time.Duration {
 	now = now.Round(0) // without the monotonic reading
 	d.mu.Lock()

@@ -16,7 +16,8 @@ import (
 const Bound = time.Minute
 
 // For waits for a value of ch, or for its end, and returns the value. It fails the test at once after [Bound], with
-// what was missing, and logs what every goroutine waits for. Only the test's own goroutine may call it, in cleanups too.
+// what was missing, and logs what every goroutine waits for. Only the test's own goroutine may call it, in cleanups
+// too.
 func For[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	late := time.NewTimer(Bound)
@@ -45,8 +46,8 @@ func Return(t testing.TB, f func(), what string) {
 	For(t, returned, what)
 }
 
-// Hold waits for a value of ch, for its end, or for the end of the test, whichever comes first. It is for the goroutines
-// of servers and tools that a test scripts: a test that fails early leaves none of them waiting.
+// Hold waits for a value of ch, for its end, or for the end of the test, whichever comes first. It is for the
+// goroutines of servers and tools that a test scripts: a test that fails early leaves none of them waiting.
 func Hold[T any](t testing.TB, ch <-chan T) {
 	select {
 	case <-ch:

@@ -1,6 +1,6 @@
-// Package yamlnode parses YAML that others wrote into a node tree that is safe to walk: what its aliases and merges unfold to is
-// bounded, and no value contains itself. A walk over the tree needs no bounds of its own. The bounds are those of
-// pkg/bound.
+// Package yamlnode parses YAML that others wrote into a node tree that is safe to walk: what its aliases and merges
+// unfold to is bounded, and no value contains itself. A walk over the tree needs no bounds of its own. The bounds are
+// those of pkg/bound.
 //
 // What the values mean is left to the caller.
 package yamlnode
@@ -25,12 +25,13 @@ var (
 	ErrTooLarge = errors.New("the YAML is too large")
 )
 
-// indicators are the characters of which one begins every value but the first. A value that is left out has the one of its key.
+// indicators are the characters of which one begins every value but the first. A value that is left out has the one of
+// its key.
 const indicators = "-?:,[{"
 
-// Parse returns the value of a YAML document; nil when the text has none. It fails on text that is no YAML, on more than one
-// document, and with ErrTooDeep, ErrCycle or ErrTooLarge on a document beyond a bound, which the message names with the line.
-// Parse does not wait for anything: a text within the bounds takes a few seconds at most.
+// Parse returns the value of a YAML document; nil when the text has none. It fails on text that is no YAML, on more
+// than one document, and with ErrTooDeep, ErrCycle or ErrTooLarge on a document beyond a bound, which the message names
+// with the line. Parse does not wait for anything: a text within the bounds takes a few seconds at most.
 func Parse(text []byte) (*yaml.Node, error) {
 	if len(text) > bound.YAMLBytes {
 		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, len(text), bound.YAMLBytes)
@@ -70,14 +71,14 @@ type size struct {
 	keys int
 }
 
-// checker measures each value once, however many aliases stand for it.
+// checker measures each value once, however many aliases refer to it.
 type checker struct {
 	// known are the sizes of values that have an anchor. The size of a value that is being measured is zero.
 	known map[*yaml.Node]size
 }
 
-// measure returns the size of n, which lies below depth others. An alias only stands for a value that began before it, so the
-// walk itself is never deeper than the text.
+// measure returns the size of n, which lies below depth others. An alias only refers to a value that began before it,
+// so the walk itself is never deeper than the text.
 func (c *checker) measure(n *yaml.Node, depth int) (size, error) {
 	if depth >= bound.YAMLDepth {
 		return size{}, fmt.Errorf("line %d: %w", n.Line, ErrTooDeep)

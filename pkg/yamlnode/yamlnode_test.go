@@ -25,7 +25,7 @@ func layers(n int, first, before, after string) string {
 	return b.String()
 }
 
-// bombs are short texts that stand for more than any reader can hold.
+// bombs are short texts that expand to more than any reader can hold.
 func bombs() map[string]struct {
 	text string
 	want error
@@ -67,7 +67,7 @@ func keys(n int) string {
 
 func indented(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
 
-// The memory that parsing takes does not depend on what the text stands for.
+// The memory that parsing takes does not depend on what the text expands to.
 func TestBombsAreRefusedInLittleMemory(t *testing.T) {
 	const most = 512 << 20
 	for name, tt := range bombs() {

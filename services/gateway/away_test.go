@@ -34,7 +34,8 @@ func TestClientsHearWhichServiceIsAway(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	runs := agentv1.NewRunServiceClient(conn)
-	// The callers' deadlines, in seconds: a busy machine may miss the first ones. Each is before the gateway's own patience ends.
+	// The callers' deadlines, in seconds: a busy machine may miss the first ones. Each is before the gateway's own
+	// patience ends.
 	deadlines := []int{4, 8, 12}
 	for name, ask := range map[string]func(context.Context) error{
 		"a call": func(ctx context.Context) error {

@@ -18,8 +18,9 @@ const modelConnections = 256
 // unanswered is an error in the shapes of all vendors at once.
 const unanswered = `{"type":"error","error":{"type":"api_error","message":"modelgw does not answer; try again","param":null,"code":null}}`
 
-// forward passes HTTP requests on to modelgw as they are, with the caller's own credential, which modelgw checks before it reads the body, and answers as they come. within
-// bounds how long a client may not read. idle closes connections that are kept for later.
+// forward passes HTTP requests on to modelgw as they are, with the caller's own credential, which modelgw checks before
+// it reads the body, and answers as they come. within bounds how long a client may not read. idle closes connections
+// that are kept for later.
 func forward(address string, within time.Duration, known auth.Authenticator, log *slog.Logger) (handler http.Handler, idle func()) {
 	to := &url.URL{Scheme: "http", Host: address}
 	transport := &http.Transport{MaxIdleConns: modelConnections, MaxIdleConnsPerHost: modelConnections, IdleConnTimeout: time.Minute, DisableCompression: true}

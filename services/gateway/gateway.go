@@ -33,8 +33,8 @@ import (
 
 // Config sets whom the gateway serves.
 type Config struct {
-	// WriteTimeout is how long a client may let an answer over HTTP lie unread before it is cut off: a watch, or one of the vendor-shaped endpoints. Zero is no bound.
-	// Default 30s.
+	// WriteTimeout is how long a client may let an answer over HTTP lie unread before it is cut off: a watch, or one of
+	// the vendor-shaped endpoints. Zero is no bound. Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_WRITE_TIMEOUT"`
 	// AllowedHosts are further values of the Host header that are served, beside loopback names and the address itself.
 	AllowedHosts []string `yaml:"allowed_hosts" env:"EVALFLEET_ALLOWED_HOSTS"`

@@ -93,7 +93,7 @@ func TestAnErrorNamesSomeOfManyFields(t *testing.T) {
 	assert.Less(t, len(body), 64<<10)
 }
 
-// A watch over HTTP whose client reads nothing is cut off, and what it holds is let go.
+// A watch over HTTP whose client reads nothing is cut off, and what it holds is released.
 func TestAWatchThatNobodyReadsIsCutOff(t *testing.T) {
 	t.Parallel()
 	backend := &runs{flooded: make(chan struct{})}

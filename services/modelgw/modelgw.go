@@ -47,8 +47,9 @@ type Config struct {
 	// MaxAnswerBytes bounds an answer of a vendor that is read into the platform's own form, in bytes as they come, streamed or not; a larger one ends with
 	// PROVIDER_RESPONSE_INVALID. What goes through the endpoints as bytes has no bound, since nothing keeps it. Default 64 MiB.
 	MaxAnswerBytes int64 `yaml:"max_answer_bytes" env:"EVALFLEET_MODELGW_MAX_ANSWER_BYTES"`
-	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A stop in good order
-	// counts nothing. A call that is lost more often has no known outcome, and its run waits for a decision. At least 1, default 5.
+	// MaxReissues bounds how often a call with a key is made again because the process that made it died. A stop in
+	// good order counts nothing. A call that is lost more often has no known outcome, and its run waits for a decision.
+	// At least 1, default 5.
 	MaxReissues int `yaml:"max_reissues" env:"EVALFLEET_MODELGW_MAX_REISSUES"`
 	// CancelGrace bounds how long the caller of a call that is cancelled waits for the account of it. Zero is 1s.
 	CancelGrace time.Duration `yaml:"-"`
@@ -56,8 +57,8 @@ type Config struct {
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
 	Budgets map[string]Budget `yaml:"budgets"`
-	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known, and models
-	// are refused where a limit or a budget bounds dollars.
+	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known, and
+	// models are refused where a limit or a budget bounds dollars.
 	Prices map[string]Price `yaml:"prices"`
 	// Endpoints sets up the endpoints in the shapes of vendors.
 	Endpoints endpoint.Config `yaml:"endpoints"`
@@ -261,8 +262,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to whoever asks for them next. The
-// service takes no calls any more.
+// Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to
+// their next caller. The service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
 	err := s.runner.Drain(ctx)
 	s.responses.Close()

@@ -350,7 +350,7 @@ func TestAStreamHoldsTheWholeAnswerInPieces(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_CURSOR), err)
 }
 
-// Time stands still while the watcher leaves and comes back, so that the call is still under way then.
+// Time is stopped while the watcher leaves and comes back, so that the call is still under way then.
 func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -386,7 +386,7 @@ func TestAWatcherGoesOnWhereItWas(t *testing.T) {
 	})
 }
 
-// Time stands still until the watcher has seen what came before the failure.
+// Time is stopped until the watcher has seen what came before the failure.
 func TestARetryAfterTheFirstPieceIsARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -425,7 +425,8 @@ func onDisk(t *testing.T) effect.Ledger {
 	return ledger
 }
 
-// Stops in good order cut one call short, again and again: it is made again each time, and none of that counts against it.
+// Stops in good order cut one call short, again and again: it is made again each time, and none of that counts against
+// it.
 func TestGracefulStopsDuringACallCountNothing(t *testing.T) {
 	t.Parallel()
 	ledger := onDisk(t)
@@ -535,13 +536,13 @@ func TestAnOlderHashOfARunsCallIsTheSameCall(t *testing.T) {
 	}
 }
 
-// A call that failed tells how long it took and, where the provider said so, what it cost.
+// A failed call reports how long it took and, where the provider said so, what it cost.
 func TestFailedCallsTellWhatTheyCost(t *testing.T) {
 	t.Parallel()
 	g := start(t)
 	request := keyed("k", ask(`{"outputs": [{"output": {"text": "no", "stop_reason": "content_filter", "usage": {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}}}]}`, "q"))
 	request.Config = &modelv1.GenerateConfig{FailOnRefusal: new(true)}
-	for range 2 { // the kept outcome tells the same
+	for range 2 { // the kept outcome reports the same
 		_, err := g.models.Generate(t.Context(), request)
 		fault, ok := rpcerr.As(err)
 		require.True(t, ok, "%v", err)

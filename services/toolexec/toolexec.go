@@ -122,8 +122,9 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the calls that run. When ctx ends first, the rest is cut short: calls with a key are left to whoever asks for them next, and
-// their commands go on in their sandboxes. It returns an error for calls that may not be repeated. The service takes no calls any more.
+// Close waits for the calls that run. When ctx ends first, the rest is cut short: calls with a key are left to their
+// next caller, and their commands continue in their sandboxes. It returns an error for calls that may not be
+// repeated. The service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
 	s.workers.Close()
 	err := s.runner.Drain(ctx)

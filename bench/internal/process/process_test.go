@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// wait is for children that no signal wakes. One whose goroutines all sleep without a timer would end at once, as a deadlock.
+// wait is for children that no signal wakes. One whose goroutines all sleep without a timer would end at once, as a
+// deadlock.
 func wait() { <-time.After(time.Hour) }
 
 func fail() {

@@ -17,7 +17,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/regular"
 )
 
-// whole reads a body from its first byte to its last, and holds the last ones back until the hash of all is known to be right.
+// whole reads a body from its first byte to its last, and holds the last ones back until the hash of all is known to be
+// right.
 type whole struct {
 	r       *os.File
 	left    int64
@@ -49,7 +50,7 @@ func (w *whole) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (w *whole) Close() error { return w.r.Close() }
 
-// version tells a file from what was at its place at another time.
+// version distinguishes a file from one that had its path at another time.
 type version struct {
 	device, inode uint64
 	size          int64
@@ -72,8 +73,8 @@ type checked struct {
 
 func newChecked() *checked { return &checked{versions: lru.New[string, version](keptChecks)} }
 
-// check reads a body of which a part is wanted, unless it did so before and the file has not changed since. It fails with a
-// [blob.DamagedError].
+// check reads a body of which a part is wanted, unless it did so before and the file has not changed since. It fails
+// with a [blob.DamagedError].
 func (s *Store) check(ctx context.Context, f *os.File, project, hash string) error {
 	info, err := f.Stat()
 	if err != nil {

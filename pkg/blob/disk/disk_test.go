@@ -113,7 +113,7 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// A sweep takes what nobody used, and leaves what someone puts or reads at the same moment.
+// A sweep removes unused bodies, and leaves those that are put or read at the same moment.
 func TestASweepLeavesWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,10 +14,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/blob"
 )
 
-// touchAfter is the age from which a read renews the time of a body. Times are for sweeps, which count in hours, and a write for each read is not worth more.
+// touchAfter is the age from which a read renews the time of a body. Times are for sweeps, which count in hours, and a
+// write for each read is not worth more.
 const touchAfter = 30 * time.Minute
 
-// touch notes that a body is in use, where the folder lets it. A body that a sweep has just taken away is not there: who reads it now would name it in vain.
+// touch notes that a body is in use, where the folder lets it. A body that a sweep has just taken away is not there:
+// who reads it now would name it in vain.
 func (s *Store) touch(f *os.File, project, hash string) error {
 	if info, err := f.Stat(); err != nil || time.Since(info.ModTime()) < touchAfter {
 		return err
@@ -74,8 +76,8 @@ func (s *Store) Peek(_ context.Context, project, hash string) (io.ReadCloser, er
 	return f, nil
 }
 
-// DeleteUnused deletes a body unless it was put or read since a time. It is safe beside both: the body is moved away first, so that who comes later puts it anew or does not find it, and
-// is moved back where someone came before.
+// DeleteUnused deletes a body unless it was put or read since a time. It is safe beside both: the body is moved away
+// first, so that who comes later puts it anew or does not find it, and is moved back where someone came before.
 func (s *Store) DeleteUnused(ctx context.Context, project, hash string, since time.Time) (bool, error) {
 	if err := blob.CheckName(project, hash); err != nil {
 		return false, err

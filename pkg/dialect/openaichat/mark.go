@@ -8,7 +8,8 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// explicitMode is the value of the members that mark a part for the cache, and of the one that says that a request has marks.
+// explicitMode is the value of the members that mark a part for the cache, and of the one that says that a request has
+// marks.
 const explicitMode = `{"mode":"explicit"}`
 
 func isMarked(part *contentv1.Content) bool { return part.GetText().GetCacheBreakpoint() }

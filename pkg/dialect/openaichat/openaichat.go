@@ -38,8 +38,8 @@ type Request struct {
 	MaxTokensMember string
 	// StrictTools is said of each tool, where it is set.
 	StrictTools *bool
-	// CacheMarks sends the marks that authors of messages set for the server's cache of prompts, and one at the end of the
-	// system messages that come first. Where a mark is in an answer or in a tool's result, none is sent.
+	// CacheMarks sends the marks that authors of messages set for the server's cache of prompts, and one at the end of
+	// the system messages that come first. Where a mark is in an answer or in a tool's result, none is sent.
 	CacheMarks bool
 	// Members are further members of the request, before those of the configuration's extra_body.
 	Members []Member

@@ -1,7 +1,7 @@
 package sqlite
 
-// schema are the steps, only ever appended to; "effects" stands for the ledger's table in them and in all queries. Times are
-// in nanoseconds since 1970; states are the numbers of effect.State.
+// schema are the steps, only ever appended to; "effects" is replaced by the ledger's table in them and in all queries.
+// Times are in nanoseconds since 1970; states are the numbers of effect.State.
 var schema = []string{
 	`
 CREATE TABLE effects (

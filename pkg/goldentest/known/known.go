@@ -54,8 +54,8 @@ type Entry struct {
 	Reason string `yaml:"reason"`
 	// Run is nil or true when a covered case is executed although it is known to differ.
 	Run *bool `yaml:"run"`
-	// Fails and Passes are how many cases of testdata/golden differ, and how many are covered and do not. Cases that nothing
-	// executes are in neither.
+	// Fails and Passes are how many cases of testdata/golden differ, and how many are covered and do not. Cases that
+	// nothing executes are in neither.
 	Fails  int `yaml:"fails"`
 	Passes int `yaml:"passes"`
 	// Unseen says that no case of testdata/golden is covered: a decision that only other cases show.

@@ -1,6 +1,7 @@
 // Package sqlitefault puts a disk under SQLite that a test can let fail.
 //
-// It is one of SQLite's virtual file systems over the usual one: files are real, and a write or a sync fails while the test says so.
+// It is one of SQLite's virtual file systems over the usual one: files are real, and a write or a sync fails while the
+// test says so.
 package sqlitefault
 
 import (
@@ -77,7 +78,8 @@ func (d *Disk) is(faults ...Fault) bool {
 	return false
 }
 
-// mounted is a disk as SQLite knows it. The registry keeps it from the collector, since SQLite holds no pointer that the collector sees.
+// mounted is a disk as SQLite knows it. The registry keeps it from the collector, since SQLite holds no pointer that
+// the collector sees.
 type mounted struct {
 	disk   *Disk
 	system *sqlite3.Tsqlite3_vfs
@@ -166,7 +168,8 @@ func syncFile(tls *libc.TLS, p uintptr, flags int32) int32 {
 // at is what lies at an address that SQLite gave, which is none of Go's memory, or is kept by the registry.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// pointer is a function as SQLite's translation to Go holds it: the word that a func value is. It is only for functions of the package, which stay where they are.
+// pointer is a function as SQLite's translation to Go holds it: the word that a func value is. It is only for functions
+// of the package, which stay where they are.
 func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
 
 // function is the way back.

@@ -149,7 +149,7 @@ func checkCounted(t *testing.T, c *client, eval *agentv1.Eval, callLog string) (
 		for turn, again := range modelCalls(events) {
 			slot := fmt.Sprintf("%s epoch %d turn %d", s.GetId(), s.GetEpoch(), turn)
 			reissues += again
-			// Of those that were in flight at a kill not all had reached the model.
+			// Not all calls that were in flight at a kill had reached the model.
 			assert.LessOrEqual(t, calls[slot], 1+again, "%s: made once, and again as the journal says", slot)
 			assert.Positive(t, calls[slot], slot)
 		}
@@ -211,7 +211,7 @@ func checkJournal(t *testing.T, events []*agentv1.Event) {
 	assert.NotNil(t, events[len(events)-1].GetRunFinished(), "the journal ends with the end")
 }
 
-// modelCalls tells of each turn in a journal how often its call was issued again.
+// modelCalls returns for each turn in a journal how often its call was issued again.
 func modelCalls(events []*agentv1.Event) map[int32]int {
 	turns, calls := map[int64]int32{}, map[int32]int{}
 	for _, e := range events {

@@ -16,7 +16,8 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// HumanEval, through the built program and sandboxes on this machine: a model that gives the canonical solution of every even-numbered problem, and something broken for the others, gets half of them right: 82 of 164.
+// HumanEval, through the built program and sandboxes on this machine: a model that gives the canonical solution of
+// every even-numbered problem, and something broken for the others, gets half of them right: 82 of 164.
 func TestHumanEval(t *testing.T) {
 	inEachForm(t, func(t *testing.T, f form) { humanEval(t, f) })
 }
@@ -60,7 +61,8 @@ func humanEval(t *testing.T, f form, env ...string) {
 	}
 }
 
-// GSM8K: a model that is right about every even-numbered row, thousands separated, and wrong about the others gets half of them: 100 of 200.
+// GSM8K: a model that is right about every even-numbered row, thousands separated, and wrong about the others gets half
+// of them: 100 of 200.
 func TestGSM8K(t *testing.T) {
 	file := datatest.Find(t, datatest.GSM8K)
 	var script bytes.Buffer
@@ -112,7 +114,8 @@ func rowsOf(t *testing.T, file datatest.File) []object {
 	return rows
 }
 
-// evaluated runs an example's task file over a data set, with scripted answers, and returns the samples, half of which are right. The single binary is started by the command itself.
+// evaluated runs an example's task file over a data set, with scripted answers, and returns the samples, half of which
+// are right. The single binary is started by the command itself.
 func evaluated(t *testing.T, f form, example string, file datatest.File, script string, env ...string) []*agentv1.EvalSample {
 	t.Helper()
 	h := newHome(t, &shipped, f, env...)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an evaluation would not do as it is asked to is refused before it runs, or said once: in the terminal, in its journal and in its log.
+// What an evaluation would not do as it is asked to is refused before it runs, or said once: in the terminal, in its
+// journal and in its log.
 func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	t.Parallel()
 	v := startVendors(t)

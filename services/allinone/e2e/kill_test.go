@@ -171,7 +171,8 @@ func TestFiveKillsInOneCall(t *testing.T) {
 	})
 }
 
-// After the sixth kill whether the call happened is told as unknown, and its run waits for a decision, also when the server is started again.
+// After the sixth kill the outcome of the call is recorded as unknown, and its run waits for a decision, also when the
+// server is started again.
 func TestSixKillsInOneCallWaitForADecision(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
@@ -239,13 +240,14 @@ func modelOutcomes(events []*agentv1.Event) (outcomes []*agentv1.ModelOutcome) {
 	return outcomes
 }
 
-// A server that is stopped in good order during a long call counts nothing, however often: the call is made again, and the journal has one history of it.
+// A server that is stopped in good order during a long call counts nothing, however often: the call is made again, and
+// the journal has one history of it.
 func TestGracefulRestartsInOneCall(t *testing.T) {
 	t.Parallel()
 	inEachForm(t, func(t *testing.T, f form) {
 		h, callLog := countedHome(t, &shipped, f)
 		c := h.serve()
-		// Longer than a server waits for its calls when it is told to stop.
+		// Longer than a stopping server waits for its calls.
 		name := c.create(t, asked(1, scripted(t, object{"min_turn": 1, "output": object{"text": "yes", "delay_s": 20}})))
 		for n := range 2 {
 			eventually(t, func() bool { return exists(callLog) && callsOf(t, callLog)["question-1 epoch 1 turn 1"] == n+1 }, "the call is in flight")
@@ -356,7 +358,8 @@ func TestChaosBoundaries(t *testing.T) {
 	})
 }
 
-// maxKills is how often a server is killed at random at most, before the last kill. No call is lost more often than it is made again.
+// maxKills is how often a server is killed at random at most, before the last kill. No call is lost more often than it
+// is made again.
 const maxKills = effect.DefaultMaxReissues - 1
 
 // The server is killed at any moment, several times in one evaluation.
@@ -371,7 +374,8 @@ func TestChaosKills(t *testing.T) {
 				h, callLog := countedHome(t, &shipped, f)
 				c := h.serve()
 				name := c.create(t, counted(t))
-				// Some of these come while a server starts and takes up what was left, with the same calls in flight as before.
+				// Some of these come while a server starts and takes up what was left, with the same calls in flight as
+				// before.
 				for range 1 + random.IntN(maxKills) {
 					anyMoment(random, 900*time.Millisecond)
 					h.kill()

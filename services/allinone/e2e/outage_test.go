@@ -12,7 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// Another process holds the lock of the database while sandboxes are made: the evaluation says that it waits for the store, and has the results of a calm day.
+// Another process holds the lock of the database while sandboxes are made: the evaluation says that it waits for the
+// store, and has the results of a calm day.
 func TestTheStoreIsAwayWhileSandboxesAreMade(t *testing.T) {
 	want := undisturbed(t)
 	t.Parallel()

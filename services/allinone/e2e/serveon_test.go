@@ -52,7 +52,8 @@ max_samples: 1
 model: openai/gpt-4o
 `
 
-// holding is a home whose model answers what names something of these only once the function of that name has been called.
+// holding is a home whose model answers what names something of these only once the function of that name has been
+// called.
 func holding(t *testing.T, names ...string) (h *home, release map[string]func()) {
 	t.Helper()
 	held := map[string]chan struct{}{}
@@ -74,7 +75,7 @@ func holding(t *testing.T, names ...string) (h *home, release map[string]func())
 	return newHome(t, &shipped, single, "OPENAI_API_KEY=vendor-key", "OPENAI_BASE_URL="+api.URL+"/v1"), release
 }
 
-// A command that serves goes on until the work of others is done, and says so.
+// A command that serves continues until the work of others is done, and says so.
 func TestServesOnForOthers(t *testing.T) {
 	t.Parallel()
 	h, release := holding(t, "first", "second")

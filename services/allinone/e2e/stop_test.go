@@ -23,7 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// stopsWithin is how long a server takes to stop, whatever it does. What runs is left to the next server; what is only
+// stopsWithin bounds how long a server takes to stop, at any work. What runs is left to the next server; what is only
 // asked fails.
 const stopsWithin = 5 * time.Second
 

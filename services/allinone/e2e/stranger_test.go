@@ -22,14 +22,15 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
-// horde is connections of those who have no credential.
+// horde is connections without a credential.
 type horde struct {
 	mu    sync.Mutex
 	conns []net.Conn
 	work  sync.WaitGroup
 }
 
-// connect opens n connections to an address, sends what begin says, and leaves them open. What the server closes or refuses is as good.
+// connect opens n connections to an address, sends what begin says, and leaves them open. What the server closes or
+// refuses is as good.
 func (h *horde) connect(address string, n int, begin string) {
 	const atOnce = 50
 	for first := range atOnce {
@@ -67,8 +68,8 @@ func residentMiB(t *testing.T, pid int) int {
 	return kB >> 10
 }
 
-// Strangers take neither the memory of a server nor its ear: at every address, whatever they open and send, a caller with a credential is answered, and who is
-// connected stays so.
+// Connections without a credential exhaust neither a server's memory nor its attention: at every address a caller with
+// a credential is answered, and who is connected stays so.
 func TestStrangersSilenceNobody(t *testing.T) {
 	t.Parallel()
 	const (

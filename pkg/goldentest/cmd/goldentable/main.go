@@ -4,7 +4,8 @@
 //	goldentable -cases testdata/golden -known testdata/known-differences REPORTS
 //
 // With -known it also names the known differences that do not say what is so: that explain nothing, or whose numbers of
-// cases that differ and that do not are others. It exits with 1 when a case failed or such an entry was found, and with 2 when it cannot make the table.
+// cases that differ and that do not are others. It exits with 1 when a case failed or such an entry was found, and with
+// 2 when it cannot make the table.
 package main
 
 import (

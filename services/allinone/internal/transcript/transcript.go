@@ -168,7 +168,8 @@ func (w *Writer) answer(o *agentv1.ModelOutcome) {
 	w.message(m, note)
 }
 
-// lost says how often a call was lost with the process that made it. What those calls cost is known to their provider alone.
+// lost says how often a call was lost with the process that made it. What those calls cost is known to their provider
+// alone.
 func lost(t *effectv1.Timing) string {
 	if !t.GetReissued() {
 		return ""

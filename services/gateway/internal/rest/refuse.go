@@ -54,7 +54,8 @@ func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler
 	runtime.DefaultHTTPErrorHandler(ctx, mux, m, challenging{w}, r, err)
 }
 
-// challenging writes what a credential should be into answers that lack one, where the mapping would write the error's message, which need be no header.
+// challenging writes what a credential should be into answers that lack one, where the mapping would write the error's
+// message, which need be no header.
 type challenging struct{ http.ResponseWriter }
 
 func (c challenging) WriteHeader(code int) {

@@ -11,7 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// violations notes the unknown fields, unknown enum values and wrong shapes of a JSON value, which stands at path of a request and should be a d.
+// violations notes the unknown fields, unknown enum values and wrong shapes of a JSON value, which is at path in a
+// request and should be a d.
 func violations(wrong *rpcerr.Fields, path string, value any, d protoreflect.MessageDescriptor) {
 	if value == nil || d.ParentFile().Package() == "google.protobuf" { // Those have a JSON of their own.
 		return

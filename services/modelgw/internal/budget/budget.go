@@ -82,7 +82,8 @@ func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() i
 	}
 }
 
-// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does. Such a budget is of use only for models whose prices are known.
+// BoundsCost returns the first of the scopes whose budget bounds dollars; empty where none does. Such a budget is of
+// use only for models whose prices are known.
 func (m *Memory) BoundsCost(scopes []string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

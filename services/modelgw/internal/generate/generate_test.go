@@ -134,7 +134,8 @@ func TestAnAttemptThatHangsIsCutAndRetried(t *testing.T) {
 	})
 }
 
-// The bound of a whole call is looked at after each attempt that failed: none that runs is cut, and none begins after it.
+// The bound of a whole call is looked at after each attempt that failed: none that runs is cut, and none begins after
+// it.
 func TestATimeoutEndsTheRetries(t *testing.T) {
 	t.Parallel()
 	for timeout, attempts := range map[float64]int{0: 1, 10: 1, 11: 2, 1000: 3} {

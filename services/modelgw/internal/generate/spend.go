@@ -38,8 +38,9 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 	return taken
 }
 
-// Spend refuses a call that [Affordable] refuses, reserves what a call may cost from the budgets of its project, its account and its further scopes, and settles with what it did cost,
-// streams that were left before their end included. The usage gets its cost where the price is known and the provider did not say it.
+// Spend refuses a call that [Affordable] refuses, reserves what a call may cost from the budgets of its project, its
+// account and its further scopes, and settles with what it did cost, streams that were left before their end included.
+// The usage gets its cost where the price is known and the provider did not say it.
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call) (*provider.Response, error) {
@@ -67,7 +68,8 @@ func Spend(budgets Budgets, prices Prices) Stage {
 	}
 }
 
-// Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN where a budget of a call bounds dollars and the model's price is not known: it would bound nothing.
+// Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN where a budget of a call bounds dollars and the model's price
+// is not known: it would bound nothing.
 func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	if _, known := prices[c.Model.FullName()]; known {
 		return nil

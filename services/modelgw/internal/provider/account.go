@@ -46,8 +46,8 @@ func (a Account) Endpoint(asked, vendor string) (string, error) {
 	return "", rpcerr.InvalidField("base_url", "%q is not allowed for the account; add it to the account's allowed_base_urls", asked)
 }
 
-// plainPath reports whether every server reads a path as it stands: names of letters, digits and `-._~:@`, none of them `.` or `..`. What is encoded, a backslash, parameters or a
-// query might be read as another path.
+// plainPath reports whether every server reads a path unchanged: names of letters, digits and `-._~:@`, none of them
+// `.` or `..`. What is encoded, a backslash, parameters or a query might be read as another path.
 func plainPath(path string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if name == "" || name == "." || name == ".." || strings.ContainsFunc(name, unplain) {

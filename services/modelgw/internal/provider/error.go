@@ -118,7 +118,8 @@ func RPC(err error) error {
 }
 
 const (
-	// maxDetail bounds each half of a record that travels with an error, in bytes: it goes in a trailer, and a journal keeps it.
+	// maxDetail bounds each half of a record that travels with an error, in bytes: it goes in a trailer, and a journal
+	// keeps it.
 	maxDetail = 32 << 10
 	// maxDetailText bounds each text in a half that would be larger.
 	maxDetailText = 1000

@@ -29,7 +29,8 @@ func Asks(c *modelv1.GenerateConfig, options []string) []string {
 	return all
 }
 
-// Sent returns what of a configuration the provider is sent, and which of its options it is not sent although they ask for something.
+// Sent returns what of a configuration the provider is sent, and which of its options it is not sent although they ask
+// for something.
 func (c Capabilities) Sent(config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []string) {
 	options := slices.Concat(c.Ignored, c.Dropped)
 	return chat.Without(config, options), Asks(config, options)

@@ -93,7 +93,8 @@ type Response struct {
 	Output *modelv1.ModelOutput
 	// Call is what was said, when Request.Record asked for it.
 	Call *modelv1.ModelCall
-	// Warnings say what of the request was changed, such as a choice among the tools. Options that are not sent are known beforehand ([Capabilities.Sent]).
+	// Warnings say what of the request was changed, such as a choice among the tools. Options that are not sent are
+	// known beforehand ([Capabilities.Sent]).
 	Warnings []string
 	// BrokenOff says that the output is what came of an answer that was cut off. The gateway sets it.
 	BrokenOff bool
@@ -117,9 +118,11 @@ type Capabilities struct {
 	ForceReasoning, AutoReasoning string
 	// LongCache says that the provider's prompt cache is asked to keep entries for an hour, which costs more.
 	LongCache bool
-	// Ignored are the options of a configuration, by their names in GenerateConfig, that an answer does not follow: the API has no place for them. They are not sent.
+	// Ignored are the options of a configuration, by their names in GenerateConfig, that an answer does not follow: the
+	// API has no place for them. They are not sent.
 	Ignored []string
-	// Dropped are further options that are not sent. They shape how an answer is made rather than what is in it, so that clients in a vendor's format are not refused for them.
+	// Dropped are further options that are not sent. They shape how an answer is made rather than what is in it, so
+	// that clients in a vendor's format are not refused for them.
 	Dropped []string
 	// Features are what a model can take and do.
 	Features *modelv1.Capabilities

@@ -288,8 +288,8 @@ func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	return answer
 }
 
-// contentHash is a hash over what decides a call: the request without its key, its time, on whose behalf it is made, and whether a
-// failure is recorded.
+// contentHash is a hash over what decides a call: the request without its key, its time, on whose behalf it is made,
+// and whether a failure is recorded.
 func contentHash(r *modelv1.GenerateRequest) (effect.Hash, error) {
 	content := &modelv1.GenerateRequest{
 		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),

@@ -71,7 +71,8 @@ type notBegunError struct{ error }
 
 func (e *notBegunError) Unwrap() error { return e.error }
 
-// cancelled is the error of a call that was cancelled, with what is known of it: where its time went, and its failed attempts.
+// cancelled is the error of a call that was cancelled, with what is known of it: where its time went, and its failed
+// attempts.
 func cancelled(err error, key effect.Key) error {
 	told := rpcerr.EffectCancelled(key.ID, "the call with request_id %q was cancelled", key.ID)
 	if end, ok := rpcerr.As(err); ok {

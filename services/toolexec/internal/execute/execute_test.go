@@ -347,7 +347,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCallsOfOneIDAreCancelledAndReleased: providers do send two calls with one id, and ids that look like those that we make of them.
+// TestCallsOfOneIDAreCancelledAndReleased: providers do send two calls with one id, and ids that look like those that
+// we make of them.
 func TestCallsOfOneIDAreCancelledAndReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ func callKey(project, requestID, callID string) effect.Key {
 	return effect.Key{Project: project, ID: below(requestID, callID)}
 }
 
-// callKeys are the keys of the calls of a request, by their ids in its order. Of calls with one id, which providers should not send but do, later ones get a number that makes theirs
-// unlike those before.
+// callKeys are the keys of the calls of a request, by their ids in its order. Of calls with one id, which providers
+// should not send but do, later ones get a number that makes theirs unlike those before.
 func callKeys(project, requestID string, callIDs []string) []effect.Key {
 	keys, taken := make([]effect.Key, len(callIDs)), make(map[string]int, len(callIDs))
 	for i, id := range callIDs {

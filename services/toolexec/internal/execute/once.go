@@ -94,7 +94,8 @@ func (e *Executor) Attach(ctx context.Context, project, requestID, callID string
 	return decode(kept.Body)
 }
 
-// Cancel stops calls, and those never seen before they begin. It returns the ids of calls that had ended before. An id that comes again names the next call of that id.
+// Cancel stops calls, and those never seen before they begin. It returns the ids of calls that had ended before. An id
+// that comes again names the next call of that id.
 func (e *Executor) Cancel(ctx context.Context, project, requestID string, callIDs []string) (done []string, err error) {
 	for i, key := range callKeys(project, requestID, callIDs) {
 		before, err := e.runner.Cancel(ctx, key)
@@ -108,7 +109,8 @@ func (e *Executor) Cancel(ctx context.Context, project, requestID string, callID
 	return done, nil
 }
 
-// Release drops the results of calls, which their caller has safe. An id that comes again names the next call of that id.
+// Release drops the results of calls, which their caller has safe. An id that comes again names the next call of that
+// id.
 func (e *Executor) Release(ctx context.Context, project, requestID string, callIDs []string) error {
 	return e.ledger.Release(ctx, callKeys(project, requestID, callIDs)...)
 }

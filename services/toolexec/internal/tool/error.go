@@ -110,8 +110,8 @@ func Explain(tool string, err error) (*Error, bool) {
 	return nil, false
 }
 
-// aboutFile names the file of a failed operation beside the operating system's text, or else repeats what the error says:
-// as it is for a file that is not there, with a full stop otherwise, as the reference does.
+// aboutFile names the file of a failed operation beside the operating system's text, or else repeats what the error
+// says: as it is for a file that is not there, with a full stop otherwise, as the reference does.
 func aboutFile(err error, text string) string {
 	if path, ok := errors.AsType[*fs.PathError](err); ok && path.Path != "" {
 		return fmt.Sprintf("%s: %s.", text, path.Path)

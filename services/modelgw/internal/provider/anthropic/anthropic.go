@@ -192,7 +192,8 @@ func (m *model) settle() error {
 	return err
 }
 
-// ignored are options that the API does not have, or no longer: https://platform.claude.com/docs/en/api/migration-2026-10-21.
+// ignored are options that the API does not have, or no longer:
+// https://platform.claude.com/docs/en/api/migration-2026-10-21.
 var ignored = []string{
 	"temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "num_choices", "logit_bias", "logprobs", "top_logprobs", "verbosity",
 }

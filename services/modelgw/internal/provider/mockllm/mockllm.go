@@ -194,8 +194,8 @@ func (m *model) script(ctx context.Context) (*script, error) {
 	}
 }
 
-// load reads, parses and keeps a script. What it takes is bounded, since the script is. It runs in a goroutine of its own, where
-// a panic would end the process: it becomes an error.
+// load reads, parses and keeps a script. What it takes is bounded, since the script is. It runs in a goroutine of its
+// own, where a panic would end the process: it becomes an error.
 func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *script, err error) {
 	h := m.host
 	h.parsing <- struct{}{}

@@ -270,7 +270,7 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-// bombs are scripts that stand for more than a reader can hold.
+// bombs are scripts that expand to more than a reader can hold.
 func bombs() map[string]struct{ text, say string } {
 	layers := "a0: &a0 [x]\n"
 	for i := 1; i < 10; i++ {
@@ -311,7 +311,7 @@ func TestAScriptThatStandsForTooMuchIsRefused(t *testing.T) {
 	}
 }
 
-// A script that takes long to come holds up neither those who do not wait for it nor those who give up.
+// A script that is slow to read delays neither callers that do not need it nor callers that give up.
 func TestALoadOfAScriptHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})

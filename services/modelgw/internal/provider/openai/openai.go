@@ -43,8 +43,8 @@ type Config struct {
 	Organization string `yaml:"organization" env:"OPENAI_ORG_ID"`
 	// Project is sent with each request, where it is set.
 	Project string `yaml:"project" env:"OPENAI_PROJECT_ID"`
-	// ResponsesAPI says for the account `default` which API its models are asked by: false is chat completions for all. Left out, their names decide at OpenAI's own address, and
-	// at any other it is chat completions.
+	// ResponsesAPI says for the account `default` which API its models are asked by: false is chat completions for all.
+	// Left out, their names decide at OpenAI's own address, and at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 	// Accounts are further accounts by name.
 	Accounts map[string]Account `yaml:"accounts"`
@@ -53,8 +53,8 @@ type Config struct {
 // Account is a further account.
 type Account struct {
 	provider.Account `yaml:",inline"`
-	// ResponsesAPI says which API the account's models are asked by: false is chat completions for all. Left out, their names decide at OpenAI's own address, and at
-	// any other it is chat completions.
+	// ResponsesAPI says which API the account's models are asked by: false is chat completions for all. Left out, their
+	// names decide at OpenAI's own address, and at any other it is chat completions.
 	ResponsesAPI *bool `yaml:"responses_api"`
 }
 
@@ -162,7 +162,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	return m, nil
 }
 
-// isVendor says whether an address is OpenAI's own, in any of its regions. Servers at others speak chat completions, whatever they call their models.
+// isVendor says whether an address is OpenAI's own, in any of its regions. Servers at other addresses speak chat
+// completions, for models of any name.
 func isVendor(address string) bool {
 	at, err := url.Parse(address)
 	return err == nil && (at.Hostname() == vendorHost || strings.HasSuffix(at.Hostname(), "."+vendorHost))

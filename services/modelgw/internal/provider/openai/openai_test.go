@@ -122,7 +122,8 @@ func TestWhatIsNotConfiguredOrNotBuiltIsSaid(t *testing.T) {
 	assert.ErrorContains(t, err, "responses_api=false")
 }
 
-// Where nobody says, the name of a model decides at OpenAI's own address alone; the configuration of an account may say, and the argument of a call has the last word.
+// By default the name of a model decides at OpenAI's own address alone; the configuration of an account may say, and
+// the argument of a call has the last word.
 func TestWhichAPIAnAccountsModelsAreAskedBy(t *testing.T) {
 	t.Parallel()
 	own := func(address string, responses *bool) openai.Account {

@@ -13,7 +13,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// unseen are the options that need not show in the body of a request: the gateway or its callers follow them, they are headers, or the vendor's cache decides.
+// unseen are the options that need not show in the body of a request: the gateway or its callers follow them, they are
+// headers, or the vendor's cache decides.
 var unseen = map[string]bool{
 	"max_retries": true, "timeout": true, "stream_idle_timeout": true, "attempt_timeout": true, "max_connections": true, "adaptive_connections": true,
 	"system_message": true, "max_tool_output": true, "fail_on_refusal": true, "reasoning_history": true, "cache": true, "batch": true,
@@ -33,8 +34,8 @@ func asking() *modelv1.GenerateConfig {
 	}
 }
 
-// Options checks of a model that every option of a configuration shows in the request, is refused, or is among those that are said not to be sent. New makes the model, whose upstream API
-// gives these answers.
+// Options checks of a model that every option of a configuration shows in the request, is refused, or is among those
+// that are said not to be sent. New makes the model, whose upstream API gives these answers.
 func Options(t *testing.T, New func(t *testing.T, answers ...Answer) provider.Provider) {
 	t.Helper()
 	all := asking().ProtoReflect()
