@@ -32,6 +32,8 @@ const (
 	defaultTimeout = 60 * time.Second
 	// explanationBytes bounds what of a program's output a score keeps.
 	explanationBytes = 4 << 10
+	// defaultSandbox is where a program runs that names no other sandbox.
+	defaultSandbox = "default"
 	// metadataPrefix begins the names of placeholders for the sample's metadata.
 	metadataPrefix = "metadata"
 )
@@ -68,6 +70,14 @@ func Definition() score.Definition {
 	}
 }
 
+// howToBox is how a task file gives its samples a sandbox of that name.
+func howToBox(name string) string {
+	if name == defaultSandbox {
+		return "`sandbox: true`"
+	}
+	return "`sandbox: {environments: {" + name + ": {}}}`"
+}
+
 // namesTarget reports whether a program, a command or a file has the placeholder {target}. What cannot be read has none; New refuses it.
 func namesTarget(raw json.RawMessage) bool {
 	s, err := newScorer(raw)
@@ -91,7 +101,7 @@ type params struct {
 type scorer struct{ params params }
 
 func newScorer(raw json.RawMessage) (*scorer, error) {
-	p := params{Language: "python", Extract: "all", Timeout: defaultTimeout.Seconds(), Sandbox: "default"}
+	p := params{Language: "python", Extract: "all", Timeout: defaultTimeout.Seconds(), Sandbox: defaultSandbox}
 	if err := Definition().Params.Decode(raw, &p); err != nil {
 		return nil, err
 	}
@@ -130,7 +140,7 @@ func (s *scorer) Next(in score.Input, results []score.Result) (score.Step, error
 func (s *scorer) Demand(in score.Input, sandboxes []string) error {
 	switch {
 	case len(sandboxes) == 0:
-		return rpcerr.InvalidField("sandboxes", "the scorer exec needs a sandbox; add one named %s", s.params.Sandbox)
+		return rpcerr.InvalidField("sandboxes", "the scorer exec needs a sandbox; add one named %s, in a task file %s", s.params.Sandbox, howToBox(s.params.Sandbox))
 	case !slices.Contains(sandboxes, s.params.Sandbox):
 		return rpcerr.InvalidField("sandboxes", "the scorer exec runs in the sandbox %q, which there is not; known: %s", s.params.Sandbox, strings.Join(sandboxes, ", "))
 	}

@@ -115,7 +115,7 @@ func TestASandboxIsNeeded(t *testing.T) {
 	s, ok := made(t, `{"program": "x", "sandbox": "box"}`).(score.Demanding)
 	require.True(t, ok)
 	require.NoError(t, s.Demand(score.Input{}, []string{"box"}))
-	require.ErrorContains(t, s.Demand(score.Input{}, nil), "add one named box")
+	require.ErrorContains(t, s.Demand(score.Input{}, nil), "add one named box, in a task file `sandbox: {environments: {box: {}}}`")
 	require.ErrorContains(t, s.Demand(score.Input{}, []string{"default"}), "known: default")
 }
 

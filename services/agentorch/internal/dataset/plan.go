@@ -13,11 +13,13 @@ type plan struct {
 	fields   map[string]reader
 	metadata *Metadata
 	named    []reader // of metadata.Named, in its order
+	// byDefault says that the mapping names no source of the input, which then comes from the column of its own name.
+	byDefault bool
 }
 
 // compile checks the sources and makes a plan of them. It fails with INVALID_REQUEST.
 func (f *Fields) compile() (*plan, error) {
-	p := &plan{fields: map[string]reader{}, metadata: f.Metadata}
+	p := &plan{fields: map[string]reader{}, metadata: f.Metadata, byDefault: f.Input == nil}
 	sources := f.byName()
 	for _, name := range fieldNames {
 		source, ok := sources[name]
@@ -95,6 +97,9 @@ func (p *plan) sample(r row, resolve resolver) (Sample, *Error) {
 	for _, step := range steps {
 		from := p.fields[step.field]
 		given, found, fault := from.read(r.columns)
+		if step.field == "input" && !found && fault == nil && r.columns.Len() > 0 && p.byDefault {
+			fault = noInput(r.columns)
+		}
 		if fault == nil {
 			if err := step.set(&s, value{given: given, found: found, cell: r.cells, resolve: resolve}); err != nil {
 				fault = problem("%v", err)

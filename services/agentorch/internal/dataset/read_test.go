@@ -61,6 +61,7 @@ func TestErrorsSayWhereAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, file, content, fields, want string }{
 		{"no input", "a.jsonl", "{\"input\":\"q\"}\n{}\n", ``, `line 2, field input, column "input": there is no input`},
+		{"no column of its name", "a.jsonl", `{"question":"q","gold":"x"}`, `{"target":"gold"}`, "line 1, field input, column \"input\": there is no such column, its columns are question, gold: name the one that holds the input, such as `fields: {input: question}`"},
 		{"lacking column", "a.jsonl", `{"input":"q","answer":"x"}`, `{"target":"anser"}`, `line 1, field target, column "anser": there is no such column, its columns are input, answer: correct the mapping`},
 		{"lacking column of CSV", "a.csv", "input,answer\n", `{"target":"anser"}`, `line 1, field target, column "anser": there is no such column, its columns are input, answer`},
 		{"lacking metadata", "a.csv", "\ninput\nq\n", `{"metadata":["level"]}`, `line 2, field metadata, column "level"`},

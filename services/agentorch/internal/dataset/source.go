@@ -63,8 +63,21 @@ func missing(name string, columns *orderedjson.Object) *Error {
 	return missingFrom(name, names)
 }
 
+// noInput says that no column is named input, and how to map another one.
+func noInput(columns *orderedjson.Object) *Error {
+	e := missing("input", columns)
+	for name := range columns.All() {
+		e.Problem = fmt.Sprintf("%s: name the one that holds the input, such as `fields: {input: %s}`", strings.TrimSuffix(e.Problem, howToMend), name)
+		break
+	}
+	return e
+}
+
+// howToMend ends the message about a column that is not there.
+const howToMend = ": correct the mapping or the data, or mark the source optional"
+
 func missingFrom(name string, columns []string) *Error {
-	e := problem("there is no such column, %s: correct the mapping or the data, or mark the source optional", columnsOf(columns))
+	e := problem("there is no such column, %s%s", columnsOf(columns), howToMend)
 	e.Column = name
 	return e
 }

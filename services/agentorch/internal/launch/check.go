@@ -330,8 +330,11 @@ func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
 		}
 		return nil
 	}
-	return rpcerr.ProviderNotConfigured(p.GetName(), account,
-		"%s has no account %q; configured are: %s", p.GetName(), account, strings.Join(known, ", "))
+	configured := "none is configured"
+	if len(known) > 0 {
+		configured = "configured are: " + strings.Join(known, ", ")
+	}
+	return rpcerr.ProviderNotConfigured(p.GetName(), account, "%s has no account %q; %s", p.GetName(), account, configured)
 }
 
 // checkSandboxes checks that the sandboxes can be made, and that tools that need one have it. Those of a sample were checked with its evaluation, and what has gone away since, the run waits for.
@@ -340,7 +343,7 @@ func (l *Launcher) checkSandboxes(ctx context.Context, p *Plan) error {
 	if len(boxes) == 0 {
 		for _, d := range p.tools {
 			if d.GetNeedsSandbox() {
-				return rpcerr.InvalidField("spec.sandboxes", "the tool %s needs a sandbox; add one named default", d.GetInfo().GetName())
+				return rpcerr.InvalidField("spec.sandboxes", "the tool %s needs a sandbox; add one named default, in a task file `sandbox: true`", d.GetInfo().GetName())
 			}
 		}
 		return nil

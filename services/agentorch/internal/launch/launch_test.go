@@ -145,7 +145,7 @@ func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 			func(s *agentv1.RunSpec) {
 				s.Scorers = []*agentv1.ScorerRef{{Name: "exec", ParamsJson: `{"command": "true"}`}}
 			},
-			[]string{"spec.scorers[0]", "add one named default"},
+			[]string{"spec.scorers[0]", "add one named default, in a task file `sandbox: true`"},
 		},
 		"a check program of unknown metadata": {
 			func(s *agentv1.RunSpec) {

@@ -322,33 +322,40 @@ func TestUsage(t *testing.T) {
 	file := task(t, 1)
 	noModel := filepath.Join(t.TempDir(), "t.yaml")
 	require.NoError(t, os.WriteFile(noModel, []byte("dataset: [{input: a}]"), 0o600))
+	noYAML := filepath.Join(t.TempDir(), "t.yaml")
+	require.NoError(t, os.WriteFile(noYAML, []byte("a: ["), 0o600))
 	for name, tt := range map[string]struct {
 		args []string
 		want string
 	}{
-		"unknown command":     {[]string{"evaluate"}, `unknown command "evaluate" for "evalfleet"`},
-		"unknown subcommand":  {[]string{"eval", "start"}, `evalfleet eval has no command "start"`},
-		"unknown flag":        {[]string{"eval", "run", "--modle", "x", file}, "unknown flag: --modle\n  see evalfleet eval run --help"},
-		"no task file":        {[]string{"eval", "run"}, "name a task file, such as examples/demo/task.yaml"},
-		"task not there":      {[]string{"eval", "run", "none.yaml"}, "none.yaml: there is no such task file"},
-		"two task files":      {[]string{"eval", "run", file, "b.yaml"}, `"b.yaml" is one argument too many`},
-		"no model":            {[]string{"eval", "run", noModel}, "names no model; give one with -m PROVIDER/MODEL"},
-		"limit":               {[]string{"eval", "run", file, "--limit", "3:2"}, "--limit 3:2: write how many, such as 10, or a range, such as 5:10"},
-		"limit and ids":       {[]string{"eval", "run", file, "--limit", "3", "--sample-id", "a"}, "--limit and --sample-id exclude each other"},
-		"model argument":      {[]string{"eval", "run", file, "-M", "x"}, `-M "x": write name=value`},
-		"set":                 {[]string{"eval", "run", file, "--set", "x"}, `--set "x" changes nothing; write key=value, such as samples.limit=5`},
-		"server":              {[]string{"--server", "here", "--token-file", tokenFile(t, "x"), "eval", "list"}, "--server here is no address; write host:port, such as 127.0.0.1:7460"},
-		"run without prompt":  {[]string{"run"}, "give a prompt, or - to read it from standard input"},
-		"run without model":   {[]string{"run", "hello"}, "no model; give one with --model PROVIDER/MODEL"},
-		"copy nowhere":        {[]string{"sandbox", "cp", "a", "b"}, "one of a and b must be SANDBOX:PATH"},
-		"copy between two":    {[]string{"sandbox", "cp", "a:x", "b:y"}, "a:x and b:y are both in sandboxes; copy to a file here first"},
-		"exec flag":           {[]string{"sandbox", "exec", "s1", "--timeuot", "1s", "--", "ls"}, "unknown flag: --timeuot"},
-		"exec without dashes": {[]string{"sandbox", "exec", "s1", "ls"}, "write -- between the sandbox and the program: s1 -- ls"},
-		"exec too many":       {[]string{"sandbox", "exec", "s1", "s2", "--", "ls"}, `"s2" is one argument too many; the program follows --`},
-		"exec nothing":        {[]string{"sandbox", "exec", "s1"}, "name a sandbox and a program"},
-		"target":              {[]string{"serve", "--target", "x"}, `target: unknown service "x"; known: modelgw, toolexec, sandboxd, agentorch, gateway`},
-		"listen":              {[]string{"serve", "--listen", "7460"}, "listen: write host:port, such as 127.0.0.1:7460"},
-		"config":              {[]string{"--config", "none.yaml", "serve"}, "none.yaml: no such file or directory"},
+		"unknown command":      {[]string{"evaluate"}, `unknown command "evaluate" for "evalfleet"`},
+		"unknown subcommand":   {[]string{"eval", "start"}, `evalfleet eval has no command "start"`},
+		"unknown flag":         {[]string{"eval", "run", "--modle", "x", file}, "unknown flag: --modle\n  see evalfleet eval run --help"},
+		"no task file":         {[]string{"eval", "run"}, "name a task file, such as examples/demo/task.yaml"},
+		"task not there":       {[]string{"eval", "run", "none.yaml"}, "none.yaml: there is no such task file"},
+		"two task files":       {[]string{"eval", "run", file, "b.yaml"}, `"b.yaml" is one argument too many`},
+		"no model":             {[]string{"eval", "run", noModel}, "names no model; give one with -m PROVIDER/MODEL"},
+		"limit":                {[]string{"eval", "run", file, "--limit", "3:2"}, "--limit 3:2: write how many, such as 10, or a range, such as 5:10"},
+		"limit and ids":        {[]string{"eval", "run", file, "--limit", "3", "--sample-id", "a"}, "--limit and --sample-id exclude each other"},
+		"model argument":       {[]string{"eval", "run", file, "-M", "x"}, `-M "x": write name=value`},
+		"set":                  {[]string{"eval", "run", file, "--set", "x"}, `--set "x" changes nothing; write key=value, such as samples.limit=5`},
+		"server":               {[]string{"--server", "here", "--token-file", tokenFile(t, "x"), "eval", "list"}, "--server here is no address; write host:port, such as 127.0.0.1:7460"},
+		"run without prompt":   {[]string{"run"}, "give a prompt, or - to read it from standard input"},
+		"run without model":    {[]string{"run", "hello"}, "no model; give one with --model PROVIDER/MODEL"},
+		"a model's name alone": {[]string{"eval", "run", file, "-m", "gpt-4o"}, `"gpt-4o" is no model; did you mean openai/gpt-4o?`},
+		"a new model's name":   {[]string{"run", "hello", "-m", "claude-9"}, `"claude-9" is no model; did you mean anthropic/claude-9?`},
+		"task argument":        {[]string{"eval", "run", file, "-T", "a=b"}, "a task file has no arguments; --set KEY=VALUE changes a key of it"},
+		"option of the model":  {[]string{"eval", "run", file, "--max-tokens", "5"}, "unknown flag: --max-tokens: it is an option of the model; write --set config.max_tokens=VALUE"},
+		"YAML":                 {[]string{"eval", "run", noYAML}, "it cannot be read as YAML: yaml: line 1: did not find expected node content\n  docs/task-file.md describes task files"},
+		"copy nowhere":         {[]string{"sandbox", "cp", "a", "b"}, "one of a and b must be SANDBOX:PATH"},
+		"copy between two":     {[]string{"sandbox", "cp", "a:x", "b:y"}, "a:x and b:y are both in sandboxes; copy to a file here first"},
+		"exec flag":            {[]string{"sandbox", "exec", "s1", "--timeuot", "1s", "--", "ls"}, "unknown flag: --timeuot"},
+		"exec without dashes":  {[]string{"sandbox", "exec", "s1", "ls"}, "write -- between the sandbox and the program: s1 -- ls"},
+		"exec too many":        {[]string{"sandbox", "exec", "s1", "s2", "--", "ls"}, `"s2" is one argument too many; the program follows --`},
+		"exec nothing":         {[]string{"sandbox", "exec", "s1"}, "name a sandbox and a program"},
+		"target":               {[]string{"serve", "--target", "x"}, `target: unknown service "x"; known: modelgw, toolexec, sandboxd, agentorch, gateway`},
+		"listen":               {[]string{"serve", "--listen", "7460"}, "listen: write host:port, such as 127.0.0.1:7460"},
+		"config":               {[]string{"--config", "none.yaml", "serve"}, "none.yaml: no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -115,19 +115,28 @@ var nextSteps = map[errorsv1.ErrorReason]string{
 	errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND:         "evalfleet models lists providers and models",
 	errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED: "evalfleet models shows which accounts have a key",
 	errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND:          "evalfleet tools lists the tools",
+	errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND:        "a scorer of your own, such as one that asks a model, is served by a worker: docs/workers.md",
 	errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND:      "evalfleet eval list, run list and sandbox ls show what there is",
 	errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE:   "a sandbox that is not isolated is made only where serve or eval run was given --allow-unisolated and the task asks for it",
 }
 
 func (a *app) nextStep(err error) string {
+	if _, ok := errors.AsType[*taskFileError](err); ok {
+		return "docs/task-file.md describes task files"
+	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		if a.at != nil {
 			return "see " + a.at.CommandPath() + " --help"
 		}
 		return ""
 	}
-	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED) && a.holder.PID != 0 {
-		return a.keyless(err)
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED) {
+		if fault, _ := rpcerr.As(err); fault.Metadata["provider"] == compatible {
+			return howToServe(fault.Metadata["account"])
+		}
+		if a.holder.PID != 0 {
+			return a.keyless(err)
+		}
 	}
 	if next := nextSteps[rpcerr.Reason(err)]; next != "" {
 		return next
@@ -151,3 +160,18 @@ func (a *app) keyless(err error) string {
 	return fmt.Sprintf("the server, process %d, was started without %s; stop it with kill %d and run this again where %s is set, or start it there: evalfleet serve",
 		a.holder.PID, key, a.holder.PID, key)
 }
+
+// compatible is the provider of servers that are configured by name.
+const compatible = "openai-api"
+
+// howToServe says how a server that speaks OpenAI's format is configured. Inspect reads variables of its name.
+func howToServe(name string) string {
+	variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	return fmt.Sprintf("set base_url and api_key in modelgw.openai_api.services.%s of the server's configuration (docs/config.md); %s_BASE_URL and %s_API_KEY, which Inspect reads, are not read",
+		name, variable, variable)
+}
+
+// taskFileError is a task file that cannot be read as one.
+type taskFileError struct{ error }
+
+func (e *taskFileError) Unwrap() error { return e.error }

@@ -94,6 +94,7 @@ The log that Inspect reads is written while the evaluation runs and at its end, 
 	flags.BoolVar(&f.check, "check", false, "only check: names, rows of the dataset, parameters; run nothing")
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let sandboxes be made although a part of their isolation is missing on this machine")
 	f.logs.add(c)
+	c.SetFlagErrorFunc(inspectFlag)
 	a.completeFlag(c, "driver", offerDrivers)
 	a.completeModels(c)
 	return c
@@ -111,7 +112,7 @@ func (a *app) loadTask(ctx context.Context, path string, f evalFlags) (*taskfile
 	}
 	task, err := taskfile.Load(ctx, path, changes...)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usageError{&taskFileError{err}}
 	}
 	return task, a.override(ctx, task, f)
 }
@@ -130,6 +131,11 @@ func (a *app) override(ctx context.Context, task *taskfile.Task, f evalFlags) er
 	}
 	if len(s.GetModels()) == 0 {
 		return usage("%s names no model; give one with -m PROVIDER/MODEL", s.GetTaskFile())
+	}
+	for _, m := range s.GetModels() {
+		if err := checkModelName(m.GetModel()); err != nil {
+			return err
+		}
 	}
 	if len(f.modelArgs) > 0 {
 		pairs, err := pairs("-M", f.modelArgs)
@@ -225,7 +231,7 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 			return err
 		})
 		if err != nil {
-			err = fmt.Errorf("%s: %w", task.Spec.GetTaskFile(), err)
+			err = fmt.Errorf("%s: %w", task.Spec.GetTaskFile(), inFileWords(err))
 		}
 	}
 	if err != nil && interrupted(ctx) {

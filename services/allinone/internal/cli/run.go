@@ -60,6 +60,9 @@ model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels t
 			if f.model == "" {
 				return usage("no model; give one with --model PROVIDER/MODEL")
 			}
+			if err := checkModelName(f.model); err != nil {
+				return err
+			}
 			prompt := args[0]
 			if prompt == "-" {
 				ctx, stop := a.untilInterrupt(c.Context())

@@ -30,7 +30,7 @@ func (r *reader) dataset(n *yaml.Node) error {
 		"file":            decode(r, &name),
 		"name":            decode(r, &d.Name),
 		"format":          decode(r, &file.Format),
-		"fields":          r.jsonText(&file.FieldsJson),
+		"fields":          func(n *yaml.Node) error { return r.fields(n, &file.FieldsJson) },
 		"auto_id":         decode(r, &file.AutoId),
 		"delimiter":       decode(r, &file.Delimiter),
 		"columns":         r.texts(&file.Columns),
@@ -50,7 +50,24 @@ func (r *reader) dataset(n *yaml.Node) error {
 	return r.datasetFile(n, name, d, file)
 }
 
+// fields reads a mapping from fields of a sample to columns. Its names are checked here, where their lines are known; the server reads the rest.
+func (r *reader) fields(n *yaml.Node, to *string) error {
+	if n.Kind == yaml.MappingNode {
+		skip := func(*yaml.Node) error { return nil }
+		err := r.mapping(n, "fields", map[string]key{
+			"input": skip, "target": skip, "choices": skip, "id": skip, "metadata": skip, "sandbox": skip, "files": skip, "setup": skip,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.jsonText(to)(n)
+}
+
 func (r *reader) datasetFile(n *yaml.Node, name string, d *agentv1.Dataset, file *agentv1.DatasetFile) error {
+	if strings.Contains(name, "://") {
+		return r.fault(n, "dataset %s: datasets of a hub, or at a URL, are not read; download it, and name the file (.jsonl, .json, .csv or .tsv)", name)
+	}
 	base := strings.TrimSuffix(filepath.Base(name), ".gz")
 	ending := strings.ToLower(filepath.Ext(base))
 	if file.Format == "" {

@@ -7,6 +7,7 @@
 package taskfile
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -69,8 +70,11 @@ func Parse(ctx context.Context, path string, text []byte, changes ...Change) (*T
 	if errors.Is(err, yamlnode.ErrTooLarge) {
 		return nil, fmt.Errorf("%s: %w; put samples into a dataset file", path, err)
 	}
+	if line := tabbed(text); err != nil && line > 0 {
+		return nil, fmt.Errorf("%s:%d: the line is indented with a tab; YAML is indented with spaces", path, line)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: it cannot be read as YAML: %w", path, err)
 	}
 	if root == nil {
 		return nil, fmt.Errorf("%s: the file is empty; begin with task, dataset, solver and scorer", path)
@@ -159,4 +163,16 @@ func (r *reader) body(n *yaml.Node, name string) (*contentv1.BlobRef, error) {
 	ref := &contentv1.BlobRef{Hash: hex.EncodeToString(hash.Sum(nil)), Size: size, MediaType: "application/octet-stream"}
 	r.task.Bodies = append(r.task.Bodies, Body{Path: path, Ref: ref})
 	return ref, nil
+}
+
+// tabbed is the number of the first line that a tab indents, from 1; 0 for none.
+func tabbed(text []byte) int {
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		if bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("\t")) && len(bytes.TrimSpace(line)) > 0 {
+			return number
+		}
+	}
+	return 0
 }

@@ -214,7 +214,7 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 	dir := folder(t, map[string]string{"rows.txt": ""})
 	for name, tt := range map[string]struct{ text, want string }{
 		"empty":                  {"", "t.yaml: the file is empty; begin with task, dataset, solver and scorer"},
-		"no YAML":                {"a: [", "t.yaml: yaml: line 1: did not find expected node content"},
+		"no YAML":                {"a: [", "t.yaml: it cannot be read as YAML: yaml: line 1: did not find expected node content"},
 		"no map":                 {"- a", "t.yaml:1: a task file must be a map; known keys: "},
 		"unknown key":            {"task: a\ndatset: x", "t.yaml:2: a task file has no key \"datset\"; did you mean dataset? known keys: config, continue_on_fail, dataset, "},
 		"unknown key, no guess":  {"dataset: []\nzzz: x", "t.yaml:2: a task file has no key \"zzz\"; known keys: "},
@@ -225,6 +225,9 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 		"dataset of two sources": {"dataset: {file: x.csv, samples: []}", "t.yaml:1: a dataset has a file or samples, not both"},
 		"dataset of no format":   {"dataset: rows.txt", "t.yaml:1: dataset rows.txt: its name tells no format; name it .jsonl, .json, .csv or .tsv (also .gz), or set format"},
 		"dataset not there":      {"task: a\ndataset: no.jsonl", "t.yaml:2: there is no file " + filepath.Join(dir, "no.jsonl") + "; relative paths start at the task file"},
+		"a field":                {"dataset:\n  file: rows.txt\n  fields: {inptu: q}", "t.yaml:3: fields has no key \"inptu\"; did you mean input? known keys: choices, files, id, input, "},
+		"a dataset of a hub":     {"dataset: hf://openai/gsm8k", "t.yaml:1: dataset hf://openai/gsm8k: datasets of a hub, or at a URL, are not read; download it, and name the file"},
+		"a tab":                  {"dataset:\n\t- {input: a}", "t.yaml:2: the line is indented with a tab; YAML is indented with spaces"},
 		"no epochs":              {"epochs: 0\ndataset: []", "t.yaml:1: epochs: every sample runs at least once, not 0 times"},
 		"fewer epochs":           {"epochs: {count: -1}\ndataset: []", "t.yaml:1: epochs: every sample runs at least once, not -1 times"},
 		"sample without input":   {"dataset: [{target: b}]", "t.yaml:1: a sample needs an input"},
@@ -247,8 +250,8 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 		"errors":                 {"fail_on_error: often\ndataset: []", "t.yaml:1: fail_on_error must be true, false, a part of the samples such as 0.1, or a number of samples, not “often”"},
 		"no number for JSON":     {"metadata: {a: .inf}\ndataset: []", "t.yaml:1: metadata: .inf is no number that JSON can hold"},
 		"a deep value":           {"metadata: {a: " + strings.Repeat("[", 65) + strings.Repeat("]", 65) + "}\ndataset: []", "t.yaml:1: metadata nests deeper than 64 or is larger than"},
-		"a value within itself":  {"metadata: &a {b: *a}\ndataset: []", "t.yaml: line 1: *a: the value contains itself"},
-		"a merge within itself":  {"metadata: &a {<<: {<<: *a}}\ndataset: []", "t.yaml: line 1: *a: the value contains itself"},
+		"a value within itself":  {"metadata: &a {b: *a}\ndataset: []", "t.yaml: it cannot be read as YAML: line 1: *a: the value contains itself"},
+		"a merge within itself":  {"metadata: &a {<<: {<<: *a}}\ndataset: []", "t.yaml: it cannot be read as YAML: line 1: *a: the value contains itself"},
 		"many values":            {"dataset: [" + strings.Repeat("a, ", 100_000) + "]", "t.yaml: line 1: the YAML is too large: it unfolds to more than 100000 values; put samples into a dataset file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +259,7 @@ func TestFaultsNameThePlaceAndTheNextStep(t *testing.T) {
 			path := filepath.Join(dir, "t.yaml")
 			_, err := taskfile.Parse(t.Context(), path, []byte(tt.text))
 			require.Error(t, err)
-			assert.Contains(t, err.Error(), filepath.Join(dir, tt.want))
+			assert.Contains(t, err.Error(), dir+"/"+tt.want)
 		})
 	}
 }

@@ -3,6 +3,7 @@
 package openaicompat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -86,7 +87,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	account, known := h.services[service]
 	if !known {
 		names := slices.Sorted(maps.Keys(h.services))
-		return nil, rpcerr.ModelNotFound(Name+"/"+spec.Model, names, "unknown service %q of %s; configured: %s", service, Name, strings.Join(names, ", "))
+		return nil, rpcerr.ModelNotFound(Name+"/"+spec.Model, names, "unknown service %q of %s; configured: %s; set base_url and api_key in modelgw.openai_api.services.%s of the configuration",
+			service, Name, cmp.Or(strings.Join(names, ", "), "none"), service)
 	}
 	if spec.Account != provider.DefaultAccount {
 		return nil, rpcerr.InvalidField("account", "the model %s/%s names its service, %s; leave the account %q out", Name, spec.Model, service, spec.Account)
