@@ -12,7 +12,8 @@ package chat
 
 import (
 	"crypto/rand"
-	"math/big"
+	"encoding/binary"
+	"math/bits"
 
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -27,15 +28,18 @@ const (
 
 // NewID returns an identity for a message: 128 random bits as 22 characters, the short form of a UUID.
 func NewID() string {
-	var bits [16]byte
-	_, _ = rand.Read(bits[:]) // never fails
-	bits[6] = bits[6]&0x0f | 0x40
-	bits[8] = bits[8]&0x3f | 0x80
-	rest, base, digit := new(big.Int).SetBytes(bits[:]), big.NewInt(int64(len(idAlphabet))), new(big.Int)
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails
+	random[6] = random[6]&0x0f | 0x40
+	random[8] = random[8]&0x3f | 0x80
+	const base = uint64(len(idAlphabet))
+	high, low := binary.BigEndian.Uint64(random[:]), binary.BigEndian.Uint64(random[8:])
 	var id [idLength]byte
 	for i := idLength - 1; i >= 0; i-- {
-		rest.DivMod(rest, base, digit)
-		id[i] = idAlphabet[digit.Int64()]
+		var digit uint64
+		low, digit = bits.Div64(high%base, low, base)
+		high /= base
+		id[i] = idAlphabet[digit]
 	}
 	return string(id[:])
 }

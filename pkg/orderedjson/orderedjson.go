@@ -7,7 +7,6 @@ package orderedjson
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -17,32 +16,63 @@ import (
 
 // Object is a JSON object. The zero value is empty and ready to use.
 type Object struct {
-	names   []string
-	members map[string]any
+	names  []string
+	values []any
+	places map[string]int // of the names, where there are more than few
+}
+
+// few is up to how many names are looked through for one.
+const few = 8
+
+// place returns where the member name is, -1 where there is none.
+func (o *Object) place(name string) int {
+	if o.places == nil {
+		return slices.Index(o.names, name)
+	}
+	if i, known := o.places[name]; known {
+		return i
+	}
+	return -1
+}
+
+// index notes the places of the names from one on, where there are more than few.
+func (o *Object) index(from int) {
+	if len(o.names) <= few {
+		o.places = nil
+		return
+	}
+	if o.places == nil {
+		o.places, from = make(map[string]int, 2*few), 0
+	}
+	for i := from; i < len(o.names); i++ {
+		o.places[o.names[i]] = i
+	}
 }
 
 // Get returns the member name and whether there is one.
 func (o *Object) Get(name string) (value any, ok bool) {
-	value, ok = o.members[name]
-	return value, ok
+	if i := o.place(name); i >= 0 {
+		return o.values[i], true
+	}
+	return nil, false
 }
 
 // Set replaces the member name in its place, or adds it at the end.
 func (o *Object) Set(name string, value any) {
-	if o.members == nil {
-		o.members = map[string]any{}
+	if i := o.place(name); i >= 0 {
+		o.values[i] = value
+		return
 	}
-	if _, known := o.members[name]; !known {
-		o.names = append(o.names, name)
-	}
-	o.members[name] = value
+	o.names, o.values = append(o.names, name), append(o.values, value)
+	o.index(len(o.names) - 1)
 }
 
 // Delete removes the member name, if there is one.
 func (o *Object) Delete(name string) {
-	if _, known := o.members[name]; known {
-		delete(o.members, name)
-		o.names = slices.DeleteFunc(o.names, func(n string) bool { return n == name })
+	if i := o.place(name); i >= 0 {
+		o.names, o.values = slices.Delete(o.names, i, i+1), slices.Delete(o.values, i, i+1)
+		delete(o.places, name)
+		o.index(i)
 	}
 }
 
@@ -52,8 +82,8 @@ func (o *Object) Len() int { return len(o.names) }
 // All yields the members in order.
 func (o *Object) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
-		for _, name := range o.names {
-			if !yield(name, o.members[name]) {
+		for i, name := range o.names {
+			if !yield(name, o.values[i]) {
 				return
 			}
 		}
@@ -165,7 +195,7 @@ func Append(dst []byte, value any) []byte {
 				dst = append(dst, ',')
 			}
 			dst = append(appendText(dst, name), ':')
-			dst = Append(dst, v.members[name])
+			dst = Append(dst, v.values[i])
 		}
 		return append(dst, '}')
 	default:
@@ -189,77 +219,110 @@ func decode(document []byte) (value any, exact bool, err error) {
 	if err := json.Unmarshal(document, &whole); err != nil {
 		return nil, false, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(document))
-	dec.UseNumber()
-	r := reader{dec: dec, exact: true}
-	value, err = r.value()
-	return value, r.exact, err
+	r := reader{rest: document, exact: true}
+	return r.value(), r.exact, nil
 }
 
-// reader builds values from the tokens of a valid document.
+// reader builds values from a valid document.
 type reader struct {
-	dec   *json.Decoder
+	rest  []byte
 	exact bool
 }
 
-func (r *reader) value() (any, error) {
-	token, err := r.dec.Token()
-	if err != nil {
-		return nil, err
+// next returns the first byte that is no blank.
+func (r *reader) next() byte {
+	for r.rest[0] == ' ' || r.rest[0] == '\t' || r.rest[0] == '\r' || r.rest[0] == '\n' {
+		r.rest = r.rest[1:]
 	}
-	switch t := token.(type) {
-	case json.Delim:
-		if t == '[' {
-			return r.array()
-		}
+	return r.rest[0]
+}
+
+// item reads over what stands before an item, a bracket or a comma, and reports whether there is one. Where there is none it
+// reads over the end.
+func (r *reader) item(end byte) bool {
+	if r.next() != end {
+		r.rest = r.rest[1:]
+	}
+	if r.next() != end {
+		return true
+	}
+	r.rest = r.rest[1:]
+	return false
+}
+
+func (r *reader) value() any {
+	switch c := r.next(); c {
+	case '{':
 		return r.object()
-	case string:
-		return r.text(t), nil
+	case '[':
+		return r.array()
+	case '"':
+		return r.text()
 	default:
-		return t, nil
+		return r.scalar(c)
 	}
 }
 
-func (r *reader) array() (any, error) {
+func (r *reader) array() []any {
 	items := []any{}
-	for r.dec.More() {
-		item, err := r.value()
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, item)
+	for r.item(']') {
+		items = append(items, r.value())
 	}
-	_, err := r.dec.Token()
-	return items, err
+	return items
 }
 
-func (r *reader) object() (any, error) {
+func (r *reader) object() *Object {
 	object := &Object{}
-	for r.dec.More() {
-		token, err := r.dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		name, ok := token.(string)
-		if !ok {
-			return nil, errors.New("an object's member has no name")
-		}
-		value, err := r.value()
-		if err != nil {
-			return nil, err
-		}
+	for r.item('}') {
+		r.next()
+		name := r.text()
+		r.next()
+		r.rest = r.rest[1:] // the colon
 		before := object.Len()
-		object.Set(r.text(name), value)
+		object.Set(name, r.value())
 		r.exact = r.exact && object.Len() > before
 	}
-	_, err := r.dec.Token()
-	return object, err
+	return object
 }
 
-// text notes what the decoder may have replaced.
-func (r *reader) text(s string) string {
-	if strings.ContainsRune(s, utf8.RuneError) {
+// text reads a text, and notes what the decoder may have replaced.
+func (r *reader) text() string {
+	end, plain := 1, true
+	for ; r.rest[end] != '"'; end++ {
+		if r.rest[end] == '\\' {
+			plain = false
+			end++ // A quote behind it does not end the text.
+		}
+	}
+	literal := r.rest[:end+1]
+	r.rest = r.rest[end+1:]
+	var text string
+	if plain && utf8.Valid(literal) {
+		text = string(literal[1:end])
+	} else {
+		_ = json.Unmarshal(literal, &text) // It is valid.
+	}
+	if strings.ContainsRune(text, utf8.RuneError) {
 		r.exact = false
 	}
-	return s
+	return text
+}
+
+// scalar reads a number, true, false or null, which begins with c.
+func (r *reader) scalar(c byte) any {
+	end := bytes.IndexAny(r.rest, ",]} \t\r\n")
+	if end < 0 {
+		end = len(r.rest)
+	}
+	literal := r.rest[:end]
+	r.rest = r.rest[end:]
+	switch c {
+	case 't':
+		return true
+	case 'f':
+		return false
+	case 'n':
+		return nil
+	}
+	return json.Number(literal)
 }

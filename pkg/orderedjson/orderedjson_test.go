@@ -3,6 +3,8 @@ package orderedjson_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -80,6 +82,41 @@ func TestObject(t *testing.T) {
 	_, ok = o.Get("b")
 	assert.False(t, ok)
 	assert.Panics(t, func() { orderedjson.Append(nil, 5) })
+}
+
+// However many members there are, each is found, replaced in its place and removed.
+func TestObjectsOfAnySize(t *testing.T) {
+	t.Parallel()
+	var o orderedjson.Object
+	var want []string
+	check := func() {
+		t.Helper()
+		var names []string
+		for name, value := range o.All() {
+			names = append(names, name)
+			got, ok := o.Get(name)
+			assert.True(t, ok)
+			assert.Equal(t, value, got)
+		}
+		assert.Equal(t, want, names)
+	}
+	for i := range 30 {
+		name := strconv.Itoa(i)
+		o.Set(name, "")
+		o.Set(name, name)
+		want = append(want, name)
+		check()
+	}
+	for len(want) > 0 {
+		at := len(want) / 3
+		o.Delete(want[at])
+		_, ok := o.Get(want[at])
+		assert.False(t, ok)
+		want = slices.Delete(want, at, at+1)
+		if len(want) > 0 {
+			check()
+		}
+	}
 }
 
 func TestDepth(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
@@ -33,6 +34,9 @@ func IntegerID(n int) ID { return ID{text: fmt.Sprint(n), kind: idInteger} }
 func ParseID(text string, integer bool) (ID, error) {
 	if !integer {
 		return TextID(text), nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return ID{text: strconv.FormatInt(n, 10), kind: idInteger}, nil
 	}
 	n, ok := new(big.Int).SetString(text, 10)
 	if !ok {

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
@@ -21,20 +22,46 @@ type Range struct {
 	Start, End int
 }
 
-// AssignIDs gives every sample without an id its position, from 1. It fails when two samples have one id, also when one is the integer and one the
-// text of it, since logs name samples by the text.
+// IDs numbers the samples of a dataset as they are read, and finds ids that two of them have. It keeps a hash of each id, and
+// not the id.
+type IDs struct {
+	seed  maphash.Seed
+	first map[uint64]int32 // the position of the sample with an id, from 0, by the hash of its text
+	count int
+}
+
+// Next returns the id of the next sample: its own or, where it has none, its position from 1. At returns the id of an earlier
+// sample by its position from 0. Next fails when an earlier sample has the id, also when one is the integer and one the text of
+// it, since logs name samples by the text.
+func (n *IDs) Next(id ID, at func(i int) ID) (ID, error) {
+	if n.first == nil {
+		n.seed, n.first = maphash.MakeSeed(), map[uint64]int32{}
+	}
+	if !id.IsSet() {
+		id = IntegerID(n.count + 1)
+	}
+	hash := maphash.String(n.seed, id.text)
+	for before, taken := n.first[hash]; taken; before, taken = n.first[hash] {
+		if at(int(before)).text == id.text {
+			return ID{}, &Error{Field: "id", Problem: fmt.Sprintf("samples %d and %d both have the id %q: give each sample an id of its own, or number them with auto_id",
+				before+1, n.count+1, id)}
+		}
+		hash++ // Another id has this one's hash.
+	}
+	n.first[hash] = int32(n.count)
+	n.count++
+	return id, nil
+}
+
+// AssignIDs gives every sample its id, as [IDs] does.
 func (d *Dataset) AssignIDs() error {
-	first := map[string]int{}
+	var ids IDs
 	for i := range d.Samples {
-		s := &d.Samples[i]
-		if !s.ID.IsSet() {
-			s.ID = IntegerID(i + 1)
+		id, err := ids.Next(d.Samples[i].ID, func(i int) ID { return d.Samples[i].ID })
+		if err != nil {
+			return at(d.Name, err)
 		}
-		if before, taken := first[s.ID.text]; taken {
-			return &Error{File: d.Name, Field: "id", Problem: fmt.Sprintf("samples %d and %d both have the id %q: give each sample an id of its own, or number them with auto_id",
-				before+1, i+1, s.ID)}
-		}
-		first[s.ID.text] = i
+		d.Samples[i].ID = id
 	}
 	return nil
 }
@@ -42,32 +69,51 @@ func (d *Dataset) AssignIDs() error {
 // Select returns a dataset of the selected samples in the order of d, after AssignIDs. Unmatched are the ids of the selection that match no sample,
 // which is worth a warning. It fails when no sample matches, and when ids and a range are both given.
 func (d *Dataset) Select(sel Selection) (selected *Dataset, unmatched []ID, err error) {
-	if sel.Range != nil && len(sel.IDs) > 0 {
-		return nil, nil, &Error{File: d.Name, Problem: "samples are selected both by id and by position: use one of the two"}
+	order := make([]int, len(d.Samples))
+	for i := range order {
+		order[i] = i
+	}
+	taken, unmatched, err := sel.Take(order, func(i int) ID { return d.Samples[i].ID })
+	if err != nil {
+		return nil, nil, at(d.Name, err)
 	}
 	chosen := *d
+	chosen.Samples = make([]Sample, len(taken))
+	for i, from := range taken {
+		chosen.Samples[i] = d.Samples[from]
+	}
+	return &chosen, unmatched, nil
+}
+
+// Take returns the selected samples among those at the positions of order, in that order. At returns the id of the sample at a
+// position. Unmatched and errors are as [Dataset.Select] has them.
+func (sel Selection) Take(order []int, at func(i int) ID) (taken []int, unmatched []ID, err error) {
+	if sel.Range != nil && len(sel.IDs) > 0 {
+		return nil, nil, &Error{Problem: "samples are selected both by id and by position: use one of the two"}
+	}
 	if sel.Range != nil {
 		if sel.Range.Start < 0 || sel.Range.End < 0 {
-			return nil, nil, &Error{File: d.Name, Problem: fmt.Sprintf("samples %d to %d are selected: positions begin at 0", sel.Range.Start, sel.Range.End)}
+			return nil, nil, &Error{Problem: fmt.Sprintf("samples %d to %d are selected: positions begin at 0", sel.Range.Start, sel.Range.End)}
 		}
-		end := min(sel.Range.End, len(d.Samples))
-		chosen.Samples = d.Samples[min(sel.Range.Start, end):end]
-		return &chosen, nil, nil
+		end := min(sel.Range.End, len(order))
+		return order[min(sel.Range.Start, end):end], nil, nil
 	}
 	if len(sel.IDs) == 0 {
-		return &chosen, nil, nil
+		return order, nil, nil
 	}
-	chosen.Samples = nil
-	matched := make([]bool, len(sel.IDs))
-	for _, s := range d.Samples {
-		take := false
-		for i, pattern := range sel.IDs {
-			if pytext.MatchGlob(pattern.matchKey(), s.ID.matchKey()) {
+	patterns, matched := make([]string, len(sel.IDs)), make([]bool, len(sel.IDs))
+	for i, pattern := range sel.IDs {
+		patterns[i] = pattern.matchKey()
+	}
+	for _, position := range order {
+		key, take := at(position).matchKey(), false
+		for i, pattern := range patterns {
+			if pytext.MatchGlob(pattern, key) {
 				matched[i], take = true, true
 			}
 		}
 		if take {
-			chosen.Samples = append(chosen.Samples, s)
+			taken = append(taken, position)
 		}
 	}
 	for i, pattern := range sel.IDs {
@@ -75,10 +121,10 @@ func (d *Dataset) Select(sel Selection) (selected *Dataset, unmatched []ID, err 
 			unmatched = append(unmatched, pattern)
 		}
 	}
-	if len(chosen.Samples) == 0 {
-		return nil, nil, &Error{File: d.Name, Field: "id", Problem: fmt.Sprintf("no sample has the id %s; there are %s", list(sel.IDs), d.someIDs())}
+	if len(taken) == 0 {
+		return nil, nil, &Error{Field: "id", Problem: fmt.Sprintf("no sample has the id %s; there are %s", list(sel.IDs), someIDs(order, at))}
 	}
-	return &chosen, unmatched, nil
+	return taken, unmatched, nil
 }
 
 func list(ids []ID) string {
@@ -90,15 +136,15 @@ func list(ids []ID) string {
 }
 
 // someIDs names a few ids, for messages.
-func (d *Dataset) someIDs() string {
+func someIDs(order []int, at func(i int) ID) string {
 	const few = 8
 	var ids []ID
-	for _, s := range d.Samples[:min(few, len(d.Samples))] {
-		ids = append(ids, s.ID)
+	for _, position := range order[:min(few, len(order))] {
+		ids = append(ids, at(position))
 	}
 	text := list(ids)
-	if len(d.Samples) > few {
-		text += fmt.Sprintf(" and %d more", len(d.Samples)-few)
+	if len(order) > few {
+		text += fmt.Sprintf(" and %d more", len(order)-few)
 	}
 	return text
 }

@@ -25,10 +25,13 @@ func generator(seed int64) *rand.PCG {
 	return rand.NewPCG(uint64(seed), 0x65766c6674)
 }
 
+// Order returns the positions of n samples in a random order. The same seed gives the same order.
+func Order(seed int64, n int) []int { return permutation(generator(seed), n) }
+
 // Shuffle brings the samples into a random order. The same seed gives the same order.
 func (d *Dataset) Shuffle(seed int64) {
 	shuffled := make([]Sample, len(d.Samples))
-	for i, from := range permutation(generator(seed), len(d.Samples)) {
+	for i, from := range Order(seed, len(d.Samples)) {
 		shuffled[i] = d.Samples[from]
 	}
 	d.Samples, d.Shuffled = shuffled, true

@@ -1,21 +1,32 @@
 package eval
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"iter"
+	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 )
 
 // Samples are the samples of an evaluation in the form in which they are stored, a serialized SampleList: a short sample takes tens of bytes so, and
 // hundreds as a message. Each is decoded when it is asked for. Reading is safe for concurrent use.
 type Samples struct {
-	list []byte
-	ends []int // of each sample in list
+	// chunks are the list in pieces, each with whole samples: one slice would be copied as it grows.
+	chunks [][]byte
+	places []place
 }
+
+// place is where a sample is, with its tag and length.
+type place struct{ chunk, start, end uint32 }
+
+// chunkBytes is how large a chunk is, unless one sample is larger.
+const chunkBytes = 256 << 10
 
 // sampleField is the number of the samples in a SampleList.
 const sampleField = 1
@@ -33,7 +44,10 @@ func PackSamples(samples []*agentv1.Sample) (*Samples, error) {
 
 // unpack takes a serialized SampleList, whose samples it checks.
 func unpack(list []byte) (*Samples, error) {
-	s := &Samples{list: list}
+	if len(list) > math.MaxUint32 {
+		return nil, fmt.Errorf("the samples have %d bytes, more than %d", len(list), math.MaxUint32)
+	}
+	s := &Samples{chunks: [][]byte{list}}
 	for at := 0; at < len(list); {
 		number, kind, n := protowire.ConsumeField(list[at:])
 		if n < 0 {
@@ -42,9 +56,9 @@ func unpack(list []byte) (*Samples, error) {
 		if number != sampleField || kind != protowire.BytesType {
 			return nil, fmt.Errorf("field %d is not known", number)
 		}
+		s.places = append(s.places, place{start: uint32(at), end: uint32(at + n)})
 		at += n
-		s.ends = append(s.ends, at)
-		if _, err := s.decode(len(s.ends) - 1); err != nil {
+		if _, err := s.decode(len(s.places) - 1); err != nil {
 			return nil, err
 		}
 	}
@@ -54,15 +68,59 @@ func unpack(list []byte) (*Samples, error) {
 // add appends a sample.
 func (s *Samples) add(sample *agentv1.Sample) (err error) {
 	options := proto.MarshalOptions{Deterministic: true}
-	s.list = protowire.AppendTag(s.list, sampleField, protowire.BytesType)
-	s.list = protowire.AppendVarint(s.list, uint64(options.Size(sample)))
-	s.list, err = options.MarshalAppend(s.list, sample)
-	s.ends = append(s.ends, len(s.list))
+	size := options.Size(sample)
+	s.extend(protowire.SizeTag(sampleField)+protowire.SizeBytes(size), func(list []byte) []byte {
+		list = protowire.AppendTag(list, sampleField, protowire.BytesType)
+		list = protowire.AppendVarint(list, uint64(size))
+		list, err = options.MarshalAppend(list, sample)
+		return list
+	})
 	return err
 }
 
+// extend appends a sample of so many bytes to the last chunk, or to a new one where it does not fit.
+func (s *Samples) extend(size int, write func([]byte) []byte) {
+	last := len(s.chunks) - 1
+	if last < 0 || len(s.chunks[last])+size > cap(s.chunks[last]) {
+		s.chunks = append(s.chunks, make([]byte, 0, max(chunkBytes, size)))
+		last++
+	}
+	start := len(s.chunks[last])
+	s.chunks[last] = write(s.chunks[last])
+	s.places = append(s.places, place{chunk: uint32(last), start: uint32(start), end: uint32(len(s.chunks[last]))})
+}
+
+// reader reads the serialized list.
+func (s *Samples) reader() io.Reader {
+	chunks := make([]io.Reader, len(s.chunks))
+	for i, chunk := range s.chunks {
+		chunks[i] = bytes.NewReader(chunk)
+	}
+	return io.MultiReader(chunks...)
+}
+
+// pick returns the samples at some positions, in that order.
+func (s *Samples) pick(positions []int) *Samples {
+	picked := &Samples{places: make([]place, 0, len(positions))}
+	for _, i := range positions {
+		entry := s.entry(i)
+		picked.extend(len(entry), func(list []byte) []byte { return append(list, entry...) })
+	}
+	return picked
+}
+
+// id returns the id of the sample at a position.
+func (s *Samples) id(i int) dataset.ID {
+	sample := s.At(i)
+	id, err := dataset.ParseID(sample.GetId(), sample.GetIntegerId())
+	if err != nil {
+		panic(err) // cannot be: it was written from an id
+	}
+	return id
+}
+
 // Len is how many samples there are.
-func (s *Samples) Len() int { return len(s.ends) }
+func (s *Samples) Len() int { return len(s.places) }
 
 // At decodes the sample at a position from 0 to Len-1. It is the caller's own.
 func (s *Samples) At(i int) *agentv1.Sample {
@@ -76,7 +134,7 @@ func (s *Samples) At(i int) *agentv1.Sample {
 // All decodes one sample after the other.
 func (s *Samples) All() iter.Seq2[int, *agentv1.Sample] {
 	return func(yield func(int, *agentv1.Sample) bool) {
-		for i := range s.ends {
+		for i := range s.places {
 			if !yield(i, s.At(i)) {
 				return
 			}
@@ -84,13 +142,16 @@ func (s *Samples) All() iter.Seq2[int, *agentv1.Sample] {
 	}
 }
 
+// entry is the sample at a position as it is in the list.
+func (s *Samples) entry(i int) []byte {
+	p := s.places[i]
+	return s.chunks[p.chunk][p.start:p.end]
+}
+
 func (s *Samples) decode(i int) (*agentv1.Sample, error) {
-	start := 0
-	if i > 0 {
-		start = s.ends[i-1]
-	}
-	_, _, tag := protowire.ConsumeTag(s.list[start:])
-	body, n := protowire.ConsumeBytes(s.list[start+tag:])
+	entry := s.entry(i)
+	_, _, tag := protowire.ConsumeTag(entry)
+	body, n := protowire.ConsumeBytes(entry[tag:])
 	if n < 0 {
 		return nil, protowire.ParseError(n)
 	}

@@ -1,7 +1,7 @@
 package eval
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -33,94 +33,102 @@ type Blobs interface {
 
 // readSamples reads the samples that a specification asks for: all rows of its dataset are read and checked, then those that were selected are kept.
 func readSamples(ctx context.Context, blobs Blobs, project string, spec *agentv1.EvalSpec) (*Samples, error) {
-	d, samples, err := source(ctx, blobs, project, spec.GetDataset())
+	samples, err := source(ctx, blobs, project, spec.GetDataset())
 	if err != nil {
 		return nil, err
 	}
 	if samples.Len() == 0 {
-		return nil, rpcerr.InvalidField("spec.dataset", "dataset %s has no samples", d.Name)
+		return nil, rpcerr.InvalidField("spec.dataset", "dataset %s has no samples", spec.GetDataset().GetName())
 	}
-	return selected(d, samples, spec)
+	return selected(samples, spec)
 }
 
-// source reads all samples of a dataset. The dataset has nothing but their ids, by which they are selected; the rest of each is packed.
-func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset) (*dataset.Dataset, *Samples, error) {
+// source reads all samples of a dataset, each with its id.
+func source(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset) (*Samples, error) {
 	switch s := from.GetSource().(type) {
 	case *agentv1.Dataset_Inline:
-		return inline(from.GetName(), s.Inline.GetSamples())
+		return inline(s.Inline.GetSamples())
 	case *agentv1.Dataset_File:
 		return file(ctx, blobs, project, from, s.File)
 	case *agentv1.Dataset_Worker:
-		return nil, nil, rpcerr.NotBuiltYet("a dataset made by a worker")
+		return nil, rpcerr.NotBuiltYet("a dataset made by a worker")
 	}
-	return nil, nil, rpcerr.InvalidField("spec.dataset", "a dataset needs a source: inline samples or a file")
+	return nil, rpcerr.InvalidField("spec.dataset", "a dataset needs a source: inline samples or a file")
 }
 
-func inline(name string, given []*agentv1.Sample) (*dataset.Dataset, *Samples, error) {
-	d := &dataset.Dataset{Name: name, Samples: make([]dataset.Sample, len(given))}
-	samples := &Samples{}
+// collector packs samples as they are read, and numbers them.
+type collector struct {
+	samples Samples
+	ids     dataset.IDs
+}
+
+// add packs a sample, which it changes, under its id.
+func (c *collector) add(s *agentv1.Sample, id dataset.ID) error {
+	id, err := c.ids.Next(id, c.samples.id)
+	if err != nil {
+		return err
+	}
+	s.Id, s.IntegerId = id.String(), id.IsInteger()
+	return c.samples.add(s)
+}
+
+func inline(given []*agentv1.Sample) (*Samples, error) {
+	var all collector
 	for i, s := range given {
 		if len(s.GetInput()) == 0 {
-			return nil, nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].input", i), "a sample needs an input")
+			return nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].input", i), "a sample needs an input")
 		}
+		var id dataset.ID
 		if s.GetId() != "" || s.GetIntegerId() {
-			id, err := dataset.ParseID(s.GetId(), s.GetIntegerId())
-			if err != nil {
-				return nil, nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].id", i), "%v", err)
+			var err error
+			if id, err = dataset.ParseID(s.GetId(), s.GetIntegerId()); err != nil {
+				return nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].id", i), "%v", err)
 			}
-			d.Samples[i].ID = id
 		}
 		s = proto.CloneOf(s)
 		for _, m := range s.GetInput() {
 			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_INPUT
 		}
-		if err := samples.add(s); err != nil {
-			return nil, nil, err
+		if err := all.add(s, id); err != nil {
+			return nil, rpcerr.InvalidField("spec.dataset", "%v", err)
 		}
 	}
-	return d, samples, nil
+	return &all.samples, nil
 }
 
-func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset, f *agentv1.DatasetFile) (*dataset.Dataset, *Samples, error) {
+func file(ctx context.Context, blobs Blobs, project string, from *agentv1.Dataset, f *agentv1.DatasetFile) (*Samples, error) {
 	fields, err := dataset.ParseFields([]byte(f.GetFieldsJson()))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := blob.CheckName(project, f.GetBlob().GetHash()); err != nil {
-		return nil, nil, rpcerr.InvalidField("spec.dataset.file.blob.hash", "%v", err)
+		return nil, rpcerr.InvalidField("spec.dataset.file.blob.hash", "%v", err)
 	}
 	body, err := blobs.Open(ctx, project, f.GetBlob().GetHash())
 	if err != nil {
-		return nil, nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
+		return nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
 	}
 	defer body.Close()
-	samples := &Samples{}
-	var ids []dataset.ID
+	var all collector
 	err = dataset.Each(ctx, body, dataset.Options{
 		Name: from.GetName(), Format: dataset.Format(f.GetFormat()), Fields: fields, AutoID: f.GetAutoId(),
 		ShuffleChoices: f.ShuffleChoicesSeed, Delimiter: f.GetDelimiter(), Columns: f.GetColumns(),
 	}, func(s dataset.Sample) error {
 		m, err := message(&s)
 		if err != nil {
-			return rpcerr.InvalidField("spec.dataset", "sample %d: %v", len(ids)+1, err)
+			return rpcerr.InvalidField("spec.dataset", "sample %d: %v", all.samples.Len()+1, err)
 		}
-		ids = append(ids, s.ID)
-		return samples.add(m)
+		return all.add(m, s.ID)
 	})
 	if err != nil {
-		if fault, ok := errors.AsType[*dataset.Error](err); ok && from.GetLocation() != "" {
-			fault.File = from.GetLocation()
+		fault, ofContent := errors.AsType[*dataset.Error](err)
+		if !ofContent {
+			return nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
 		}
-		if _, ofContent := errors.AsType[*dataset.Error](err); !ofContent {
-			return nil, nil, rpcerr.Wrap(err, "dataset %s", from.GetName())
-		}
-		return nil, nil, rpcerr.InvalidField("spec.dataset", "%v", err)
+		fault.File = cmp.Or(from.GetLocation(), fault.File, from.GetName())
+		return nil, rpcerr.InvalidField("spec.dataset", "%v", err)
 	}
-	d := &dataset.Dataset{Name: from.GetName(), Samples: make([]dataset.Sample, len(ids))}
-	for i, id := range ids {
-		d.Samples[i].ID = id
-	}
-	return d, samples, nil
+	return &all.samples, nil
 }
 
 // message makes the message of a sample as it was read.
@@ -184,18 +192,8 @@ func contentOf(c dataset.Content) ([]byte, error) {
 	return []byte(text), err
 }
 
-// selected numbers the samples, shuffles them and keeps those that the specification asks for.
-func selected(d *dataset.Dataset, samples *Samples, spec *agentv1.EvalSpec) (*Samples, error) {
-	if err := d.AssignIDs(); err != nil {
-		return nil, rpcerr.InvalidField("spec.dataset", "%v", err)
-	}
-	position := make(map[dataset.ID]int, len(d.Samples))
-	for i := range d.Samples {
-		position[d.Samples[i].ID] = i
-	}
-	if spec.ShuffleSeed != nil {
-		d.Shuffle(spec.GetShuffleSeed())
-	}
+// selected shuffles the samples and keeps those that the specification asks for.
+func selected(samples *Samples, spec *agentv1.EvalSpec) (*Samples, error) {
 	var sel dataset.Selection
 	if spec.GetLimit() != nil {
 		sel.Range = &dataset.Range{Start: int(spec.GetLimit().GetStart()), End: int(spec.GetLimit().GetEnd())}
@@ -203,23 +201,29 @@ func selected(d *dataset.Dataset, samples *Samples, spec *agentv1.EvalSpec) (*Sa
 	for _, id := range spec.GetSampleIds() {
 		sel.IDs = append(sel.IDs, dataset.TextID(id))
 	}
-	chosen, _, err := d.Select(sel)
-	if err != nil {
-		return nil, rpcerr.InvalidField("spec.sample_ids", "%v", err)
-	}
-	kept := &Samples{}
-	for i := range chosen.Samples {
-		id := chosen.Samples[i].ID
-		sample := samples.At(position[id])
-		sample.Id, sample.IntegerId = id.String(), id.IsInteger()
-		if err := kept.add(sample); err != nil {
-			return nil, err
+	var order []int
+	switch {
+	case spec.ShuffleSeed != nil:
+		order = dataset.Order(spec.GetShuffleSeed(), samples.Len())
+	case sel.Range == nil && sel.IDs == nil:
+		return samples, nil
+	default:
+		order = make([]int, samples.Len())
+		for i := range order {
+			order[i] = i
 		}
 	}
-	if kept.Len() == 0 {
-		return nil, rpcerr.InvalidField("spec.limit", "no sample is left of the %d in dataset %s", samples.Len(), d.Name)
+	taken, _, err := sel.Take(order, samples.id)
+	if err != nil {
+		if fault, ok := errors.AsType[*dataset.Error](err); ok {
+			fault.File = spec.GetDataset().GetName()
+		}
+		return nil, rpcerr.InvalidField("spec.sample_ids", "%v", err)
 	}
-	return kept, nil
+	if len(taken) == 0 {
+		return nil, rpcerr.InvalidField("spec.limit", "no sample is left of the %d in dataset %s", samples.Len(), spec.GetDataset().GetName())
+	}
+	return samples.pick(taken), nil
 }
 
 // datasetMediaType is that of the samples as an eval keeps them: a serialized SampleList.
@@ -227,7 +231,7 @@ const datasetMediaType = "application/vnd.evalfleet.samples+protobuf"
 
 // storeSamples keeps an eval's samples as one body.
 func storeSamples(ctx context.Context, blobs Blobs, project string, samples *Samples) (*contentv1.BlobRef, error) {
-	return blobs.Put(ctx, project, bytes.NewReader(samples.list), datasetMediaType)
+	return blobs.Put(ctx, project, samples.reader(), datasetMediaType)
 }
 
 // loadSamples reads an eval's samples back.

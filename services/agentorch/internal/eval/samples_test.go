@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -33,7 +34,7 @@ func held() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func readText(t *testing.T, text string) *Samples {
+func readText(t testing.TB, text string) *Samples {
 	t.Helper()
 	file := &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: strings.Repeat("a", 64)}}
 	spec := &agentv1.EvalSpec{Dataset: &agentv1.Dataset{Name: "d", Source: &agentv1.Dataset_File{File: file}}}
@@ -68,12 +69,24 @@ func TestSamplesTakeLittleMoreThanTheirText(t *testing.T) { //nolint:paralleltes
 // What is stored is a SampleList, as it was before samples were packed.
 func TestSamplesArePackedAsTheyAreStored(t *testing.T) {
 	t.Parallel()
-	given := []*agentv1.Sample{{Id: "a", Choices: []string{"x"}}, {}, {Id: "7", IntegerId: true, MetadataJson: `{"k":1}`}}
+	given := []*agentv1.Sample{
+		{Id: "a", Choices: []string{"x"}},
+		{},
+		{Id: "7", IntegerId: true, MetadataJson: `{"k":1}`},
+		{Setup: strings.Repeat("x", chunkBytes-50)},
+		{Setup: strings.Repeat("y", 2*chunkBytes)},
+		{Id: "last"},
+	}
 	packed, err := PackSamples(given)
 	require.NoError(t, err)
 	whole, err := proto.MarshalOptions{Deterministic: true}.Marshal(&agentv1.SampleList{Samples: given})
 	require.NoError(t, err)
-	assert.Equal(t, whole, packed.list)
+	stored, err := io.ReadAll(packed.reader())
+	require.NoError(t, err)
+	assert.Equal(t, whole, stored)
+	picked := packed.pick([]int{5, 0})
+	assert.True(t, proto.Equal(given[5], picked.At(0)))
+	assert.True(t, proto.Equal(given[0], picked.At(1)))
 	read, err := unpack(whole)
 	require.NoError(t, err)
 	require.Equal(t, len(given), read.Len())
@@ -84,4 +97,18 @@ func TestSamplesArePackedAsTheyAreStored(t *testing.T) {
 		_, err := unpack(broken)
 		assert.Error(t, err, "%x", broken)
 	}
+}
+
+// BenchmarkShortRows is what a short row of a data set costs until its sample is packed.
+func BenchmarkShortRows(b *testing.B) {
+	var text strings.Builder
+	const rows = 10_000
+	for i := range rows {
+		fmt.Fprintf(&text, "{\"id\": %d, \"input\": \"question %d\", \"target\": \"yes\"}\n", i, i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		require.Equal(b, rows, readText(b, text.String()).Len())
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
 }
