@@ -68,7 +68,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	if err != nil {
 		return driver.Report{}, err
 	}
-	if err := d.isolates(spec, can); err != nil {
+	if err := d.isolates(spec, can, image); err != nil {
 		return driver.Report{}, err
 	}
 	if lack := d.space.With(can.root).Lack(); lack != "" {
@@ -99,7 +99,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	switch {
 	case quota:
 		writes = diskQuota
-	case seesProcesses(first):
+	case d.sees(first):
 		writes = diskMeasured
 	case !spec.AllowUnisolated:
 		return driver.Report{}, rpcerr.IsolationUnavailable("disk quota",
@@ -109,15 +109,23 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	if !quota {
 		rec.DiskBytes = spec.Limits.DiskBytes
 	}
-	rec.Report.Isolation.Unisolated = needed(spec, can) != "" || writes == diskUnmeasured
+	rec.Report.Isolation.Unisolated = needed(spec, can) != "" || writes == diskUnmeasured || len(image.volumes) > 0
 	return rec.Report, d.boxes.Write(spec.ID, rec)
 }
 
 // isolates refuses a box that would lack a part of its isolation, where that is not allowed.
-func (d *Driver) isolates(spec driver.Spec, can facts) error {
-	if part := needed(spec, can); part != "" && !spec.AllowUnisolated {
+func (d *Driver) isolates(spec driver.Spec, can facts, image settings) error {
+	if spec.AllowUnisolated {
+		return nil
+	}
+	if part := needed(spec, can); part != "" {
 		return rpcerr.IsolationUnavailable(part,
 			"the Docker Engine at %s cannot isolate a sandbox: %s is missing; give its kernel that cgroup, use another driver, or allow it with --allow-unisolated", d.cfg.Host, part)
+	}
+	if len(image.volumes) > 0 {
+		return rpcerr.IsolationUnavailable("disk quota",
+			"the image %s declares volumes (%s), and what is written to them is neither bounded nor measured; use an image without VOLUME, or allow it with --allow-unisolated",
+			image.name, strings.Join(image.volumes, ", "))
 	}
 	return nil
 }

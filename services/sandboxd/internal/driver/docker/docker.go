@@ -45,6 +45,7 @@ type Driver struct {
 	space  *freespace.Floor
 	engine *engine
 	images *images
+	sees   func(first int) bool // whether the files that are open in containers are seen from here
 }
 
 // New makes the driver. It does not talk to the engine yet.
@@ -56,7 +57,7 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{cfg: cfg, log: deps.Logger, space: deps.Space}
+	d := &Driver{cfg: cfg, log: deps.Logger, space: deps.Space, sees: seesProcesses}
 	var err error
 	if d.boxes, err = boxes.Open(boxes.Config{Dir: deps.Dir, Find: d.find, End: d.end, Logger: deps.Logger}); err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool,
 		return nil, err
 	}
 	if !found.is(rec) {
-		return nil, driver.Lost(id, found.ended())
+		return nil, driver.Lost(id, "")
 	}
 	return isGuest(found.pid), nil
 }
@@ -136,14 +137,7 @@ func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, err
 	containers, away := d.engine.list(ctx, owner)
 	out, err := d.boxes.List(owner, func(id string) (alive bool, ended string) {
 		rec, err := boxes.Read[record](d.boxes, id)
-		if err != nil || containers[id] == nil {
-			return false, ""
-		}
-		if containers[id].is(rec) {
-			return true, ""
-		}
-		found, _ := d.engine.inspect(ctx, id) // lists of containers do not say it; without an answer nothing is known
-		return false, found.ended()
+		return err == nil && containers[id].is(rec), "" // containers go with their end, and with them what the engine knows of it
 	})
 	if err != nil {
 		return nil, err
@@ -173,15 +167,25 @@ func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []dri
 	if len(bounds) == 0 {
 		return
 	}
-	written, err := d.engine.written(ctx, owner, unlinked(containers))
+	open, err := unlinked(ctx, containers, mostLinks)
+	var written map[string]writing
+	if err == nil {
+		written, err = d.engine.written(ctx, owner, open)
+	}
 	if err != nil {
 		d.log.Warn("cannot tell what containers have written; trying again later", "error", err)
 		return
 	}
 	for i, o := range observed {
-		if most := bounds[o.ID]; most > 0 && written[o.ID] > most {
+		wrote, most := written[o.ID], bounds[o.ID]
+		switch {
+		case most == 0:
+		case wrote.unmeasured:
 			observed[i].Alive = false
-			observed[i].Ended = fmt.Sprintf("its disk is full: it wrote %d MiB, and it may have %d MiB", written[o.ID]>>20, most>>20)
+			observed[i].Ended = fmt.Sprintf("its processes have over %d files open or mapped: what it wrote cannot be measured", mostLinks)
+		case wrote.bytes > most:
+			observed[i].Alive = false
+			observed[i].Ended = fmt.Sprintf("its disk is full: it wrote %d MiB, and it may have %d MiB", wrote.bytes>>20, most>>20)
 		}
 	}
 }

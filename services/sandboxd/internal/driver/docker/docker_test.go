@@ -25,8 +25,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/pkg/enginetest"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/drivertest"
@@ -34,11 +36,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/image"
 )
 
-// Images of the tests: of this machine's files, one that decides all that an image may, and one with nothing but a program.
+// Images of the tests: of this machine's files, one that decides all that an image may, one with nothing but a program, and one that declares volumes.
 const (
 	testImage     = "evalfleet/sandbox:test"
 	decidingImage = "evalfleet/sandbox:test-decides"
 	emptyImage    = "evalfleet/sandbox:test-empty"
+	volumesImage  = "evalfleet/sandbox:test-volumes"
 )
 
 // What TestMain makes.
@@ -90,6 +93,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	for tag, files := range map[string]map[string][]byte{
 		decidingImage: {"Dockerfile": []byte("FROM " + testImage + "\n" + drivertest.Dockerfile)},
+		volumesImage:  {"Dockerfile": []byte("FROM " + testImage + "\nVOLUME /more /data\n")},
 		emptyImage:    {"Dockerfile": []byte("FROM scratch\nCOPY program /program\n"), "program": program},
 	} {
 		if err := buildImage(ctx, tag, files); err != nil {
@@ -183,6 +187,44 @@ func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	over := write(6)
 	assert.False(t, over.Alive)
 	assert.Equal(t, "its disk is full: it wrote 10 MiB, and it may have 8 MiB", over.Ended)
+}
+
+func TestAServerThatCannotMeasureMakesNoBoxUnlessAllowed(t *testing.T) {
+	t.Parallel()
+	d := withConfig(t, docker.Config{Host: host, Image: testImage})
+	d.SeeNothing()
+	spec := driver.Spec{ID: "unmeasured", Owner: "unmeasured", Deadline: time.Now().Add(time.Minute)}
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
+	report, err := d.Create(t.Context(), spec)
+	if slices.Contains(report.Isolation.Parts, "disk quota") {
+		t.Skip("this engine bounds it")
+	}
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
+	require.ErrorContains(t, err, "this server cannot measure it")
+	left, err := d.List(t.Context(), spec.Owner)
+	require.NoError(t, err)
+	assert.Empty(t, left, "nothing is left behind")
+	spec.AllowUnisolated = true
+	report, err = d.Create(t.Context(), spec)
+	require.NoError(t, err)
+	assert.True(t, report.Isolation.Unisolated)
+	assert.Contains(t, strings.Join(report.Isolation.Weaker, "; "), "removed files that are open are not measured")
+}
+
+func TestAnImageWithVolumesMakesNoBoxUnlessAllowed(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	spec := driver.Spec{ID: "volumes", Owner: "volumes", Image: volumesImage, Deadline: time.Now().Add(time.Minute)}
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
+	for _, err := range []error{d.Check(t.Context(), spec), func() error { _, err := d.Create(t.Context(), spec); return err }()} {
+		require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
+		require.ErrorContains(t, err, "declares volumes (/data, /more)")
+	}
+	spec.AllowUnisolated = true
+	report, err := d.Create(t.Context(), spec)
+	require.NoError(t, err)
+	assert.True(t, report.Isolation.Unisolated)
+	assert.Contains(t, strings.Join(report.Isolation.Weaker, "; "), "volumes of the image (/data, /more)")
 }
 
 // A file that was removed takes its place on the disk for as long as a process has it.

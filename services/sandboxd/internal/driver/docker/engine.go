@@ -19,7 +19,6 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
 // oldestAPI is the oldest version of the Engine API that is spoken: that of Docker 20.10.
@@ -216,24 +215,12 @@ type found struct {
 	running bool
 	pid     int // of its first process, in the engine's process namespace
 	created time.Time
-	ranOut  bool // its first process was killed when memory ended
 }
 
 // is tells that a container runs and is the one of a record.
 func (f *found) is(rec *record) bool {
 	return f != nil && f.running && rec.Ready && f.id == rec.Container
 }
-
-// ended says why a container has ended, where that is known.
-func (f *found) ended() string {
-	if f != nil && f.ranOut {
-		return driver.OutOfMemory
-	}
-	return ""
-}
-
-// exitKilled is the exit code of what SIGKILL ended.
-const exitKilled = 137
 
 // inspect finds the container of a box; nil where there is none. One that bears the name and is none of ours is an error.
 func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
@@ -255,7 +242,6 @@ func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
 	f := &found{id: c.ID}
 	if c.State != nil {
 		f.running, f.pid = c.State.Running, c.State.Pid
-		f.ranOut = !f.running && c.State.OOMKilled && c.State.ExitCode == exitKilled // engines count the kills of all processes
 	}
 	return f, nil
 }
@@ -278,18 +264,28 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 	return out, nil
 }
 
-// written tells how many bytes an owner's containers have written beyond their images, by box. The engine walks their folders for that;
-// what it does not find there is given by container.
-func (e *engine) written(ctx context.Context, owner string, unlinked map[string]int64) (map[string]int64, error) {
+// writing is what a container has written beyond its image.
+type writing struct {
+	bytes      int64
+	unmeasured bool // it has more files open than are looked at
+}
+
+// written tells what an owner's containers have written, by box. The engine walks their folders for that; what it does not find there is
+// given by container.
+func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed) (map[string]writing, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	all, err := e.api.ContainerList(ctx, container.ListOptions{Size: true, Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+owner))})
 	if err != nil {
 		return nil, e.kind(ctx, "measure containers", err)
 	}
-	out := map[string]int64{}
+	out := map[string]writing{}
 	for _, c := range all {
-		out[c.Labels[labelBox]] = c.SizeRw + unlinked[c.ID]
+		w := writing{bytes: c.SizeRw}
+		if r := unlinked[c.ID]; r != nil {
+			w = writing{c.SizeRw + r.bytes(), r.full()}
+		}
+		out[c.Labels[labelBox]] = w
 	}
 	return out, nil
 }

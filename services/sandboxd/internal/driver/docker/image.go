@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type settings struct {
 	env     map[string]string
 	workdir string
 	user    string
+	volumes []string // folders that the image declares, which the engine keeps apart from the rest of a container
 }
 
 // images finds what boxes are made from, and fetches it where that is configured. It may be used concurrently.
@@ -85,20 +87,19 @@ func (m *images) find(ctx context.Context, name string) (settings, error) {
 	return read(name, got)
 }
 
-// check refuses an image that find would not find. What a registry has is known when it is fetched.
-func (m *images) check(ctx context.Context, name string) error {
+// check refuses an image that find would not find, and gives its settings. What a registry has is known when it is fetched.
+func (m *images) check(ctx context.Context, name string) (settings, error) {
 	name = cmp.Or(name, m.cfg.Image)
 	got, err := m.engine.image(ctx, name)
 	switch {
 	case cerrdefs.IsNotFound(err) && m.cfg.Pull != PullNever:
-		return nil
+		return settings{}, nil
 	case err != nil:
-		return m.kind(ctx, name, err)
+		return settings{}, m.kind(ctx, name, err)
 	case m.cfg.Pull == PullAlways:
-		return nil // another may be fetched
+		return settings{}, nil // another may be fetched
 	}
-	_, err = read(name, got)
-	return err
+	return read(name, got)
 }
 
 // kind says what an error of looking an image up means to the caller.
@@ -126,6 +127,7 @@ func read(name string, got image.InspectResponse) (settings, error) {
 			s.env[key] = value
 		}
 	}
+	s.volumes = slices.Sorted(maps.Keys(got.Config.Volumes))
 	s.workdir, s.user = cmp.Or(got.Config.WorkingDir, s.workdir), cmp.Or(got.Config.User, s.user)
 	return s, nil
 }

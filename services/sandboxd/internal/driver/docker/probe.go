@@ -16,10 +16,14 @@ func (d *Driver) Check(ctx context.Context, spec driver.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := d.isolates(spec, can); err != nil {
+	if err := d.isolates(spec, can, settings{}); err != nil {
 		return err
 	}
-	return d.images.check(ctx, spec.Image)
+	image, err := d.images.check(ctx, spec.Image)
+	if err != nil {
+		return err
+	}
+	return d.isolates(spec, can, image)
 }
 
 // Probe makes a small box of the configured image and throws it away.

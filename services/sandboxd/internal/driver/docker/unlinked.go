@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,10 @@ import (
 // file is a file on this machine.
 type file struct{ dev, inode uint64 }
 
+// mostLinks is how many open and mapped files of a container are looked at. One that has more, which programs do not, cannot be measured
+// in time, and could hide what it writes.
+const mostLinks = 1 << 19
+
 // seesProcesses tells whether this program may look at what the processes of any user have open.
 func seesProcesses(first int) bool {
 	_, err := os.ReadDir("/proc/" + strconv.Itoa(first) + "/fd")
@@ -24,36 +29,50 @@ func seesProcesses(first int) bool {
 // containerID finds the id of a container in the name of a cgroup.
 var containerID = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// unlinked tells for each of the containers how many bytes are in files that were removed while its processes have them open.
-func unlinked(containers map[string]bool) map[string]int64 {
-	found := map[string]map[file]int64{}
+// removed are the files of a container that were removed while its processes have them open, with their bytes.
+type removed struct {
+	files map[file]int64
+	links int // that were looked at
+	most  int
+}
+
+// full tells that the container has more links than are looked at.
+func (r *removed) full() bool { return r.links > r.most }
+
+func (r *removed) bytes() (sum int64) {
+	for _, bytes := range r.files {
+		sum += bytes
+	}
+	return sum
+}
+
+// unlinked looks for the removed files of containers, at no more than so many links of each.
+func unlinked(ctx context.Context, containers map[string]bool, most int) (map[string]*removed, error) {
+	found := map[string]*removed{}
 	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
 	for _, process := range processes {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		groups, _ := os.ReadFile(process + "/cgroup") // none where it has ended
 		id := containerOf(string(groups), containers)
 		if id == "" {
 			continue
 		}
 		if found[id] == nil {
-			found[id] = map[file]int64{}
+			found[id] = &removed{files: map[file]int64{}, most: most}
 		}
 		// Threads may have descriptors of their own. Their memory is the same, and is seen by those that live.
 		mapped := 0
 		threads, _ := filepath.Glob(process + "/task/[0-9]*")
 		for _, thread := range threads {
-			addUnlinked(found[id], thread+"/fd/")
+			found[id].add(ctx, thread+"/fd/")
 			if mapped == 0 {
-				mapped = addUnlinked(found[id], "/proc/"+filepath.Base(thread)+"/map_files/")
+				mapped = found[id].add(ctx, "/proc/"+filepath.Base(thread)+"/map_files/")
 			}
 		}
 	}
-	sums := map[string]int64{}
-	for id, files := range found {
-		for _, bytes := range files {
-			sums[id] += bytes
-		}
-	}
-	return sums
+	return found, ctx.Err()
 }
 
 // containerOf finds which of the containers the cgroups of a process are of; empty for none. An engine that runs in a container names
@@ -67,20 +86,35 @@ func containerOf(groups string, containers map[string]bool) string {
 	return ""
 }
 
-// addUnlinked adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, and close
-// files, meanwhile.
-func addUnlinked(files map[file]int64, folder string) int {
-	links, _ := os.ReadDir(folder)
-	for _, link := range links {
-		var st unix.Stat_t
-		var fs unix.Statfs_t
-		path := folder + link.Name()
-		if unix.Stat(path, &st) != nil || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG || unix.Statfs(path, &fs) != nil {
-			continue
-		}
-		if fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.HUGETLBFS_MAGIC { // those are memory
-			files[file{st.Dev, st.Ino}] = st.Blocks * 512
-		}
+// add adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, and close files,
+// meanwhile.
+func (r *removed) add(ctx context.Context, folder string) (links int) {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return 0
 	}
-	return len(links)
+	defer dir.Close()
+	for !r.full() && ctx.Err() == nil {
+		names, err := dir.Readdirnames(1000)
+		if err != nil {
+			break
+		}
+		for _, name := range names {
+			r.look(folder + name)
+		}
+		links += len(names)
+		r.links += len(names)
+	}
+	return links
+}
+
+func (r *removed) look(path string) {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if unix.Stat(path, &st) != nil || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG || unix.Statfs(path, &fs) != nil {
+		return
+	}
+	if fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.HUGETLBFS_MAGIC { // those are memory
+		r.files[file{st.Dev, st.Ino}] = st.Blocks * 512
+	}
 }

@@ -23,7 +23,6 @@ WORKDIR /srv/work
 ENTRYPOINT ["false"]
 CMD ["--no-such-flag"]
 HEALTHCHECK --interval=1s CMD touch /tmp/healthy
-VOLUME /srv/volume
 LABEL a=image
 `
 

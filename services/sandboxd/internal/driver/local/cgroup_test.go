@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
 func TestAContainersProcessesStepAside(t *testing.T) {
@@ -85,4 +87,30 @@ func processes(t *testing.T, group string) []string {
 	data, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 	require.NoError(t, err)
 	return strings.Fields(string(data))
+}
+
+// Folders stand for the groups of a kernel that counts them, and of one that does not.
+func TestWhereBuffersOfSocketsAreNotCountedABoxSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, counted := range map[string]bool{"counted": true, "not counted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			files := []string{"memory.limit_in_bytes"}
+			if counted {
+				files = append(files, "memory.kmem.tcp.limit_in_bytes")
+			}
+			work, guest := filepath.Join(dir, workGroup), filepath.Join(dir, guestGroup)
+			for _, folder := range []string{work, guest} {
+				require.NoError(t, os.Mkdir(folder, 0o755))
+				for _, file := range files {
+					require.NoError(t, os.WriteFile(filepath.Join(folder, file), nil, 0o600))
+				}
+			}
+			g := &group{}
+			require.NoError(t, g.boundMemoryV1(work, guest, share{Limits: driver.Limits{MemoryBytes: 1 << 20}, guestBytes: 1 << 20}))
+			said := strings.Join(g.weaker, "; ")
+			assert.Equal(t, !counted, strings.Contains(said, "buffers of TCP sockets are not bounded"), said)
+		})
+	}
 }

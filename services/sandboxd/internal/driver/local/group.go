@@ -120,10 +120,8 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 	g.enter = []string{filepath.Join(guest, "cgroup.procs"), filepath.Join(pids, "cgroup.procs")}
 	g.tasks = []string{filepath.Join(memory, "tasks"), filepath.Join(work, "tasks")}
 	g.events = filepath.Join(memory, "memory.oom_control")
-	if s.MemoryBytes > 0 {
-		if err := errors.Join(setMemoryV1(memory, s.MemoryBytes), setMemoryV1(guest, s.guestBytes)); err != nil {
-			return err
-		}
+	if err := g.boundMemoryV1(memory, guest, s); err != nil {
+		return err
 	}
 	if err := setPIDs(pids, work, s.PIDs); err != nil {
 		return err
@@ -149,18 +147,36 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 	return nil
 }
 
-// setMemoryV1 bounds memory, and the buffers of TCP and UDP sockets, which are counted apart, by as much again. Where the kernel counts
-// swap, that is part of the bound.
-func setMemoryV1(folder string, bytes int64) error {
-	if err := set(folder, "memory.limit_in_bytes", bytes); err != nil {
+// boundMemoryV1 bounds the memory of commands and that of the guest, where the box is bounded.
+func (g *group) boundMemoryV1(work, guest string, s share) error {
+	if s.MemoryBytes <= 0 {
+		return nil
+	}
+	buffers, err := setMemoryV1(work, s.MemoryBytes)
+	if err != nil {
 		return err
 	}
-	for _, file := range []string{"memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"} {
-		if err := set(folder, file, bytes); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
+	if !buffers {
+		g.weaker = append(g.weaker, "memory: buffers of TCP sockets are not bounded, since this kernel's cgroups of version 1 do not count them")
 	}
-	return nil
+	_, err = setMemoryV1(guest, s.guestBytes)
+	return err
+}
+
+// setMemoryV1 bounds memory, and the buffers of TCP and UDP sockets, which are counted apart, by as much again. Where the kernel counts
+// swap, that is part of the bound. It tells whether buffers are bounded, which takes a kernel that counts them.
+func setMemoryV1(folder string, bytes int64) (buffers bool, err error) {
+	if err := set(folder, "memory.limit_in_bytes", bytes); err != nil {
+		return false, err
+	}
+	if err := set(folder, "memory.memsw.limit_in_bytes", bytes); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	err = set(folder, "memory.kmem.tcp.limit_in_bytes", bytes)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (g *group) boundsCPU() {

@@ -161,7 +161,12 @@ func explain(err error, cmd *process.Command, check bool) error {
 	switch errno { //nolint:exhaustive // All others are faults of the start.
 	case syscall.ENOENT:
 		return &badProgram{exitNotFound, cmd.Argv[0] + ": no such program in the sandbox"}
-	case syscall.ENOEXEC, syscall.ELIBBAD, syscall.EINVAL, syscall.EISDIR, syscall.EIO: // the last ones of a broken ELF file
+	case syscall.EIO:
+		if diskFails(cmd.Path) {
+			return rpcerr.Internal("read %s: %w; the disk of its host may be failing", cmd.Argv[0], err)
+		}
+		fallthrough
+	case syscall.ENOEXEC, syscall.ELIBBAD, syscall.EINVAL, syscall.EISDIR: // the last ones, as EIO, of a broken ELF file
 		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": not a program that this machine can execute"}
 	case syscall.ETXTBSY:
 		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": a process of the sandbox has it open for writing"}
@@ -179,6 +184,20 @@ func explain(err error, cmd *process.Command, check bool) error {
 	}
 	return rpcerr.Internal("start a process: %w", err)
 }
+
+// diskFails tells that a program cannot be read. The kernel gives the same error number for one that is cut short.
+func diskFails(path string) bool {
+	fd, err := walk.Open(path, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return errors.Is(err, syscall.EIO)
+	}
+	defer unix.Close(fd)
+	_, err = unix.Pread(fd, make([]byte, headBytes), 0)
+	return errors.Is(err, syscall.EIO)
+}
+
+// headBytes is where the kernel finds what a program is.
+const headBytes = 4 << 10
 
 // environment gives the variables of a command, sorted, and its PATH: PATH, HOME and LANG, what the sandbox sets, what the command sets.
 func environment(sandbox map[string]string, user account.Account, own map[string]string) (env []string, path string) {
