@@ -36,7 +36,7 @@ func bounds(t *testing.T, h Harness) {
 		t.Parallel()
 		b := newBox(t, d, nil)
 		r, err := b.exec(&sandboxv1.ExecSpec{
-			Argv:    []string{"bash", "-c", `for i in $(seq 20); do python3 -c "import time; x = b'x' * (40 << 20); time.sleep(60)" & done; wait -n; kill $(jobs -p); exit 9`},
+			Argv:    []string{"bash", "-c", `for i in $(seq 8); do python3 -c "import time; x = b'x' * (40 << 20); time.sleep(60)" & done; wait -n; kill $(jobs -p); exit 9`},
 			Timeout: durationpb.New(patience),
 		})
 		require.NoError(t, err)
