@@ -30,6 +30,8 @@ import (
 type Runs interface {
 	// Check resolves every name in a run's specification and changes nothing. It says what would not be done as the specification asks for.
 	Check(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error)
+	// CheckSandboxes is Check without the models, for a sample with a sandbox of its own.
+	CheckSandboxes(ctx context.Context, project string, spec *agentv1.RunSpec) error
 	// CheckSample checks what a run needs of its sample, and asks no other service. Its error names the sample.
 	CheckSample(project string, spec *agentv1.RunSpec) error
 	// Pin writes into a specification what workers offer under its names, so that all runs mean the same.
@@ -286,11 +288,14 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 				return nil, nil, err
 			}
 			switch {
-			case i == 0 || sample.GetSandbox() != nil: // The names are those of the task; one sample stands for all but those that bring a sandbox of their own.
+			case i == 0: // The names are those of the task; one sample is enough for all of them.
 				var more []*agentv1.EvalWarning
 				more, err = e.deps.Runs.Check(ctx, project, run)
 				warnings = appendNew(warnings, more)
-			case model == 0: // What a sample needs hangs on no model.
+			case model > 0: // What a sample needs hangs on no model.
+			case sample.GetSandbox() != nil:
+				err = e.deps.Runs.CheckSandboxes(ctx, project, run)
+			default:
 				err = e.deps.Runs.CheckSample(project, run)
 			}
 			if err != nil {

@@ -93,16 +93,27 @@ type runs struct {
 	tries   map[string]int
 	active  int
 	busiest int
+	checked []string // models, and samples' sandboxes
 }
 
 func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
 
 func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
+	model := spec.GetModel().GetModel()
+	r.mu.Lock()
+	r.checked = append(r.checked, model)
+	r.mu.Unlock()
 	if spec.GetConfig() == nil {
 		return nil, nil
 	}
-	model := spec.GetModel().GetModel()
 	return []*agentv1.EvalWarning{{Message: "temperature is not sent to " + model, Model: model, UnsentOptions: []string{"temperature"}}}, nil
+}
+
+func (r *runs) CheckSandboxes(_ context.Context, _ string, spec *agentv1.RunSpec) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.checked = append(r.checked, "sandboxes of sample "+spec.GetAttribution().GetSample())
+	return nil
 }
 
 func (r *runs) CheckSample(_ string, spec *agentv1.RunSpec) error {

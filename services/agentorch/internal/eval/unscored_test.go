@@ -182,3 +182,17 @@ func TestAProgramThatNamesNoTargetNeedsNone(t *testing.T) {
 	_, err := b.engine.Create(t.Context(), "default", s, "", true)
 	require.NoError(t, err)
 }
+
+// All samples have the same models: those with a sandbox of their own have that checked, and no model again.
+func TestEachModelIsCheckedOnce(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return scored("C") })
+	two := spec(4)
+	two.Models = []*agentv1.ModelRef{{Model: "mockllm/one"}, {Model: "mockllm/two"}}
+	for _, sample := range two.GetDataset().GetInline().GetSamples()[:3] {
+		sample.Sandbox = &sandboxv1.SandboxSpec{Driver: "local"}
+	}
+	_, err := b.engine.Create(t.Context(), "default", two, "", true)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"mockllm/one", "mockllm/two", "sandboxes of sample 2", "sandboxes of sample 3"}, b.runs.checked)
+}

@@ -57,6 +57,7 @@ type Log struct {
 	header   *evallog.Header
 	samples  *eval.Samples
 	slots    []*eval.Slot
+	warned   bool // a sample that was written has the warnings
 	outcome  eval.Outcome
 }
 
@@ -143,6 +144,7 @@ func (l *Log) Write(ctx context.Context, w io.Writer, done func(samples int)) er
 	if err != nil {
 		return err
 	}
+	l.warned = false
 	for i, slot := range l.slots {
 		sample, err := l.makeSample(ctx, slot)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,57 +24,120 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 )
 
-func TestASampleThatCouldHaveNoRunIsInTheLogWithItsError(t *testing.T) {
-	t.Parallel()
+const name = "projects/p/evals/e"
+
+// document is what a log says, in part.
+type document struct {
+	Samples []struct {
+		ID, Input, UUID string
+		Messages        []struct{ Content string }
+		Error           struct{ Message, Traceback string }
+		Events          []struct {
+			Event   string
+			Message json.RawMessage
+		}
+	}
+}
+
+// written is the log of an evaluation with these journals, by name.
+func written(t *testing.T, samples []*agentv1.Sample, of map[string][]*agentv1.Event) document {
+	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "e.db"), sqlite.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	journals, err := journalsqlite.Open(t.Context(), db, nil)
 	require.NoError(t, err)
-
-	const name = "projects/p/evals/e"
-	events := []*agentv1.Event{
-		{Kind: &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{Samples: 2, Spec: &agentv1.EvalSpec{
-			Task: "t", Dataset: &agentv1.Dataset{Name: "d"}, Models: []*agentv1.ModelRef{{Model: "mockllm/model"}},
-			Steps: []*agentv1.AgentRef{{Name: "multiple_choice"}}, Scorers: []*agentv1.ScorerRef{{Name: "match"}},
-		}}}},
-		{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
-			Sample: "b", Epoch: 1, Position: 1, State: agentv1.RunState_RUN_STATE_FAILED,
-			Error: &agentv1.RunError{Reason: "INVALID_REQUEST", Message: "needs choices"},
-		}}},
+	for name, events := range of {
+		var entries []journal.Entry
+		for i, e := range events {
+			e.Seq, e.Journal = int64(i+1), name
+			entries = append(entries, journal.Entry{Event: e})
+		}
+		_, _, err = journals.Create(t.Context(), journal.Creation{Name: name, Owner: "test", Entries: entries, Row: journal.Row{Kind: journal.KindEval}})
+		require.NoError(t, err)
 	}
-	var entries []journal.Entry
-	for i, e := range events {
-		e.Seq, e.Journal = int64(i+1), name
-		entries = append(entries, journal.Entry{Event: e})
-	}
-	_, _, err = journals.Create(t.Context(), journal.Creation{Name: name, Owner: "test", Entries: entries, Row: journal.Row{Kind: journal.KindEval}})
-	require.NoError(t, err)
-
 	x := evalexport.New(evalexport.Deps{
 		Journals: journals, Judges: eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()},
-		Samples: func(context.Context, *eval.State) (*eval.Samples, error) {
-			return eval.PackSamples([]*agentv1.Sample{{Id: "a"}, {Id: "b", Input: []*modelv1.ChatMessage{chat.User("which?")}, InputText: true}})
-		},
+		Samples: func(context.Context, *eval.State) (*eval.Samples, error) { return eval.PackSamples(samples) },
 	})
 	log, err := x.Open(t.Context(), "p", name, evalexport.Document, 0)
 	require.NoError(t, err)
 	var out bytes.Buffer
 	require.NoError(t, log.Write(t.Context(), &out, func(int) {}))
-	var document struct {
-		Samples []struct {
-			ID, Input, UUID string
-			Messages        []struct{ Content string }
-			Error           struct{ Message, Traceback string }
-		}
+	var d document
+	require.NoError(t, json.Unmarshal(out.Bytes(), &d))
+	return d
+}
+
+func created(c *agentv1.EvalCreated) *agentv1.Event {
+	c.Spec = &agentv1.EvalSpec{
+		Task: "t", Dataset: &agentv1.Dataset{Name: "d"}, Models: []*agentv1.ModelRef{{Model: "mockllm/model"}},
+		Steps: []*agentv1.AgentRef{{Name: "multiple_choice"}}, Scorers: []*agentv1.ScorerRef{{Name: "match"}},
 	}
-	require.NoError(t, json.Unmarshal(out.Bytes(), &document))
-	require.Len(t, document.Samples, 1)
-	s := document.Samples[0]
+	return &agentv1.Event{Kind: &agentv1.Event_EvalCreated{EvalCreated: c}}
+}
+
+func question(id string) *agentv1.Sample {
+	return &agentv1.Sample{Id: id, Input: []*modelv1.ChatMessage{chat.User("which?")}, InputText: true}
+}
+
+// refused is a sample that could have no run.
+func refused(sample string, position int32) *agentv1.Event {
+	return &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
+		Sample: sample, Epoch: 1, Position: position, State: agentv1.RunState_RUN_STATE_FAILED,
+		Error: &agentv1.RunError{Reason: "INVALID_REQUEST", Message: "needs choices"},
+	}}}
+}
+
+func TestASampleThatCouldHaveNoRunIsInTheLogWithItsError(t *testing.T) {
+	t.Parallel()
+	d := written(t, []*agentv1.Sample{question("a"), question("b")}, map[string][]*agentv1.Event{
+		name: {created(&agentv1.EvalCreated{Samples: 2}), refused("b", 1)},
+	})
+	require.Len(t, d.Samples, 1)
+	s := d.Samples[0]
 	assert.Equal(t, "b", s.ID)
 	assert.Equal(t, "which?", s.Input)
 	assert.NotEmpty(t, s.UUID)
 	require.Len(t, s.Messages, 1)
 	assert.Equal(t, "needs choices", s.Error.Message)
 	assert.Equal(t, "Traceback (most recent call last):\nINVALID_REQUEST: needs choices\n", s.Error.Traceback)
+}
+
+// Warnings of an evaluation are in its log once, also where its first sample has no transcript that could hold them.
+func TestWarningsAreInTheLogOnce(t *testing.T) {
+	t.Parallel()
+	of := map[string][]*agentv1.Event{
+		name: {
+			created(&agentv1.EvalCreated{Samples: 3, Warnings: []*agentv1.EvalWarning{{Message: "temperature is not sent", Model: "mockllm/model"}}}),
+			refused("a", 0),
+		},
+	}
+	for i, sample := range []string{"b", "c"} {
+		run := "projects/p/runs/" + sample
+		of[name] = append(of[name],
+			&agentv1.Event{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
+				Sample: sample, Epoch: 1, Run: run, Attempt: 1, Position: int32(i + 1),
+			}}},
+			&agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
+				Sample: sample, Epoch: 1, Run: run, State: agentv1.RunState_RUN_STATE_SUCCEEDED,
+			}}})
+		of[run] = []*agentv1.Event{
+			{Kind: &agentv1.Event_RunCreated{RunCreated: &agentv1.RunCreated{
+				Spec: &agentv1.RunSpec{Model: &agentv1.ModelRef{Model: "mockllm/model"}}, FoldVersion: 1,
+			}}},
+			{Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: agentv1.RunState_RUN_STATE_SUCCEEDED}}},
+		}
+	}
+	d := written(t, []*agentv1.Sample{question("a"), question("b"), question("c")}, of)
+	require.Len(t, d.Samples, 3)
+	var with []string
+	for _, s := range d.Samples {
+		for _, e := range s.Events {
+			if e.Event == "logger" && strings.Contains(string(e.Message), "temperature is not sent") {
+				with = append(with, s.ID)
+			}
+		}
+	}
+	assert.Equal(t, []string{"b"}, with)
 }

@@ -61,8 +61,8 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 		run := fmt.Sprintf("%s, sample %s, epoch %d", earlier.GetRun(), sample.GetId(), slot.Epoch)
 		s.Retries = append(s.Retries, *errorOf(earlier.GetError(), "", within(run)))
 	}
-	if slot == l.slots[0] {
-		events = l.warned(events)
+	if !l.warned && len(events) > 0 {
+		events, l.warned = l.withWarnings(events), true
 	}
 	for _, e := range events {
 		if event := w.event(e); event != nil {
@@ -72,11 +72,9 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 	return s, w.media.err
 }
 
-// warned adds the evaluation's warnings to a transcript, as lines of the log behind its first event. Logs have no other place for what holds for all samples.
-func (l *Log) warned(events []*transcript.Event) []*transcript.Event {
-	if len(events) == 0 {
-		return events
-	}
+// withWarnings adds the evaluation's warnings to a transcript, as lines of the log behind its first event. Logs have no other
+// place for what holds for all samples, so that the first sample with a transcript has them.
+func (l *Log) withWarnings(events []*transcript.Event) []*transcript.Event {
 	e := l.ledger.state.Eval
 	var lines []*transcript.Event
 	for i, w := range e.GetWarnings() {

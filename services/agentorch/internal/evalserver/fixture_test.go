@@ -158,6 +158,8 @@ func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*age
 	return nil, nil
 }
 
+func (r *runs) CheckSandboxes(context.Context, string, *agentv1.RunSpec) error { return nil }
+
 func (r *runs) CheckSample(string, *agentv1.RunSpec) error { return nil }
 
 // will sets how the runs of a sample end that are made from now on.

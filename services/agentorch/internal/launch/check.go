@@ -26,6 +26,31 @@ import (
 
 // Check checks a specification and resolves every name in it. Its errors name the field, and what would do.
 func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunSpec) (*Plan, error) {
+	p, err := l.checkTools(ctx, project, spec)
+	if err != nil {
+		return nil, err
+	}
+	if p.Warnings, err = l.checkModels(ctx, project, p.spec); err != nil {
+		return nil, err
+	}
+	if err := l.checkSandboxes(ctx, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// CheckSandboxes is Check without the models, for a sample with a sandbox of its own: all samples of an evaluation have the
+// same models.
+func (l *Launcher) CheckSandboxes(ctx context.Context, project string, spec *agentv1.RunSpec) error {
+	p, err := l.checkTools(ctx, project, spec)
+	if err != nil {
+		return err
+	}
+	return l.checkSandboxes(ctx, p)
+}
+
+// checkTools is checkOwn, and pins the tools.
+func (l *Launcher) checkTools(ctx context.Context, project string, spec *agentv1.RunSpec) (*Plan, error) {
 	p, err := l.checkOwn(project, spec)
 	if err != nil {
 		return nil, err
@@ -34,12 +59,6 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 		if err := l.pinTools(ctx, p, i, step); err != nil {
 			return nil, err
 		}
-	}
-	if p.Warnings, err = l.checkModels(ctx, project, p.spec); err != nil {
-		return nil, err
-	}
-	if err := l.checkSandboxes(ctx, p); err != nil {
-		return nil, err
 	}
 	return p, nil
 }

@@ -53,6 +53,11 @@ func (s *Runs) Check(ctx context.Context, project string, spec *agentv1.RunSpec)
 	return plan.Warnings, nil
 }
 
+// CheckSandboxes is Check without the models.
+func (s *Runs) CheckSandboxes(ctx context.Context, project string, spec *agentv1.RunSpec) error {
+	return s.deps.Launcher.CheckSandboxes(ctx, project, spec)
+}
+
 // CheckSample checks what a run needs of its sample, and asks no other service.
 func (s *Runs) CheckSample(project string, spec *agentv1.RunSpec) error {
 	return s.deps.Launcher.CheckSample(project, spec)
