@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,6 +29,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/server"
 )
+
+// Drivers are the names of the drivers.
+func Drivers() []string { return []string{"docker", "local"} }
 
 // Config sets how sandboxes are made.
 type Config struct {
@@ -85,8 +90,8 @@ func (c *Config) Validate() error {
 	if c.OrphanTimeout < 0 {
 		errs = append(errs, errors.New("orphan_timeout: must not be below zero"))
 	}
-	if c.Driver != "" && c.Driver != "local" && c.Driver != "docker" {
-		errs = append(errs, fmt.Errorf("driver: unknown driver %q; known: docker, local", c.Driver))
+	if c.Driver != "" && !slices.Contains(Drivers(), c.Driver) {
+		errs = append(errs, fmt.Errorf("driver: unknown driver %q; known: %s", c.Driver, strings.Join(Drivers(), ", ")))
 	}
 	return errors.Join(errs...)
 }

@@ -75,10 +75,23 @@ type Service struct {
 	log      *slog.Logger
 }
 
+func builtIn() []tool.Kind {
+	return []tool.Kind{bash.Kind(), python.Kind(), texteditor.Kind(), think.Kind()}
+}
+
+// Tools are the names of the built-in tools.
+func Tools() []string {
+	var names []string
+	for _, kind := range builtIn() {
+		names = append(names, kind.Name)
+	}
+	return names
+}
+
 // New makes the service with the built-in tools, and with those of the workers that connect. Run keeps its ledger small, Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
 	registry := &tool.Registry{}
-	for _, kind := range []tool.Kind{bash.Kind(), python.Kind(), texteditor.Kind(), think.Kind()} {
+	for _, kind := range builtIn() {
 		if err := registry.Register(kind); err != nil {
 			return nil, err
 		}

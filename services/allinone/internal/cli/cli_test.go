@@ -445,6 +445,12 @@ func TestAShellIsOfferedNothingWhereNoServerRuns(t *testing.T) {
 		c = begin(t, append(append([]string{"__complete"}, where...), "run", "-m", "openai/gpt-4o")...)
 		require.Equal(t, 0, c.end(t), c.stderr.String())
 		assert.Equal(t, "openai/gpt-4o\nopenai/gpt-4o-mini\n:4\n", c.stdout.String(), "models are known without a server")
+		c = begin(t, append(append([]string{"__complete"}, where...), "run", "--tool", "b")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Equal(t, "bash\n:4\n", c.stdout.String(), "built-in tools are, too")
+		c = begin(t, append(append([]string{"__complete"}, where...), "eval", "run", "--driver", "")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Equal(t, "docker\nlocal\n:4\n", c.stdout.String(), "and drivers")
 	}
 	assert.NoDirExists(t, dir)
 }

@@ -15,7 +15,6 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/datadir"
-	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
 // completionTimeout bounds how long a shell waits for names; it then offers none.
@@ -57,9 +56,15 @@ func (a *app) completeFirst(ask offers) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag is complete for a flag of c.
-func (a *app) completeFlag(c *cobra.Command, flag string, ask offers) {
-	_ = c.RegisterFlagCompletionFunc(flag, a.complete(ask)) // Fails only for a flag that c does not have.
+// completeFlag is complete for a flag of c. Where no server answers, it offers the names that this program knows; known is nil where it knows none.
+func (a *app) completeFlag(c *cobra.Command, flag string, ask offers, known func() []string) {
+	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		names := a.fitting(c, begun, ask)
+		if names == nil && known != nil {
+			names = beginning(known(), begun)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}) // Fails only for a flag that c does not have.
 }
 
 // completeCopy offers the two sides of a copy: one is SANDBOX:PATH, the other a path here, which the shell knows itself.
@@ -129,17 +134,6 @@ func either(all ...offers) offers {
 		}
 		return words, nil
 	}
-}
-
-// completeModels offers models for the flag -m: those of the server that runs, else those that this program knows.
-func (a *app) completeModels(c *cobra.Command) {
-	_ = c.RegisterFlagCompletionFunc("model", func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		models := a.fitting(c, begun, offerModels)
-		if models == nil {
-			models = beginning(modelgw.Models(), begun)
-		}
-		return models, cobra.ShellCompDirectiveNoFileComp
-	}) // Fails only for a flag that c does not have.
 }
 
 func offerModels(ctx context.Context, s *session) ([]string, error) {

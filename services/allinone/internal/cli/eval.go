@@ -79,11 +79,15 @@ func (s *session) showEvals(listed []*agentv1.Eval) error {
 	interrupted := ""
 	for _, e := range listed {
 		p := e.GetProgress()
-		if interrupted == "" && s.evalState(e) == stateInterrupted {
+		state := s.evalState(e)
+		switch {
+		case state == stateInterrupted && interrupted == "":
 			interrupted = short(e.GetName())
+		case !s.idle && !ended(e) && p.GetWaiting() > 0:
+			state += fmt.Sprintf(", %d waiting", p.GetWaiting())
 		}
 		rows = append(rows, []string{
-			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), s.evalState(e),
+			short(e.GetName()), e.GetSpec().GetTask(), models(e.GetSpec()), state,
 			fmt.Sprintf("%d/%d", progress.Done(p), p.GetTotal()),
 			headline(e), progress.Count(p.GetTotalTokens()), when(e.GetCreateTime()),
 		})

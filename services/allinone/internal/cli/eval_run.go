@@ -16,6 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/revision"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/sandboxd"
 )
 
 // evalFlags change a task file for one evaluation.
@@ -95,8 +97,8 @@ The log that Inspect reads is written while the evaluation runs and at its end, 
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let sandboxes be made although a part of their isolation is missing on this machine")
 	f.logs.add(c)
 	c.SetFlagErrorFunc(inspectFlag)
-	a.completeFlag(c, "driver", offerDrivers)
-	a.completeModels(c)
+	a.completeFlag(c, "driver", offerDrivers, sandboxd.Drivers)
+	a.completeFlag(c, "model", offerModels, modelgw.Models)
 	return c
 }
 

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
-	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
@@ -182,29 +179,6 @@ func (s *session) logOfSample(ctx context.Context, eval string, samples []*agent
 	return fmt.Errorf("sample %s has no epoch %d", id, f.epoch)
 }
 
-// sampleID is the id of the sample that a person names by it or by its beginning.
-func sampleID(eval string, samples []*agentv1.EvalSample, begin string) (string, error) {
-	var ids, fits []string
-	for _, sample := range samples {
-		switch id := sample.GetId(); {
-		case id == begin:
-			return id, nil
-		case slices.Contains(ids, id): // Of another epoch or model.
-		default:
-			if ids = append(ids, id); strings.HasPrefix(id, begin) {
-				fits = append(fits, id)
-			}
-		}
-	}
-	switch len(fits) {
-	case 0:
-		return "", fmt.Errorf("%s has no sample %s; there are %s", short(eval), begin, few(ids))
-	case 1:
-		return fits[0], nil
-	}
-	return "", usage("%d samples begin with %q: %s; write more of it", len(fits), begin, few(fits))
-}
-
 // fine reports whether a sample ended without an error or a limit, with its sandbox and with full scores.
 func fine(sample *agentv1.EvalSample) bool {
 	if sample.GetState() != agentv1.RunState_RUN_STATE_SUCCEEDED || sample.GetLimit() != nil || sample.GetError() != nil || sample.GetSandboxFault() != "" {
@@ -217,36 +191,6 @@ func fine(sample *agentv1.EvalSample) bool {
 		}
 	}
 	return true
-}
-
-func (s *session) showSamples(samples []*agentv1.EvalSample) {
-	severalModels := false
-	for _, sample := range samples {
-		severalModels = severalModels || sample.GetModel() != samples[0].GetModel()
-	}
-	head := []string{"sample", "epoch", "state", "scores", "turns", "tokens", "retries", "time", "note"}
-	if severalModels {
-		head = append(head, "model")
-	}
-	var rows [][]string
-	for _, sample := range samples {
-		state, took, note := transcript.RunStateText(sample.GetState()), sample.GetTotalTime().AsDuration(), noteOf(sample)
-		if sample.GetStartTime() != nil { // It is at work.
-			took = max(0, time.Since(sample.GetStartTime().AsTime()))
-		}
-		if s.idle && slices.Contains(activeRuns, sample.GetState()) && sample.GetRun() != "" {
-			state, took, note = stateInterrupted, 0, ""
-		}
-		row := []string{
-			sample.GetId(), fmt.Sprint(sample.GetEpoch()), state, scoreTexts(sample), fmt.Sprint(sample.GetTurns()),
-			progress.Count(sample.GetUsage().GetTotalTokens()), fmt.Sprint(sample.GetRetries()), took.Round(10 * time.Millisecond).String(), note,
-		}
-		if severalModels {
-			row = append(row, sample.GetModel())
-		}
-		rows = append(rows, row)
-	}
-	s.app.table(head, rows)
 }
 
 // transcript writes a run's events: those that are there, and with --follow those to come.

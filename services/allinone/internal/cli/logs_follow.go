@@ -93,29 +93,3 @@ func sampleLine(sample *agentv1.EvalSample) string {
 	}
 	return strings.Join(parts, " · ")
 }
-
-// scoreTexts are the values of a sample's scores, with their names where there are several.
-func scoreTexts(sample *agentv1.EvalSample) string {
-	var scores []string
-	for _, score := range sample.GetScores() {
-		text := transcript.ScoreText(score.GetScore().GetValue())
-		if len(sample.GetScores()) > 1 {
-			text = score.GetName() + " " + text
-		}
-		scores = append(scores, text)
-	}
-	return strings.Join(scores, ", ")
-}
-
-// noteOf says why a sample ended as it did, or what it does now.
-func noteOf(sample *agentv1.EvalSample) string {
-	switch {
-	case sample.GetLimit() != nil:
-		return sample.GetLimit().GetType() + " limit"
-	case sample.GetError() != nil:
-		return sample.GetError().GetMessage()
-	case sample.GetSandboxFault() != "":
-		return "no sandbox: " + sample.GetSandboxFault()
-	}
-	return progress.Doing(sample.GetWait(), sample.GetNote(), sample.GetActivity())
-}

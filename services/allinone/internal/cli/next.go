@@ -10,7 +10,6 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
 // rerun is how eval run was called, so that another run of the same task can be offered.
@@ -123,64 +122,4 @@ func (s *session) realModel(ctx context.Context) (model, key string) {
 		}
 	}
 	return candidates[0].model, keyVariables[candidates[0].provider]
-}
-
-// samples lists samples of an evaluation.
-func (s *session) samples(ctx context.Context, eval string, states ...agentv1.RunState) ([]*agentv1.EvalSample, error) {
-	req := &agentv1.ListSamplesRequest{Parent: eval, PageSize: 1000, States: states}
-	return page(0, func(token string) ([]*agentv1.EvalSample, string, error) {
-		req.PageToken = token
-		r, err := s.evals.ListSamples(ctx, req)
-		return r.GetSamples(), r.GetNextPageToken(), err
-	})
-}
-
-// showScoresSoFar writes the mean scores of the samples that have ended, of an evaluation that has no results.
-func (s *session) showScoresSoFar(ctx context.Context, e *agentv1.Eval) error {
-	if len(e.GetResults().GetScores()) > 0 || progress.Done(e.GetProgress()) == 0 {
-		return nil
-	}
-	samples, err := s.samples(ctx, e.GetName(), agentv1.RunState_RUN_STATE_SUCCEEDED)
-	if err != nil {
-		return err
-	}
-	var means progress.Means
-	for _, sample := range samples {
-		for _, score := range sample.GetScores() {
-			means.Add(score)
-		}
-	}
-	var rows [][]string
-	for _, m := range means {
-		rows = append(rows, []string{m.Name, progress.Count(int64(m.Count)), number(new(m.Value()))})
-	}
-	if len(rows) > 0 {
-		s.app.print("")
-		s.app.table([]string{"scorer", "samples", "mean so far"}, rows)
-	}
-	return nil
-}
-
-// fewSamples bounds the samples at work that eval show lists.
-const fewSamples = 10
-
-// showAtWork writes what the samples at work of an evaluation do.
-func (s *session) showAtWork(ctx context.Context, e *agentv1.Eval) error {
-	if ended(e) || s.idle || e.GetProgress().GetRunning() == 0 {
-		return nil
-	}
-	samples, err := s.samples(ctx, e.GetName(), activeRuns...)
-	if err != nil {
-		return err
-	}
-	samples = slices.DeleteFunc(samples, func(r *agentv1.EvalSample) bool { return r.GetRun() == "" })
-	if len(samples) == 0 {
-		return nil
-	}
-	s.app.print("")
-	s.showSamples(samples[:min(fewSamples, len(samples))])
-	if more := len(samples) - fewSamples; more > 0 {
-		s.app.print("and %d more at work", more)
-	}
-	return nil
 }

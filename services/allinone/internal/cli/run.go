@@ -18,6 +18,9 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
+	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/sandboxd"
+	"github.com/evalfleet/evalfleet/services/toolexec"
 )
 
 // runFlags describe a run.
@@ -92,9 +95,9 @@ model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels t
 	flags.DurationVar(&f.time, "time", 0, "at most so long, such as 5m")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "write the answer alone")
 	flags.BoolVar(&a.allowUnisolated, "allow-unisolated", false, "let a sandbox be made although a part of its isolation is missing on this machine")
-	a.completeFlag(c, "tool", offerTools)
-	a.completeFlag(c, "sandbox", offerDrivers)
-	a.completeModels(c)
+	a.completeFlag(c, "tool", offerTools, toolexec.Tools)
+	a.completeFlag(c, "sandbox", offerDrivers, sandboxd.Drivers)
+	a.completeFlag(c, "model", offerModels, modelgw.Models)
 	c.AddCommand(a.runListCommand(), a.runShowCommand(), a.runCancelCommand(), a.runResumeCommand(), a.runWatchCommand(), a.runDeleteCommand())
 	return c
 }

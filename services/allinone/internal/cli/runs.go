@@ -74,7 +74,7 @@ func (a *app) runListCommand() *cobra.Command {
 	c.Flags().IntVarP(&limit, "limit", "n", 20, "show at most so many; 0 shows all")
 	c.Flags().BoolVar(&active, "active", false, "only those that have not ended")
 	c.Flags().StringVar(&eval, "eval", "", "only those of this evaluation")
-	a.completeFlag(c, "eval", offerEvals)
+	a.completeFlag(c, "eval", offerEvals, nil)
 	return c
 }
 
