@@ -62,17 +62,22 @@ func unlinked(ctx context.Context, containers map[string]bool, most int) (map[st
 		if found[id] == nil {
 			found[id] = &removed{files: map[file]int64{}, most: most}
 		}
-		// Threads may have descriptors of their own. Their memory is the same, and is seen by those that live.
-		mapped := 0
-		threads, _ := filepath.Glob(process + "/task/[0-9]*")
-		for _, thread := range threads {
-			found[id].add(ctx, thread+"/fd/")
-			if mapped == 0 {
-				mapped = found[id].add(ctx, "/proc/"+filepath.Base(thread)+"/map_files/")
-			}
-		}
+		found[id].addProcess(ctx, process)
 	}
 	return found, ctx.Err()
+}
+
+// addProcess adds what the threads of a process have, which may have descriptors of their own. Their memory is the same, and is seen by
+// those that live.
+func (r *removed) addProcess(ctx context.Context, process string) {
+	mapped := 0
+	threads, _ := filepath.Glob(process + "/task/[0-9]*")
+	for _, thread := range threads {
+		r.add(ctx, thread+"/fd/")
+		if mapped == 0 {
+			mapped = r.add(ctx, "/proc/"+filepath.Base(thread)+"/map_files/")
+		}
+	}
 }
 
 // containerOf finds which of the containers the cgroups of a process are of; empty for none. An engine that runs in a container names

@@ -2,14 +2,19 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
 // An engine in a container names that before its own containers.
@@ -43,4 +48,39 @@ func TestTheSearchForRemovedFilesIsBounded(t *testing.T) {
 	assert.Zero(t, r.add(over, dir+"/"))
 	_, err := unlinked(over, map[string]bool{strings.Repeat("a", 64): true}, 30)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAThreadsOwnDescriptorsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const size = 1 << 20
+	opened, measured := make(chan error), make(chan struct{})
+	go func() {
+		defer close(opened)
+		runtime.LockOSThread() // and never unlocked: the thread ends
+		if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+			opened <- err
+			return
+		}
+		path := filepath.Join(dir, "removed")
+		fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR, 0o600)
+		if err == nil {
+			_, err = unix.Write(fd, make([]byte, size))
+		}
+		opened <- errors.Join(err, unix.Fsync(fd), unix.Unlink(path))
+		<-measured
+	}()
+	require.NoError(t, waittest.For(t, opened, "a file of a thread's own"))
+	defer func() {
+		close(measured)
+		_ = waittest.For(t, opened, "the end of the thread")
+	}()
+	var fs unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &fs))
+	if fs.Type == unix.TMPFS_MAGIC {
+		t.Skip("SKIP: temporary files are in memory here, which is not counted as written")
+	}
+	r := &removed{files: map[file]int64{}, most: mostLinks}
+	r.addProcess(t.Context(), "/proc/self")
+	assert.GreaterOrEqual(t, r.bytes(), int64(size))
 }

@@ -163,6 +163,17 @@ END
 		assert.Empty(t, strings.TrimSpace(b.sh("find / -name hidden.txt 2>/dev/null || true")))
 		b.sh("[ ! -e %s ]", lines[3])
 	})
+	t.Run("a check leaves no folder behind that is deeper than any path", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t, d, nil)
+		where := b.passes(none, `python3 -c '
+import os
+for _ in range(2500): os.mkdir("d"); os.chdir("d")'; pwd; echo $HOME`)
+		for _, folder := range strings.Fields(where) {
+			b.sh("[ ! -e %s ]", folder)
+			b.sh("[ ! -e $(dirname %s) ]", folder)
+		}
+	})
 	t.Run("the files of a check stay in its folder", func(t *testing.T) {
 		t.Parallel()
 		b := newBox(t, d, nil)

@@ -187,7 +187,7 @@ func (b *birth) try(w way) (way, error) {
 	unix.Close(fd)
 	var status syscall.WaitStatus
 	for {
-		if _, err = syscall.Wait4(pid, &status, 0, nil); err != syscall.EINTR {
+		if _, err = syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}

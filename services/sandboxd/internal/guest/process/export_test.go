@@ -20,3 +20,26 @@ func (t *Table) SetPatience(d time.Duration) {
 
 // CopiesAll tells that processes begin with a copy of all memory of this program.
 func (t *Table) CopiesAll() bool { return t.birth.memory.others == nil }
+
+// Ended gives a process that has ended, whose id has been given to another since.
+func (t *Table) Ended(pid int) *Process {
+	p := &Process{table: t, pid: pid, mark: t.marks.hard - 1, done: make(chan struct{})}
+	close(p.done)
+	return p
+}
+
+// Watch watches over a process as over one that is being started, until it was looked at so often beyond the patience; then it gives whether
+// the process was killed.
+func Watch(pid int, patience time.Duration, beyond int) (killed bool) {
+	child := int32(pid)
+	w := watch(&child, patience)
+	for {
+		w.mu.Lock()
+		done := w.killed || w.looks > w.patience+beyond
+		w.mu.Unlock()
+		if done {
+			return w.stop()
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

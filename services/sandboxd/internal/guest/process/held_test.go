@@ -117,6 +117,22 @@ func TestAStartingProcessIsReadByNobody(t *testing.T) {
 	}, "the answers of the kernel")
 }
 
+// A machine under load takes long to start a process. Only one that others hold up is killed for that.
+func TestAStartThatIsSlowIsNotKilled(t *testing.T) {
+	busy, err := start(sh(t, "while :; do :; done"))
+	require.NoError(t, err)
+	defer busy.KillTree(0)
+	waits, err := start(command(t, "/bin/sleep", "sleep", "1000"))
+	require.NoError(t, err)
+	defer waits.KillTree(0)
+	const patience, beyond = 20 * time.Millisecond, 10
+	waittest.Return(t, func() {
+		assert.False(t, process.Watch(busy.PID(), patience, beyond), "it computes")
+		assert.True(t, process.Watch(waits.PID(), patience, 1000), "it waits for somebody")
+	}, "the ends of the watching")
+	assert.True(t, alive(busy.PID()))
+}
+
 // held starts a process that waits to execute its program until the end of the test, and gives its id.
 func held(t *testing.T, user *process.Credential) (pid int) {
 	t.Helper()

@@ -198,6 +198,20 @@ func TestKillTreeLeavesOthersAlone(t *testing.T) {
 	assert.Zero(t, two.KillTree(0), "killing again does nothing")
 }
 
+// What a process has left is ended by its id, among others, which may be another's by then.
+func TestAnIdThatWasGivenAwayEndsNobody(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pids")
+	other, err := start(sh(t, "sleep 1000 & echo $! >"+file+"; wait"))
+	require.NoError(t, err)
+	var below []int
+	require.Eventually(t, func() bool { below = readPIDs(file); return len(below) == 1 }, waittest.Bound, 5*time.Millisecond)
+	table.Ended(other.PID()).KillLeft()
+	assert.True(t, alive(other.PID()))
+	assert.True(t, alive(below[0]))
+	assert.Zero(t, other.KillTree(0))
+}
+
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pids")
