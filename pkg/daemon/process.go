@@ -106,7 +106,7 @@ func (p *Process) service() lifecycle.Part {
 		Name: p.program.Name,
 		Start: func(ctx context.Context) (err error) {
 			parts := p.parts
-			parts.Auth = auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token})
+			parts.Auth = auth.Logged(auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token}), parts.Logger)
 			if !p.program.Stateless {
 				parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs
 				parts.Space = freespace.New(p.cfg.MinFreeBytes, p.cfg.DataDir, p.base.cfg.BlobDir)

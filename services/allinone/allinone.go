@@ -133,7 +133,7 @@ func (s *Server) share(programs []daemon.Program) {
 			known["service:"+program.Name] = s.internal[program.Name]
 		}
 	}
-	s.parts.Auth, s.parts.DB, s.parts.Blobs = auth.NewTokens("", known), s.base.DB, s.base.Blobs
+	s.parts.Auth, s.parts.DB, s.parts.Blobs = auth.Logged(auth.NewTokens("", known), s.deps.Logger), s.base.DB, s.base.Blobs
 }
 
 // connect makes connections to the services that a program calls.

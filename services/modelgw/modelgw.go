@@ -154,7 +154,7 @@ type Service struct {
 
 // New makes the service. Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
-	s := &Service{registry: &provider.Registry{}, ledger: deps.Ledger, log: deps.Logger}
+	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, ledger: deps.Ledger, log: deps.Logger}
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -38,6 +38,8 @@ type driver struct {
 	stopping *stop
 	// unread says that the inbox holds a command that this version does not know.
 	unread bool
+	// failed counts the failed samples since this replica drives the evaluation, for the log.
+	failed int
 	wake   chan struct{}
 	// waiting is what keeps it from going on; nil for nothing. It may be read by others.
 	waiting atomic.Pointer[agentv1.EvalWait]
@@ -517,5 +519,6 @@ func (d *driver) append(ctx context.Context, took []string, events ...*agentv1.E
 		return err
 	}
 	d.head = next
+	d.log(events)
 	return nil
 }

@@ -129,6 +129,7 @@ func (e *Engine) Adopt(head journal.Head) {
 		d, err := e.load(e.ctx, head)
 		if err == nil {
 			if !d.state.Ended() {
+				e.deps.Logger.Info("an evaluation goes on", "eval", head.Name, "reason", "taken up", "samples", d.state.Eval.GetProgress().GetPending()+d.state.Eval.GetProgress().GetRunning())
 				e.drive(d)
 			}
 			return
@@ -232,6 +233,7 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	if err != nil {
 		return nil, err
 	}
+	e.logBegin(state)
 	e.drive(d) //nolint:contextcheck // A driver outlives the call that starts it.
 	return state, nil
 }

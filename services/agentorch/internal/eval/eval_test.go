@@ -246,6 +246,8 @@ type bench struct {
 	hold func() *agentv1.RunWait
 	// patience is how long a cancel waits for the end.
 	patience time.Duration
+	// logger is that of engines; nil discards.
+	logger *slog.Logger
 }
 
 func start(t *testing.T, verdict func(sample string, epoch, attempt int) *agentv1.Run) *bench {
@@ -267,8 +269,9 @@ func (b *bench) newEngine() *eval.Engine {
 	if b.wrap != nil {
 		store = b.wrap(store)
 	}
+	logger := cmp.Or(b.logger, slog.New(slog.DiscardHandler))
 	return eval.New(eval.Config{MaxSamples: 3, CancelPatience: cmp.Or(b.patience, waittest.Bound)}, eval.Deps{
-		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: slog.New(slog.DiscardHandler),
+		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: logger,
 		Judges: eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()},
 	})
 }

@@ -2,9 +2,9 @@
 package fleettest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"path/filepath"
@@ -61,6 +61,8 @@ type Fleet struct {
 	WrapModels modelv1.ModelServiceClient
 	// Lack is what keeps new work from beginning.
 	Lack func() string
+	// Logger is that of engines; nil logs to the test where it is verbose.
+	Logger *slog.Logger
 
 	Engine   *turn.Engine
 	Launcher *launch.Launcher
@@ -104,8 +106,8 @@ func (f *Fleet) Start() *Fleet {
 	if f.WrapModels != nil {
 		models = f.WrapModels
 	}
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if testing.Verbose() {
+	logger := cmp.Or(f.Logger, slog.New(slog.DiscardHandler))
+	if f.Logger == nil && testing.Verbose() {
 		logger = slog.New(slog.NewTextHandler(logWriter{f.T}, nil))
 	}
 	f.Engine = turn.New(f.Config, turn.Deps{

@@ -122,6 +122,9 @@ func (l *Launcher) Start(ctx context.Context, p *Plan, r Request, principal stri
 	}
 	head, created, err = l.deps.Store.Create(ctx, c)
 	if err == nil && created {
+		if row.Parent == "" {
+			l.deps.Logger.InfoContext(ctx, "a run begins", "run", name, "model", spec.GetModel().GetModel())
+		}
 		l.deps.Engine.Drive(head, row.Parent)
 	}
 	return head, created, err

@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -33,6 +34,8 @@ type driver struct {
 	arrived []string
 	acts    int // decisions of the agent
 	release []release
+	// finished is the end of the run, where this step brings it.
+	finished *agentv1.RunFinished
 }
 
 // emit adds an event and folds it.
@@ -114,8 +117,10 @@ func (d *driver) same(e *agentv1.Event) int64 {
 
 // note watches for what an append is to bring about beside the events.
 func (d *driver) note(e *agentv1.Event) {
-	switch e.GetKind().(type) {
-	case *agentv1.Event_RunStateChanged, *agentv1.Event_RunFinished, *agentv1.Event_SandboxOutcome, *agentv1.Event_SandboxRemoved, *agentv1.Event_LimitHit,
+	switch k := e.GetKind().(type) {
+	case *agentv1.Event_RunFinished:
+		d.finished, d.row = k.RunFinished, true
+	case *agentv1.Event_RunStateChanged, *agentv1.Event_SandboxOutcome, *agentv1.Event_SandboxRemoved, *agentv1.Event_LimitHit,
 		*agentv1.Event_ErrorRaised, *agentv1.Event_StepBegan, *agentv1.Event_ScoreOutcome:
 		d.row = true
 	case *agentv1.Event_ModelIntent, *agentv1.Event_ToolIntent, *agentv1.Event_SandboxIntent, *agentv1.Event_ExecIntent, *agentv1.Event_WorkerIntent:
@@ -149,5 +154,20 @@ func (d *driver) commit() error {
 	for _, r := range d.release {
 		d.engine.released.add(r)
 	}
+	d.logEnd()
 	return nil
+}
+
+// logEnd logs the end of a run of its own. Of an evaluation's run the evaluation says what matters.
+func (d *driver) logEnd() {
+	if d.finished == nil || d.s.Spec().GetAttribution().GetEval() != "" {
+		return
+	}
+	log := d.engine.deps.Logger.With("run", d.s.Name, "state", strings.ToLower(strings.TrimPrefix(d.finished.GetState().String(), "RUN_STATE_")), "turns", d.s.Turns,
+		"took", d.finished.GetTotalTime().AsDuration())
+	if err := d.finished.GetError(); err != nil {
+		log.Warn("a run has ended", "reason", err.GetReason())
+		return
+	}
+	log.Info("a run has ended")
 }

@@ -2,11 +2,16 @@ package provider
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"golang.org/x/time/rate"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -17,7 +22,11 @@ const maxOpen = 1024
 // Registry knows the kinds of providers and keeps what was opened. The zero value is empty and ready to use. Register comes before all else; the
 // other methods may be called concurrently.
 type Registry struct {
-	kinds map[string]Kind
+	// Logger logs accounts that cannot be used; nil logs nothing.
+	Logger *slog.Logger
+
+	kinds  map[string]Kind
+	seldom rate.Sometimes
 
 	mu   sync.Mutex
 	open *lru.Cache[Ref, *Model]
@@ -106,6 +115,7 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	}
 	p, err := k.Open(Spec{Project: ref.Project, Model: name, Account: ref.Account, BaseURL: ref.BaseURL, Args: ref.Args})
 	if err != nil {
+		r.logUnusable(k.Name, ref.Account, err)
 		return nil, err
 	}
 	model := &Model{Kind: k, Name: name, Account: ref.Account, Provider: p}
@@ -114,6 +124,21 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	}
 	return model, nil
 }
+
+// logUnusable logs an account without a key, or one that is not there, when it is to be used. Callers name accounts freely, so
+// there is at most one line in a while.
+func (r *Registry) logUnusable(kind, account string, err error) {
+	if r.Logger == nil || rpcerr.Reason(err) != errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED {
+		return
+	}
+	r.seldom.Interval = logEvery
+	r.seldom.Do(func() {
+		r.Logger.Warn("an account of a provider cannot be used", "provider", kind, "account", account, "error", err)
+	})
+}
+
+// logEvery is the shortest time between two such lines.
+const logEvery = 10 * time.Second
 
 // Check opens a model and looks at what its arguments name. It calls no one.
 func (r *Registry) Check(ctx context.Context, ref Ref) error {

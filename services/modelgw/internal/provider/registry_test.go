@@ -1,8 +1,10 @@
 package provider_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -182,4 +184,24 @@ func TestArgumentsAreOneObjectOfKnownMembers(t *testing.T) {
 		assert.ErrorContains(t, err, "model_args_json: ", args)
 		assert.ErrorContains(t, err, want.says, args)
 	}
+}
+
+func TestAnAccountWithoutAKeyIsLoggedWhenItIsUsed(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	r := &provider.Registry{Logger: slog.New(slog.NewTextHandler(&b, nil))}
+	require.NoError(t, r.Register(provider.Kind{Name: "openai", Open: func(s provider.Spec) (provider.Provider, error) {
+		return nil, provider.NoKey("openai", s.Account, "set OPENAI_API_KEY")
+	}}))
+	require.NoError(t, r.Register(provider.Kind{Name: "other", Open: func(provider.Spec) (provider.Provider, error) { return nil, assert.AnError }}))
+	_, err := r.Open(provider.Ref{Model: "other/m"})
+	require.Error(t, err)
+	assert.Empty(t, b.String())
+	for range 100 {
+		_, err := r.Open(provider.Ref{Model: "openai/gpt-4o"})
+		require.Error(t, err)
+	}
+	assert.Equal(t, 1, strings.Count(b.String(), "\n"), b.String())
+	assert.Contains(t, b.String(), `msg="an account of a provider cannot be used" provider=openai account=default`)
+	assert.Contains(t, b.String(), "set OPENAI_API_KEY")
 }

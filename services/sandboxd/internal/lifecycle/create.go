@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -28,6 +29,9 @@ const (
 	createTimeout  = 2 * time.Minute
 	destroyTimeout = time.Minute
 	maxReissues    = 5
+	// logEvery is the shortest time between two lines about sandboxes that could not be made, and maxLogged bounds the reason in one, in bytes.
+	logEvery  = 10 * time.Second
+	maxLogged = 300
 )
 
 // DefaultMaxCreating is how many sandboxes are made at once when nothing else is configured.
@@ -57,9 +61,27 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 		return []byte(id), s.make(ctx, project, id, spec)
 	})
 	if err != nil {
-		return nil, kindOf(err, requestID)
+		err = kindOf(err, requestID)
+		s.logRefusal(ctx, spec.GetDriver(), err)
+		return nil, err
 	}
 	return s.Get(ctx, project, string(result.Body))
+}
+
+// logRefusal logs that a sandbox could not be made, unless it was for want of room, which passes, or whoever asked has left. Runs
+// ask again and again while an engine is away, so there is at most one line in a while.
+func (s *Sandboxes) logRefusal(ctx context.Context, driver string, err error) {
+	if ctx.Err() != nil || rpcerr.Code(err) == codes.ResourceExhausted {
+		return
+	}
+	s.refused.Add(1)
+	s.seldom.Do(func() {
+		log := s.log.With("driver", driver, "reason", rpcerr.ReasonName(rpcerr.Reason(err)), "refused", s.refused.Swap(0))
+		if !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED) { // That one quotes what the set-up script wrote.
+			log = log.With("error", headtail.Cut(err.Error(), maxLogged))
+		}
+		log.Warn("a sandbox could not be made")
+	})
 }
 
 // ReleaseRuns forgets which sandboxes were made for runs of a project, and cancels the making of others. Runs are ids. Sandboxes stay.

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -72,6 +74,9 @@ type Sandboxes struct {
 	creating     chan struct{} // a token for each that may be made at once
 	clock        standstill.Detector
 	background   sync.WaitGroup
+	// refused counts the sandboxes that could not be made since that was logged last.
+	refused atomic.Int64
+	seldom  rate.Sometimes
 
 	mu   sync.Mutex
 	live map[string]*entry // by id: those whose state is not over
@@ -101,6 +106,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	s := &Sandboxes{
 		cfg: cfg, drivers: deps.Drivers, store: deps.Store, ledger: deps.Ledger, log: deps.Logger, creating: make(chan struct{}, max(cfg.MaxCreating, 1)),
 		lack: deps.Lack, settling: time.Now(), live: map[string]*entry{}, gauges: map[string]*gauge{},
+		seldom: rate.Sometimes{Interval: logEvery},
 	}
 	for name, d := range deps.Drivers {
 		s.gauges[name] = newGauge(d)

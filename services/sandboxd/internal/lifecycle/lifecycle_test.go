@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -201,6 +202,7 @@ type house struct {
 	owners int
 	boxes  *lifecycle.Sandboxes
 	stop   func()
+	log    bytes.Buffer
 }
 
 // bubble runs f in a bubble of time with a running installation.
@@ -231,7 +233,7 @@ func (h *house) start() {
 	var err error
 	h.boxes, err = lifecycle.New(h.Context(), lifecycle.Config{DefaultDriver: "paper", MaxSandboxes: h.max, MaxCreating: 4, OrphanTimeout: time.Hour}, lifecycle.Deps{
 		Drivers: map[string]driver.Driver{"paper": h.driver}, Store: h.store, Ledger: h.ledger,
-		Owner: string(rune('a' + h.owners)), Lack: func() string { return h.lack }, Logger: slog.New(slog.DiscardHandler),
+		Owner: string(rune('a' + h.owners)), Lack: func() string { return h.lack }, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
 	require.NoError(h, err)
 	ctx, cancel := context.WithCancel(h.Context())

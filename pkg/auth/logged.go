@@ -1,0 +1,56 @@
+package auth
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/peer"
+)
+
+// logEvery is the shortest time between two lines about rejected credentials, which anybody can cause.
+const logEvery = 10 * time.Second
+
+// logged is an Authenticator that logs which credentials another rejects.
+type logged struct {
+	Authenticator
+
+	log       *slog.Logger
+	rejected  atomic.Int64
+	sometimes rate.Sometimes
+}
+
+// Logged returns an Authenticator that decides as a does and logs rejected credentials: how many there were, and where the last
+// one came from as far as the context says it, never what was shown. It logs at most one line in ten seconds. Calls without a
+// credential are not logged.
+func Logged(a Authenticator, log *slog.Logger) Authenticator {
+	return &logged{Authenticator: a, log: log, sometimes: rate.Sometimes{Interval: logEvery}}
+}
+
+// Authenticate implements Authenticator.
+func (l *logged) Authenticate(ctx context.Context, token string) (Principal, error) {
+	p, err := l.Authenticator.Authenticate(ctx, token)
+	if err != nil && token != "" {
+		l.rejected.Add(1)
+		l.sometimes.Do(func() {
+			l.log.WarnContext(ctx, "a credential was rejected", "rejected", l.rejected.Swap(0), "from", from(ctx))
+		})
+	}
+	return p, err
+}
+
+// from is the address of the caller without its port; empty where the context does not say.
+func from(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return p.Addr.String()
+	}
+	return host
+}

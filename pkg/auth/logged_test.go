@@ -1,0 +1,44 @@
+package auth_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/peer"
+
+	"github.com/evalfleet/evalfleet/pkg/auth"
+	"github.com/evalfleet/evalfleet/pkg/config"
+)
+
+func TestRejectedCredentialsAreLoggedSeldomAndWithoutThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		a := auth.Logged(auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")}), slog.New(slog.NewTextHandler(&b, nil)))
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4711}})
+		ask := func(ctx context.Context, token string) error {
+			_, err := a.Authenticate(ctx, token)
+			return err
+		}
+		assert.NoError(t, ask(ctx, "right"))
+		assert.Error(t, ask(ctx, ""))
+		assert.Empty(t, b.String(), "an accepted credential and none are no news")
+
+		for range 1000 {
+			assert.Error(t, ask(ctx, "wrong-secret"))
+		}
+		assert.Equal(t, 1, strings.Count(b.String(), "\n"), b.String())
+		assert.Contains(t, b.String(), `msg="a credential was rejected" rejected=1 from=192.0.2.7`)
+		time.Sleep(11 * time.Second)
+		assert.Error(t, ask(t.Context(), "wrong-secret"))
+		assert.Contains(t, b.String(), `rejected=1000 from=""`)
+		assert.NotContains(t, b.String(), "secret")
+	})
+}
