@@ -79,7 +79,7 @@ func TestThePackagesOfTheFloorAreListed(t *testing.T) {
 	assert.ElementsMatch(t, there, listed)
 }
 
-// Decisions are numbered without gaps, stand in the index and follow the template.
+// Decisions are numbered without gaps, are listed in the index and follow the template.
 func TestDecisionsAreIndexed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("adr/[0-9]*.md")
@@ -121,7 +121,7 @@ func TestLinksLead(t *testing.T) {
 	}
 }
 
-// Whatever REST can carry has a mapping; what it cannot is listed with what stands in for it.
+// Every RPC that REST can carry has a mapping; the others are listed with their replacement.
 func TestEveryRPCIsReachableOverREST(t *testing.T) {
 	t.Parallel()
 	listed := read(t, "parity.md")
