@@ -51,7 +51,6 @@ follow() {
     fi
   done
   clear_line
-  ((packages == 0)) || echo "build: $bin/evalfleet is ready after $SECONDS s" >&2
 }
 
 clear_line() {
@@ -59,4 +58,5 @@ clear_line() {
 }
 
 columns=$(tput cols 2>/dev/null || echo 80)
-build 2>&1 | follow
+build 2>&1 | follow # A build that fails ends the script here.
+echo "build: $bin/evalfleet is ready after $SECONDS s" >&2

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build is the programs as `go build` makes them, once in a test run.
+// build is the programs as `go build` makes them, guestd beside evalfleet, once in a test run.
 type build struct {
 	tags string
 
@@ -40,7 +40,7 @@ type build struct {
 }
 
 var (
-	// shipped is what users get.
+	// shipped is the program without failpoints. TestOneFileIsEnough builds it as users do, with guestd within it.
 	shipped build
 	// breakable ends itself at the places that EVALFLEET_FAILPOINT names.
 	breakable = build{tags: "failpoint"}
