@@ -49,7 +49,7 @@ func demo(t *testing.T, h *home, flags ...string) {
 	}
 	assert.Regexp(t, fmt.Sprintf(`(?m)^SCORER +SAMPLES +ACCURACY +STDERR\n^exec +%d +%.3f +0\.\d{3}$`, len(expected), float64(right)/float64(len(expected))), end.out)
 	assert.Contains(t, end.out, "evalfleet logs "+filepath.Base(name)+" --data-dir "+h.dir+"\n")
-	assert.Contains(t, end.out, "evalfleet eval run examples/demo/task.yaml -m openai/gpt-4o --limit 5 --data-dir "+h.dir+"\n")
+	assert.Regexp(t, `evalfleet eval run examples/demo/task\.yaml (--driver docker )?-m openai/gpt-4o --limit 5 --data-dir `+regexp.QuoteMeta(h.dir)+"\n", end.out, "the options stay")
 	assert.Regexp(t, `(?m)^24/24 done · 1 at a limit · `, end.err, "in a pipe, progress is plain lines")
 }
 

@@ -115,7 +115,7 @@ func (a *app) join(ctx context.Context, holder dirlock.Holder) (*session, error)
 	}
 	if a.config != "" {
 		return nil, errors.Join(usage("--config %s would change nothing: the server at %s, process %d, runs already, as it was configured when it started; "+
-			"leave --config out (and name its folder with --data-dir), or stop it with kill %d and try again", a.config, holder.Address, holder.PID, holder.PID), s.conn.Close())
+			"leave --config out (and name its folder with --data-dir), or, when its work is done, stop it with kill %d and try again", a.config, holder.Address, holder.PID, holder.PID), s.conn.Close())
 	}
 	a.holder = holder
 	a.note("using the server at %s (process %d)", holder.Address, holder.PID)

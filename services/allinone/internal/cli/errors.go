@@ -155,9 +155,9 @@ func (a *app) keyless(err error) string {
 	fault, _ := rpcerr.As(err)
 	key := keyVariables[fault.Metadata["provider"]]
 	if key == "" || fault.Metadata["account"] != "default" {
-		return fmt.Sprintf("the server, process %d, was started without it; stop it with kill %d and start it with the key in its configuration", a.holder.PID, a.holder.PID)
+		return fmt.Sprintf("the server, process %d, was started without it; when its work is done, stop it with kill %d and start it with the key in its configuration", a.holder.PID, a.holder.PID)
 	}
-	return fmt.Sprintf("the server, process %d, was started without %s; stop it with kill %d and run this again where %s is set, or start it there: evalfleet serve",
+	return fmt.Sprintf("the server, process %d, was started without %s; when its work is done, stop it with kill %d and run this again where %s is set, or start it there: evalfleet serve",
 		a.holder.PID, key, a.holder.PID, key)
 }
 
