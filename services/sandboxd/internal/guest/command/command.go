@@ -207,8 +207,9 @@ type badProgram struct {
 
 func (e *badProgram) Error() string { return e.why }
 
-// fail completes a command that could not be started.
+// fail completes a command that could not be started. It must not block: it runs on the thread that forks, and readers wait for begun.
 func (c *Command) fail(err error) {
+	c.hasten()
 	if bad, ok := errors.AsType[*badProgram](err); ok {
 		c.exit = bad.exit
 		_, _ = c.stderr.Write([]byte(bad.why + "\n"))

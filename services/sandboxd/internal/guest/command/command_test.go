@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -199,5 +201,29 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 		require.NoError(t, err)
 		waittest.For(t, c.Done(), "the end of the command")
 		assert.True(t, rpcerr.Is(c.Err(), errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", name, c.Err())
+	}
+}
+
+// Its reader waits for the start, and takes nothing before.
+func TestACommandThatCannotBeStartedWaitsForNoReader(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, 0)
+	broken := filepath.Join(t.TempDir(), "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("\x7fELF"), 0o755))
+	for program, exit := range map[string]int32{"no-such-program": 127, broken: 126} {
+		spec := &sandboxv1.ExecSpec{Argv: []string{program}, MaxOutputBytes: proto.Int64(10)}
+		waittest.Return(t, func() {
+			c, _, err := r.Follow(t.Context(), program, nil, spec, func(c *command.Command) {
+				out, errout := c.Stdout().Hold(0), c.Stderr().Hold(0)
+				t.Cleanup(out.Release)
+				t.Cleanup(errout.Release)
+			})
+			if assert.NoError(t, err) {
+				<-c.Done()
+				assert.Equal(t, exit, c.Result(10).GetExitCode())
+			}
+		}, "the end of "+program)
+		got, _ := run(t, r, "", sh("exit 3"))
+		assert.EqualValues(t, 3, got.GetExitCode(), "others start")
 	}
 }
