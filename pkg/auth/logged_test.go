@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/peer"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -27,17 +28,17 @@ func TestRejectedCredentialsAreLoggedSeldomAndWithoutThem(t *testing.T) {
 			_, err := a.Authenticate(ctx, token)
 			return err
 		}
-		assert.NoError(t, ask(ctx, "right"))
-		assert.Error(t, ask(ctx, ""))
+		require.NoError(t, ask(ctx, "right"))
+		require.Error(t, ask(ctx, ""))
 		assert.Empty(t, b.String(), "an accepted credential and none are no news")
 
 		for range 1000 {
-			assert.Error(t, ask(ctx, "wrong-secret"))
+			require.Error(t, ask(ctx, "wrong-secret"))
 		}
 		assert.Equal(t, 1, strings.Count(b.String(), "\n"), b.String())
 		assert.Contains(t, b.String(), `msg="a credential was rejected" rejected=1 from=192.0.2.7`)
 		time.Sleep(11 * time.Second)
-		assert.Error(t, ask(t.Context(), "wrong-secret"))
+		require.Error(t, ask(t.Context(), "wrong-secret"))
 		assert.Contains(t, b.String(), `rejected=1000 from=""`)
 		assert.NotContains(t, b.String(), "secret")
 	})
