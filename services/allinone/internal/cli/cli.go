@@ -107,7 +107,7 @@ func (a *app) name(collection, id string) string {
 
 // next is a command for a person to run next: as this one was called, against the same server.
 func (a *app) next(format string, args ...any) string {
-	line := a.Name + " " + fmt.Sprintf(format, args...)
+	line := shellQuote(a.Name) + " " + fmt.Sprintf(format, args...)
 	for _, flag := range []struct{ name, value string }{
 		{"--server", a.server}, {"--token-file", a.tokenFile}, {"--data-dir", a.dataDir}, {"--config", a.config},
 	} {

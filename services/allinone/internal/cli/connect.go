@@ -45,6 +45,8 @@ type session struct {
 	idle bool
 	// again is how eval run was called; nil for other commands.
 	again *rerun
+	// logFlags are those of this command that say where logs are written, for a shell.
+	logFlags []string
 	// leave is set when the user wants to be gone at once.
 	leave bool
 

@@ -190,6 +190,7 @@ func (a *app) evalResumeCommand() *cobra.Command {
 				return err
 			}
 			return a.work(c.Context(), func(ctx context.Context, s *session) error {
+				s.logFlags = logs.words(c)
 				name, err := s.name(ctx, evals, args[0])
 				if err != nil {
 					return err

@@ -35,6 +35,17 @@ func (f *logDirFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.off, "no-log", false, "write no log; evalfleet logs export writes one later")
 }
 
+// words are the flags that were given, for a shell.
+func (f *logDirFlags) words(c *cobra.Command) []string {
+	var words []string
+	for _, name := range []string{"log-dir", "no-log"} {
+		if flag := c.Flag(name); flag.Changed {
+			words = append(words, written(flag)...)
+		}
+	}
+	return words
+}
+
 // folder is the folder of logs; empty for none.
 func (f *logDirFlags) folder(a *app) (string, error) {
 	switch {

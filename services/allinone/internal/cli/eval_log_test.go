@@ -34,7 +34,7 @@ func exports(s *server) <-chan string {
 	return exported
 }
 
-// after is a watch that tells the end once a log of the running evaluation has been exported.
+// after is a watch that says the end once a log of the running evaluation has been exported.
 func after(s *server, exported <-chan string, state agentv1.EvalState) func(int, *agentv1.WatchEvalRequest, agentv1.EvalService_WatchEvalServer) error {
 	end := finishes(s, state)
 	return func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
@@ -68,7 +68,11 @@ func TestEvalRunWritesItsLogWhileItRunsAndAtItsEnd(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, test.state.String(), string(text))
 			assert.Contains(t, c.stdout.String(), "\n          "+log+"\n")
-			assert.Contains(t, c.stdout.String(), "\n          inspect view --log-dir '"+strings.ReplaceAll(folder, "'", `'\''`)+"'\n")
+			quoted := "'" + strings.ReplaceAll(folder, "'", `'\''`) + "'"
+			assert.Contains(t, c.stdout.String(), "\n          inspect view --log-dir "+quoted+"\n")
+			if test.code != 0 {
+				assert.Contains(t, c.stdout.String(), "\ngo on     evalfleet eval resume e1 --log-dir "+quoted+" --server ")
+			}
 			entries, err := os.ReadDir(folder)
 			require.NoError(t, err)
 			assert.Len(t, entries, 1, "nothing half-written is left")
@@ -91,7 +95,7 @@ func TestAnInterruptedEvaluationHasItsLog(t *testing.T) {
 	}
 	folder := t.TempDir()
 	c := begin(t, append(serve(t, s), "eval", "run", task(t, 1), "--log-dir", folder, "--json")...)
-	assert.Equal(t, running.String(), <-exported)
+	assert.Equal(t, running.String(), waittest.For(t, exported, "a log of the running evaluation"))
 	waittest.For(t, watching, "the watch of the evaluation") // One that an interrupt forestalled would be the next.
 	c.signals <- syscall.SIGINT
 	assert.Equal(t, 130, c.end(t), c.stderr.String())

@@ -78,7 +78,7 @@ The log that Inspect reads is written while the evaluation runs and at its end, 
 			}
 			task.Spec.Revision = revision.Of(c.Context(), filepath.Dir(args[0]))
 			return a.work(c.Context(), func(ctx context.Context, s *session) error {
-				s.again = rerunOf(c, args[0])
+				s.again, s.logFlags = rerunOf(c, args[0]), f.logs.words(c)
 				return s.runEval(ctx, task, f.check, logDir)
 			})
 		},

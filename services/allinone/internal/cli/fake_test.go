@@ -111,7 +111,7 @@ type server struct {
 	samples []*agentv1.EvalSample
 	// events are those of the run that has ended.
 	events []*agentv1.Event
-	// keyed are the providers that have a key.
+	// keyed are the providers that have a key, PROVIDER or PROVIDER/ACCOUNT.
 	keyed []string
 	// refusal answers every CreateEval, where there is one.
 	refusal error
@@ -154,7 +154,8 @@ func (s *server) ListProviders(context.Context, *modelv1.ListProvidersRequest) (
 		if !account.GetUsable() {
 			account.Problem = "set the key"
 		}
-		all = append(all, &modelv1.Provider{Name: name, Accounts: []*modelv1.Account{account}})
+		team := &modelv1.Account{Name: "team", Usable: slices.Contains(s.keyed, name+"/team")}
+		all = append(all, &modelv1.Provider{Name: name, Accounts: []*modelv1.Account{account, team}})
 	}
 	return &modelv1.ListProvidersResponse{Providers: all}, nil
 }

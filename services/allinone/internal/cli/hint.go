@@ -53,38 +53,39 @@ func inspectFlag(_ *cobra.Command, err error) error {
 	return err
 }
 
-// fileWords are the names that a task file has for fields of the API, in the order in which they are put in.
+// fileWords are the names that a task file has for fields of the API, in the order in which they are put in. A field is
+// replaced only in the path that a message begins with, or right after it, since what follows may name files and columns.
 var fileWords = []struct {
 	field *regexp.Regexp
 	word  string
 }{
-	{regexp.MustCompile(`\bspec\.dataset\.inline\.samples\[`), "dataset["},
-	{regexp.MustCompile(`\bspec\.dataset\.file\.`), "dataset."},
-	{regexp.MustCompile(`\bspec\.scorers\b`), "scorer"},
-	{regexp.MustCompile(`\bspec\.steps\b`), "solver"},
-	{regexp.MustCompile(`\bspec\.models\b`), "model"},
-	{regexp.MustCompile(`\bspec\.sandboxes\["default"\]`), "sandbox"},
-	{regexp.MustCompile(`\bspec\.sandboxes\[`), "sandbox.environments["},
-	{regexp.MustCompile(`\bspec\.sandboxes\b`), "sandbox"},
-	{regexp.MustCompile(`\bspec\.epochs\.reducers\b`), "epochs.reducer"},
-	{regexp.MustCompile(`\bspec\.sample_ids\b`), "samples.ids"},
-	{regexp.MustCompile(`\bspec\.limit\b`), "samples.limit"},
-	{regexp.MustCompile(`\bspec\.`), ""},
-	{regexp.MustCompile(`\bmodel_args_json\b`), "args"},
-	{regexp.MustCompile(`\b(params|options)_json\b/?`), "parameters "},
-	{regexp.MustCompile(`\b(metadata|fields)_json\b`), "$1"},
+	{regexp.MustCompile(`^spec\.dataset\.inline\.samples\[`), "dataset["},
+	{regexp.MustCompile(`^spec\.dataset\.file\.`), "dataset."},
+	{regexp.MustCompile(`^spec\.scorers\b`), "scorer"},
+	{regexp.MustCompile(`^spec\.steps\b`), "solver"},
+	{regexp.MustCompile(`^spec\.models\b`), "model"},
+	{regexp.MustCompile(`^spec\.sandboxes\["default"\](: spec\b)?`), "sandbox"},
+	{regexp.MustCompile(`^spec\.sandboxes(\[".*?"\])(: spec\b)?`), "sandbox.environments$1"},
+	{regexp.MustCompile(`^spec\.sandboxes\b`), "sandbox"},
+	{regexp.MustCompile(`^spec\.epochs\.reducers\b`), "epochs.reducer"},
+	{regexp.MustCompile(`^spec\.sample_ids\b`), "samples.ids"},
+	{regexp.MustCompile(`^spec\.limit\b`), "samples.limit"},
+	{regexp.MustCompile(`^spec\.`), ""},
+	{regexp.MustCompile(`^([^:]*(?:: )?)\bmodel_args_json\b`), "${1}args"},
+	{regexp.MustCompile(`^([^:]*(?:: )?)\b(?:params|options)_json:`), "${1}parameters:"},
+	{regexp.MustCompile(`^([^:]*(?:: )?)\b(?:params|options)_json(?:/|\b)`), "${1}parameters "},
+	{regexp.MustCompile(`^([^:]*(?:: )?)\b(metadata|fields)_json\b`), "$1$2"},
 }
 
 // inFileWords is an error of the server about an evaluation with the names of the task file in its message.
 func inFileWords(err error) error {
 	fault, ok := rpcerr.As(err)
-	if !ok {
+	if !ok || !strings.HasPrefix(fault.Message, "spec.") {
 		return err
 	}
-	told := *fault
+	reworded := *fault
 	for _, w := range fileWords {
-		told.Message = w.field.ReplaceAllString(told.Message, w.word)
+		reworded.Message = w.field.ReplaceAllString(reworded.Message, w.word)
 	}
-	told.Message = strings.ReplaceAll(told.Message, "parameters :", "parameters:")
-	return &told
+	return &reworded
 }

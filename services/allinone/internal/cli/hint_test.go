@@ -8,6 +8,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
+// The server names fields of its API; a person who wrote a task file knows that file's.
 func TestErrorsAboutATaskFileHaveItsWords(t *testing.T) {
 	t.Parallel()
 	for api, want := range map[string]string{
@@ -19,6 +20,10 @@ func TestErrorsAboutATaskFileHaveItsWords(t *testing.T) {
 		`spec.sandboxes["default"]: no`:                                 "sandbox: no",
 		"spec.limit: no sample is left":                                 "samples.limit: no sample is left",
 		"spec.limits: no":                                               "limits: no",
+		"spec.dataset: my.spec.jsonl: column params_json is no text":    "dataset: my.spec.jsonl: column params_json is no text",
+		"spec.dataset.inline.samples[3].metadata_json: no":              "dataset[3].metadata: no",
+		`spec.sandboxes["my box"]: spec.image: no`:                      `sandbox.environments["my box"].image: no`,
+		"the file spec.jsonl has no options_json":                       "the file spec.jsonl has no options_json",
 	} {
 		c := begin(t, append(serve(t, &server{refusal: rpcerr.InvalidRequest("%s", api)}), "eval", "run", task(t, 1))...)
 		assert.Equal(t, 2, c.end(t))

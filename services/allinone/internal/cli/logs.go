@@ -11,6 +11,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/allinone/internal/printable"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
@@ -243,7 +244,8 @@ func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.E
 	})
 }
 
-// shellQuote writes a text so that a shell reads it as one word.
+// shellQuote writes a text so that a shell reads it as one word. What print would replace is written as bytes in base 8,
+// which bash, zsh and ksh read.
 func shellQuote(text string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@=,", r)
@@ -251,5 +253,16 @@ func shellQuote(text string) string {
 	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !safe(r) }) < 0 {
 		return text
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	if printable.Line(text) == text {
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	word := "$'"
+	for _, b := range []byte(text) {
+		if safe(rune(b)) {
+			word += string(b)
+		} else {
+			word += fmt.Sprintf(`\%03o`, b)
+		}
+	}
+	return word + "'"
 }

@@ -15,10 +15,10 @@ import (
 // rerun is how eval run was called, so that another run of the same task can be offered.
 type rerun struct {
 	file string
-	// options are those that say what the task is and how it runs, written for a shell; models those that say which models, and limit is set where fewer
-	// samples were asked for.
-	options, models []string
-	limited         bool
+	// options are those that say what the task is and how it runs, models those that say which models, and ids those that
+	// select samples by their ids; all are written for a shell. limited is set where --limit was given.
+	options, models, ids []string
+	limited              bool
 }
 
 // rerunOf takes the options of a call of eval run apart.
@@ -31,6 +31,8 @@ func rerunOf(c *cobra.Command, file string) *rerun {
 		switch f.Name {
 		case "model", "model-arg":
 			r.models = append(r.models, written(f)...)
+		case "sample-id":
+			r.ids = written(f)
 		case "limit":
 			r.limited = true
 		default:
@@ -52,18 +54,21 @@ func written(f *pflag.Flag) []string {
 	}
 	var words []string
 	for _, value := range values {
-		if f.Value.Type() == "bool" {
+		switch {
+		case f.Value.Type() != "bool":
+			words = append(words, name, shellQuote(value))
+		case value == "true":
 			words = append(words, name)
-			continue
+		default:
+			words = append(words, name+"="+value)
 		}
-		words = append(words, name, shellQuote(value))
 	}
 	return words
 }
 
-// command is a call of eval run with other models or another number of samples.
-func (r *rerun) command(models, limit []string) string {
-	return strings.Join(slices.Concat([]string{"eval run", shellQuote(r.file)}, r.options, models, limit), " ")
+// command is a call of eval run with other models or other samples.
+func (r *rerun) command(models, samples []string) string {
+	return strings.Join(slices.Concat([]string{"eval run", shellQuote(r.file)}, r.options, models, samples), " ")
 }
 
 // scripted is the provider of models whose answers are in a script.
@@ -83,8 +88,8 @@ func poor(e *agentv1.Eval) bool {
 	return false
 }
 
-// showNext writes the next useful commands after an evaluation that succeeded: to see what went wrong, to run the same task with a real model after a
-// scripted one, and with all samples after some.
+// showNext writes the next useful commands after an evaluation that succeeded: to see what went wrong, to run the same task
+// with a real model after a scripted one, and with all samples after some.
 func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
 	a, r := s.app, s.again
 	mock := !slices.ContainsFunc(e.GetSpec().GetModels(), func(m *agentv1.ModelRef) bool { return !strings.HasPrefix(m.GetModel(), scripted) })
@@ -96,11 +101,19 @@ func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
 	case r == nil: // The command was not eval run.
 	case mock:
 		model, key := s.realModel(ctx)
-		lines = append(lines, a.next("%s", r.command([]string{"-m", model}, []string{"--limit", "5"})))
-		if key != "" {
-			lines = append(lines, "where "+key+" is set")
+		samples := r.ids
+		if len(samples) == 0 {
+			samples = []string{"--limit", "5"}
 		}
-	case r.limited && len(lines) == 0:
+		lines = append(lines, a.next("%s", r.command([]string{"-m", model}, samples)))
+		switch {
+		case key == "":
+		case s.here != nil:
+			lines = append(lines, "where "+key+" is set")
+		default:
+			lines = append(lines, "once the server was started where "+key+" is set")
+		}
+	case (r.limited || len(r.ids) > 0) && len(lines) == 0:
 		lines = append(lines, a.next("%s", r.command(r.models, nil)))
 	}
 	for i, line := range lines {
@@ -108,14 +121,17 @@ func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
 	}
 }
 
-// realModel is a model that is not scripted, of a provider that has a key where there is one. Else key is the variable to set.
+// realModel is a model that is not scripted, of a provider whose default account has a key where there is one. Else key is the
+// variable to set.
 func (s *session) realModel(ctx context.Context) (model, key string) {
 	candidates := []struct{ provider, model string }{{"openai", "openai/gpt-4o"}, {"anthropic", "anthropic/claude-sonnet-4-5"}}
 	r, err := s.models.ListProviders(ctx, &modelv1.ListProvidersRequest{Parent: s.app.parent()})
 	if err == nil {
 		for _, c := range candidates {
 			if slices.ContainsFunc(r.GetProviders(), func(p *modelv1.Provider) bool {
-				return p.GetName() == c.provider && slices.ContainsFunc(p.GetAccounts(), (*modelv1.Account).GetUsable)
+				return p.GetName() == c.provider && slices.ContainsFunc(p.GetAccounts(), func(a *modelv1.Account) bool {
+					return a.GetName() == "default" && a.GetUsable()
+				})
 			}) {
 				return c.model, ""
 			}

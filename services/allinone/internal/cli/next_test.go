@@ -10,6 +10,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 )
 
+// What is offered next keeps the options that say what the task is, can be run as it is, and is what one would want next.
 func TestTheNextCommandIsTheNextUsefulThing(t *testing.T) {
 	t.Parallel()
 	file := task(t, 1)
@@ -22,10 +23,15 @@ func TestTheNextCommandIsTheNextUsefulThing(t *testing.T) {
 		change func(e *agentv1.Eval)
 		want   string
 	}{
-		"a scripted model, no key":  {"mockllm/he", nil, []string{"-m", "mockllm/he", "-M", "script=" + file}, nil, "next      evalfleet eval run FILE" + kept + " -m openai/gpt-4o --limit 5 FLAGS\n          where OPENAI_API_KEY is set\n"},
-		"a scripted model, a key":   {"mockllm/he", []string{"anthropic"}, nil, nil, "next      evalfleet eval run FILE" + kept + " -m anthropic/claude-sonnet-4-5 --limit 5 FLAGS\n"},
-		"a real model, few samples": {"openai/gpt-4o", nil, []string{"-m", "openai/gpt-4o", "-M", "n=1", "--limit", "5"}, nil, "next      evalfleet eval run FILE" + kept + " -m openai/gpt-4o -M n=1 FLAGS\n"},
-		"a real model":              {"openai/gpt-4o", nil, []string{"-m", "openai/gpt-4o"}, nil, ""},
+		"a scripted model, no key":       {"mockllm/he", nil, []string{"-m", "mockllm/he", "-M", "script=" + file}, nil, "next      evalfleet eval run FILE" + kept + " -m openai/gpt-4o --limit 5 FLAGS\n          once the server was started where OPENAI_API_KEY is set\n"},
+		"a scripted model, a key":        {"mockllm/he", []string{"anthropic"}, nil, nil, "next      evalfleet eval run FILE" + kept + " -m anthropic/claude-sonnet-4-5 --limit 5 FLAGS\n"},
+		"a real model, few samples":      {"openai/gpt-4o", nil, []string{"-m", "openai/gpt-4o", "-M", "n=1", "--limit", "5"}, nil, "next      evalfleet eval run FILE" + kept + " -m openai/gpt-4o -M n=1 FLAGS\n"},
+		"a scripted model, some samples": {"mockllm/he", []string{"openai"}, []string{"--sample-id", "a*", "--sample-id", "b"}, nil, "next      evalfleet eval run FILE" + kept + " -m openai/gpt-4o --sample-id 'a*' --sample-id b FLAGS\n"},
+		"a real model, some samples":     {"openai/gpt-4o", nil, []string{"-m", "openai/gpt-4o", "--sample-id", "b"}, nil, "next      evalfleet eval run FILE" + kept + " -m openai/gpt-4o FLAGS\n"},
+		"a flag that is switched off":    {"openai/gpt-4o", nil, []string{"-m", "openai/gpt-4o", "--limit", "5", "--allow-unisolated=false"}, nil, "next      evalfleet eval run FILE --allow-unisolated=false" + kept + " -m openai/gpt-4o FLAGS\n"},
+		"a text with a line break":       {"openai/gpt-4o", nil, []string{"-m", "openai/gpt-4o", "-M", "x=é\ny", "--limit", "5"}, nil, "next      evalfleet eval run FILE" + kept + ` -m openai/gpt-4o -M $'x=\303\251\012y' FLAGS` + "\n"},
+		"a key of another account":       {"mockllm/he", []string{"openai/team"}, nil, nil, "next      evalfleet eval run FILE" + kept + " -m openai/gpt-4o --limit 5 FLAGS\n          once the server was started where OPENAI_API_KEY is set\n"},
+		"a real model":                   {"openai/gpt-4o", nil, []string{"-m", "openai/gpt-4o"}, nil, ""},
 		"half of it wrong": {"openai/gpt-4o", nil, []string{"--limit", "5"}, func(e *agentv1.Eval) {
 			*e.Results.Scores[0].Metrics[0].Value = 0.5
 		}, "next      evalfleet logs e1 --failed FLAGS\n"},

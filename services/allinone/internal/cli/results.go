@@ -115,14 +115,14 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 	switch e.GetState() {
 	case agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING:
 		if s.idle {
-			a.print("go on     %s, or", a.next("eval resume %s", id))
+			a.print("go on     %s, or", s.resume(id))
 			a.print("          %s", a.next("serve"))
 		}
 	case agentv1.EvalState_EVAL_STATE_FAILED, agentv1.EvalState_EVAL_STATE_CANCELLED, agentv1.EvalState_EVAL_STATE_PAUSED:
-		a.print("go on     %s", a.next("eval resume %s", id))
+		a.print("go on     %s", s.resume(id))
 	case agentv1.EvalState_EVAL_STATE_SUCCEEDED:
 		if e.GetProgress().GetFailed() > 0 {
-			a.print("go on     %s", a.next("eval resume %s", id))
+			a.print("go on     %s", s.resume(id))
 		}
 		s.showNext(ctx, e)
 	default: // It goes on.
@@ -130,7 +130,12 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 	return nil
 }
 
-// showFailures tells why samples failed, or went on without their sandbox: the commonest reasons with an example of each.
+// resume is the command that continues an evaluation, with its logs in the same place.
+func (s *session) resume(id string) string {
+	return s.app.next("%s", strings.Join(append([]string{"eval resume", id}, s.logFlags...), " "))
+}
+
+// showFailures says why samples failed, or went on without their sandbox: the commonest reasons with an example of each.
 func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
 	var states []agentv1.RunState
 	if e.GetProgress().GetSandboxFaults() == 0 {

@@ -16,10 +16,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 )
 
-// What is offered next keeps the options that say what the task is, can be run as it stands, and is what one would want next.
-
 // An evaluation that was interrupted has no results, and samples of it were scored all the same.
-
 func TestAnInterruptShowsTheScoresOfWhatWasFinished(t *testing.T) {
 	t.Parallel()
 	grade := func(text string) *agentv1.EvalSample {
@@ -68,7 +65,6 @@ func TestFollowingAnEvaluationWritesALineForEachSampleThatEnds(t *testing.T) {
 }
 
 // A run says once what of its options its model is not sent, as eval run does.
-
 func TestARunWarnsOfOptionsThatAreNotSent(t *testing.T) {
 	t.Parallel()
 	answered := &agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{
@@ -78,8 +74,6 @@ func TestARunWarnsOfOptionsThatAreNotSent(t *testing.T) {
 	require.Equal(t, 0, c.end(t), c.stderr.String())
 	assert.Equal(t, 1, strings.Count(c.stderr.String(), "warning: temperature is not sent to anthropic/claude: the API refuses it\n"), c.stderr.String())
 }
-
-// The server names fields of its API; a person who wrote a task file knows that file's.
 
 func TestAListSaysHowManySamplesWait(t *testing.T) {
 	t.Parallel()
@@ -91,7 +85,6 @@ func TestAListSaysHowManySamplesWait(t *testing.T) {
 }
 
 // What a sample at work does and waits for is listed with what it has used so far.
-
 func TestSamplesAtWorkAreListed(t *testing.T) {
 	t.Parallel()
 	s := &server{eval: at(running, 1), samples: []*agentv1.EvalSample{
