@@ -140,7 +140,7 @@ up: ## Start the five services with docker compose (MODELGW_CONFIG=file with the
 	@scripts/compose.sh up
 
 .PHONY: down
-down: ## Stop them; data stays in its volumes
+down: ## Stop them and remove the copy of the keys; data stays in its volumes
 	@scripts/compose.sh down
 
 # ---- other

@@ -115,7 +115,8 @@ func TestComposeNetworks(t *testing.T) {
 }
 
 // `make up` takes a key file of mode 600: the services get a copy that their user can read, where no other user of the
-// machine can. The hash of the file is handed on, so that a changed one is noticed.
+// machine can. The hash of the file is handed on, so that a changed one is noticed. `make down` removes the copy once the
+// containers, which read it, are removed.
 func TestUpHandsTheKeysOver(t *testing.T) {
 	t.Parallel()
 	checkout, tools := t.TempDir(), t.TempDir()
@@ -123,15 +124,17 @@ func TestUpHandsTheKeysOver(t *testing.T) {
 case "$*" in
 "compose version") ;;
 "compose up"*) echo "$MODELGW_CONFIG $MODELGW_CONFIG_HASH" ;;
+"compose down") [ ! -e "$STUCK" ] ;;
 *) exit 1 ;;
 esac`)
 	script, err := os.ReadFile("../scripts/compose.sh")
 	require.NoError(t, err)
 	write(t, filepath.Join(checkout, "scripts/compose.sh"), 0o755, string(script))
 	keys := filepath.Join(t.TempDir(), "keys.yaml")
-	up := func(path string) (string, error) {
-		c := exec.CommandContext(t.Context(), filepath.Join(checkout, "scripts/compose.sh"), "up")
-		c.Env = []string{"PATH=" + path + ":/usr/bin:/bin", "MODELGW_CONFIG=" + keys}
+	stuck := filepath.Join(t.TempDir(), "stuck")
+	compose := func(verb string) (string, error) {
+		c := exec.CommandContext(t.Context(), filepath.Join(checkout, "scripts/compose.sh"), verb)
+		c.Env = []string{"PATH=" + tools + ":/usr/bin:/bin", "MODELGW_CONFIG=" + keys, "STUCK=" + stuck}
 		out, err := c.CombinedOutput()
 		return strings.TrimSpace(string(out)), err
 	}
@@ -141,11 +144,11 @@ esac`)
 		return info.Mode().Perm()
 	}
 
-	out, err := up(tools)
+	out, err := compose("up")
 	require.Error(t, err)
 	assert.Contains(t, out, "cannot read MODELGW_CONFIG="+keys)
 	write(t, keys, 0o600, "one")
-	out, err = up(tools)
+	out, err = compose("up")
 	require.NoError(t, err, out)
 	copied, first, _ := strings.Cut(out, " ")
 	text, err := os.ReadFile(copied)
@@ -156,12 +159,24 @@ esac`)
 	assert.Len(t, first, 64)
 
 	write(t, keys, 0o600, "two")
-	out, err = up(tools)
+	out, err = compose("up")
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, first)
 
+	write(t, stuck, 0o600, "")
+	_, err = compose("down")
+	require.Error(t, err)
+	assert.FileExists(t, copied, "containers that could not be removed still read it")
+	require.NoError(t, os.Remove(stuck))
+	out, err = compose("down")
+	require.NoError(t, err, out)
+	assert.NoFileExists(t, copied)
+	assert.FileExists(t, keys)
+	_, err = compose("down")
+	require.NoError(t, err, "there is nothing to remove")
+
 	write(t, filepath.Join(tools, "docker"), 0o755, "#!/bin/sh\nexit 125")
-	out, err = up(tools)
+	out, err = compose("up")
 	require.Error(t, err)
 	assert.Contains(t, out, "docker-compose-plugin")
 }

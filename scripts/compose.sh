@@ -9,14 +9,15 @@ if ! docker compose version >/dev/null 2>&1; then
     "Docker's packages name it docker-compose-plugin, Ubuntu's docker-compose-v2." >&2
   exit 1
 fi
-if [[ $1 == down ]]; then
-  exec docker compose down
-fi
-
 # Modelgw runs as a user of its own, which could not read a key file of mode 600. So it gets a copy that is readable, in a
-# folder that no other user of this machine can enter. The copy stays, since containers read it when they start again.
-config=${MODELGW_CONFIG:-deploy/docker/modelgw.yaml}
+# folder that no other user of this machine can enter. Containers read the copy whenever they start again, so it stays
+# until they are removed.
 copy=.evalfleet/compose/modelgw.yaml
+if [[ $1 == down ]]; then
+  docker compose down
+  exec rm -f "$copy"
+fi
+config=${MODELGW_CONFIG:-deploy/docker/modelgw.yaml}
 if [[ ! -r $config ]]; then
   echo "make up cannot read MODELGW_CONFIG=$config; deploy/docker/modelgw.example.yaml is an example" >&2
   exit 1

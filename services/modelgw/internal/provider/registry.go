@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -109,6 +110,7 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	defer r.mu.Unlock()
 	if r.open == nil {
 		r.open = lru.New[Ref, *Model](maxOpen)
+		r.seldom.Interval = logEvery
 	}
 	if model, ok := r.open.Get(ref); ok {
 		return model, nil
@@ -131,14 +133,18 @@ func (r *Registry) logUnusable(kind, account string, err error) {
 	if r.Logger == nil || rpcerr.Reason(err) != errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED {
 		return
 	}
-	r.seldom.Interval = logEvery
 	r.seldom.Do(func() {
-		r.Logger.Warn("an account of a provider cannot be used", "provider", kind, "account", account, "error", err)
+		r.Logger.Warn("an account of a provider cannot be used", "provider", kind,
+			"account", headtail.Cut(account, maxLogged), "error", headtail.Cut(err.Error(), maxLogged))
 	})
 }
 
-// logEvery is the shortest time between two such lines.
-const logEvery = 10 * time.Second
+const (
+	// logEvery is the shortest time between two such lines.
+	logEvery = 10 * time.Second
+	// maxLogged bounds the account and the error, which may name the account too, in bytes each.
+	maxLogged = 300
+)
 
 // Check opens a model and looks at what its arguments name. It calls no one.
 func (r *Registry) Check(ctx context.Context, ref Ref) error {

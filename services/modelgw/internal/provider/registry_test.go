@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -197,11 +198,29 @@ func TestAnAccountWithoutAKeyIsLoggedWhenItIsUsed(t *testing.T) {
 	_, err := r.Open(provider.Ref{Model: "other/m"})
 	require.Error(t, err)
 	assert.Empty(t, b.String())
+	var callers sync.WaitGroup
 	for range 100 {
-		_, err := r.Open(provider.Ref{Model: "openai/gpt-4o"})
-		require.Error(t, err)
+		callers.Go(func() {
+			_, err := r.Open(provider.Ref{Model: "openai/gpt-4o"})
+			assert.Error(t, err)
+		})
 	}
+	callers.Wait()
 	assert.Equal(t, 1, strings.Count(b.String(), "\n"), b.String())
 	assert.Contains(t, b.String(), `msg="an account of a provider cannot be used" provider=openai account=default`)
 	assert.Contains(t, b.String(), "set OPENAI_API_KEY")
+}
+
+// Callers name accounts as they like: the line about one is short, whatever its name.
+func TestTheLineAboutAnUnusableAccountIsShort(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	r := &provider.Registry{Logger: slog.New(slog.NewTextHandler(&b, nil))}
+	require.NoError(t, r.Register(provider.Kind{Name: "openai", Open: func(s provider.Spec) (provider.Provider, error) {
+		return nil, provider.NoKey("openai", s.Account, "set OPENAI_API_KEY")
+	}}))
+	_, err := r.Open(provider.Ref{Model: "openai/gpt-4o", Account: strings.Repeat("a", 10_000)})
+	require.Error(t, err)
+	assert.Contains(t, b.String(), "set OPENAI_API_KEY")
+	assert.Less(t, b.Len(), 1000)
 }
