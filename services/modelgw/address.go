@@ -42,7 +42,8 @@ func (c *Config) baseURLs() map[string]string {
 	return all
 }
 
-// leadsTo reports whether a URL has the host and port of an address. All loopback hosts are one, and an address of every interface is loopback too.
+// leadsTo reports whether a URL has the host and port of an address. All loopback hosts are one. An address of every
+// interface is loopback too, and each IP address of this machine. No other name is resolved.
 func leadsTo(base, address string) bool {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
@@ -52,7 +53,8 @@ func leadsTo(base, address string) bool {
 	if err != nil || port != portOf(u) {
 		return false
 	}
-	return host == u.Hostname() || local(host) && local(u.Hostname())
+	to := u.Hostname()
+	return host == to || local(host) && local(to) || everyInterface(host) && ofThisMachine(to)
 }
 
 func portOf(u *url.URL) string {
@@ -64,7 +66,26 @@ func portOf(u *url.URL) string {
 
 func local(host string) bool {
 	ip, err := netip.ParseAddr(host)
-	return host == "" || host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
+	return host == "localhost" || everyInterface(host) || err == nil && ip.IsLoopback()
+}
+
+// everyInterface reports whether who listens at a host can be reached at every address of the machine.
+func everyInterface(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// ofThisMachine reports whether a host is an IP address of an interface of this machine.
+func ofThisMachine(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	interfaces, _ := net.InterfaceAddrs() // Where they are not known, calls of the account fail later.
+	return slices.ContainsFunc(interfaces, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr() == ip.Unmap()
+	})
 }
 
 // redacted is a URL without credentials and query.

@@ -1,6 +1,8 @@
 package modelgw_test
 
 import (
+	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,4 +37,28 @@ func TestABaseURLThatLeadsBackIsRefused(t *testing.T) {
 		c.Anthropic.BaseURL = base
 		require.NoError(t, c.RefuseOwn(own), base)
 	}
+}
+
+// A server that listens on every interface is reached at each IP address of its machine.
+func TestAnAddressOfThisMachineLeadsBackFromEveryInterface(t *testing.T) {
+	t.Parallel()
+	interfaces, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	require.NotEmpty(t, interfaces, "a machine has its loopback interface at least")
+	for _, a := range interfaces {
+		prefix, err := netip.ParsePrefix(a.String())
+		require.NoError(t, err)
+		c := modelgw.Config{}
+		c.OpenAI.BaseURL = "http://" + netip.AddrPortFrom(prefix.Addr(), 7460).String() + "/v1"
+		for _, own := range []string{"0.0.0.0:7460", "[::]:7460", ":7460"} {
+			require.ErrorContains(t, c.RefuseOwn(own), "evalfleet's own endpoint at "+own, c.OpenAI.BaseURL)
+		}
+		require.NoError(t, c.RefuseOwn("0.0.0.0:7461"))
+		if !prefix.Addr().IsLoopback() {
+			require.NoError(t, c.RefuseOwn("127.0.0.1:7460"), c.OpenAI.BaseURL)
+		}
+	}
+	c := modelgw.Config{}
+	c.OpenAI.BaseURL = "http://192.0.2.1:7460/v1" // An address of documentation, which no machine has (RFC 5737).
+	require.NoError(t, c.RefuseOwn("0.0.0.0:7460"))
 }
