@@ -334,6 +334,26 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// A parameter cannot be set below a scorer that the file names alone or in a list. The whole can, as docs/from-inspect.md
+// shows.
+func TestAScorerIsSetAsAWhole(t *testing.T) {
+	t.Parallel()
+	for _, scorer := range []string{"match", "[match, includes]"} {
+		file := []byte("dataset: []\nscorer: " + scorer + "\n")
+		below, err := taskfile.ParseChange("scorer.match.numeric=true")
+		require.NoError(t, err)
+		_, err = taskfile.Parse(t.Context(), "t.yaml", file, below)
+		assert.ErrorContains(t, err, "scorer is no map")
+		whole, err := taskfile.ParseChange("scorer={match: {numeric: true}}")
+		require.NoError(t, err)
+		task, err := taskfile.Parse(t.Context(), "t.yaml", file, whole)
+		require.NoError(t, err)
+		require.Len(t, task.Spec.GetScorers(), 1)
+		assert.Equal(t, "match", task.Spec.GetScorers()[0].GetName())
+		assert.JSONEq(t, `{"numeric": true}`, task.Spec.GetScorers()[0].GetParamsJson())
+	}
+}
+
 func TestModelArgs(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"s.yaml": "x"})
