@@ -61,13 +61,12 @@ const (
 	StrangerPause = 10 * time.Second
 	// StrangerWork is how much work a second a server does on calls of gRPC connections without an accepted credential
 	// together, beyond StrangerOwnWork for each of them. A frame of HTTP/2 counts 1, a call 10 and an answer of
-	// reflection 100; one takes some 10 µs of a processor. What is beyond it waits. Connections have what there is by
-	// turns.
+	// reflection 100; one takes some 10 µs of a processor. What is beyond it waits. Connections take turns.
 	StrangerWork = 10_000
 	// StrangerOwnWork is how much work a second such a connection has always, and StrangerOwnBurst how much at once:
-	// health checks, three a second, wait for no other connection.
+	// health checks, three a second, wait for no other connection, nor does the first answer of reflection.
 	StrangerOwnWork  = 50
-	StrangerOwnBurst = 100
+	StrangerOwnBurst = 200
 )
 
 // Answers.

@@ -117,7 +117,7 @@ func New(o Options) (*Server, error) {
 		grpc.NumStreamWorkers(workers),
 		grpc.InTapHandle(c.tap),
 		grpc.MaxConcurrentStreams(bound.ConnectionStreams),
-		grpc.Creds(connections{insecure.NewCredentials(), strangersWork()}),
+		grpc.Creds(connections{insecure.NewCredentials(), newSharedWork()}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: bound.IdleGRPC, Time: bound.PeerPing, Timeout: bound.PeerAnswer}),
 		grpc.StreamInterceptor(c.stream), // calls with one request are in the hands of guarded
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),

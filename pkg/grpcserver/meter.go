@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -81,7 +80,7 @@ type weight struct {
 	aborted bool
 }
 
-func newMeter(conn net.Conn, shared *rate.Limiter) *meter {
+func newMeter(conn net.Conn, shared *sharedWork) *meter {
 	m := &meter{
 		Conn: conn, toll: newToll(shared), left: len(http2.ClientPreface), closed: make(chan struct{}),
 		calls: map[uint32]*weight{}, changed: make(chan struct{}),
@@ -143,7 +142,7 @@ func (m *meter) next() error {
 	if kind == http2.FrameHeaders {
 		work = callWork
 	}
-	if err := m.pay(work); err != nil {
+	if err := m.pay(context.Background(), work); err != nil {
 		return err
 	}
 	switch kind {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -91,7 +90,7 @@ func (s *strangerStream) reserve() error {
 	if !s.large || s.reserved {
 		return nil
 	}
-	if err := s.meter.pay(answerWork); err != nil {
+	if err := s.meter.pay(s.ServerStream.Context(), answerWork); err != nil {
 		return err
 	}
 	err := s.meter.answer(s.ServerStream.Context(), s.call, bound.StrangerAnswerBytes)
@@ -149,7 +148,7 @@ func (s *strangerStream) RecvMsg(m any) error {
 type connections struct {
 	credentials.TransportCredentials
 	// work is how much the server does for strangers.
-	work *rate.Limiter
+	work *sharedWork
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].

@@ -397,3 +397,69 @@ func TestWorkForStrangersIsBounded(t *testing.T) {
 		require.NoError(t, <-served)
 	})
 }
+
+// Connections of strangers have the shared work by turns, and what is no longer wanted takes none of it: neither the
+// calls of a connection that has closed nor those that have ended.
+func TestStrangersTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			closing, busy = 40, 10 // connections
+			calls         = 6      // of one connection, each of which waits for 10 ms of the work that is shared
+			inTurn        = 300 * time.Millisecond
+			atOnce        = 100 * time.Millisecond
+		)
+		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.NewTokens("", nil)})
+		require.NoError(t, err)
+		server.SetReady(true)
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		dial := func() *grpc.ClientConn {
+			conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(l.dial))
+			require.NoError(t, err)
+			return conn
+		}
+		ask := func(ctx context.Context, conn *grpc.ClientConn) {
+			for range calls {
+				stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+				require.NoError(t, err)
+				require.NoError(t, stream.Send(&reflectionv1.ServerReflectionRequest{
+					MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
+				}))
+			}
+			synctest.Wait() // The server has all requests, at the same time.
+		}
+		patient := dial()
+		check := func() time.Duration {
+			asked := time.Now()
+			_, err := healthv1.NewHealthClient(patient).Check(t.Context(), &healthv1.HealthCheckRequest{})
+			assert.NoError(t, err)
+			return time.Since(asked)
+		}
+		for check() == 0 { // Neither its own work nor the shared work is left.
+		}
+
+		for range closing {
+			conn := dial()
+			ask(t.Context(), conn)
+			require.NoError(t, conn.Close())
+		}
+		assert.Less(t, check(), atOnce, "connections that have closed still count")
+
+		ctx, cancel := context.WithTimeout(t.Context(), atOnce)
+		defer cancel()
+		for range busy {
+			conn := dial()
+			ask(ctx, conn)
+			defer func() { assert.NoError(t, conn.Close()) }()
+		}
+		assert.Less(t, check(), inTurn, "one connection has several turns at once")
+		<-ctx.Done()
+		assert.Less(t, check(), atOnce, "calls that have ended still count")
+
+		require.NoError(t, patient.Close())
+		server.Stop()
+		require.NoError(t, <-served)
+	})
+}

@@ -1,10 +1,12 @@
 package grpcserver
 
 import (
+	"context"
 	"net"
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc/status"
 
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/bound"
@@ -18,33 +20,65 @@ const (
 )
 
 // toll bounds the work for one connection of a stranger. Each connection has some work of its own, so that a health
-// check need not wait while others flood the server; beyond that it takes from what all of them share. It asks for one
-// piece at a time, so that connections take turns and none waits for longer than one piece of each other takes.
+// check need not wait while others flood the server; beyond that it takes from what all of them share. At most one
+// piece of work of a connection waits for the shared work at a time, so that connections take turns.
 type toll struct {
-	own, shared *rate.Limiter
+	own    *rate.Limiter
+	first  turn // among the pieces of this connection
+	shared *sharedWork
 }
 
-// strangersWork is what the connections of a server share.
-func strangersWork() *rate.Limiter { return rate.NewLimiter(bound.StrangerWork, bound.StrangerWork/10) }
-
-func newToll(shared *rate.Limiter) toll {
-	return toll{own: rate.NewLimiter(bound.StrangerOwnWork, bound.StrangerOwnBurst), shared: shared}
+// sharedWork is what the connections of a server share.
+type sharedWork struct {
+	rate *rate.Limiter
+	// next is held by the one piece that takes from rate. Pieces that wait for it are served in the order of arrival,
+	// and have taken nothing when they are given up.
+	next turn
 }
 
-// pay waits until the server may do work for the connection.
-func (m *meter) pay(work int) error {
+// turn is a mutex that can be waited for beside other things.
+type turn chan struct{}
+
+func newSharedWork() *sharedWork {
+	return &sharedWork{rate: rate.NewLimiter(bound.StrangerWork, bound.StrangerWork/10), next: make(turn, 1)}
+}
+
+func newToll(shared *sharedWork) toll {
+	own := rate.NewLimiter(bound.StrangerOwnWork, bound.StrangerOwnBurst)
+	return toll{own: own, first: make(turn, 1), shared: shared}
+}
+
+// pay waits until the server may do work for the connection. It fails when ctx ends or the connection is closed; the
+// work is then not counted.
+func (m *meter) pay(ctx context.Context, work int) error {
+	if m.known.Load() || m.toll.own.AllowN(time.Now(), work) {
+		return nil
+	}
+	for _, t := range []turn{m.toll.first, m.toll.shared.next} {
+		select {
+		case t <- struct{}{}:
+			defer func() { <-t }()
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		case <-m.closed:
+			return net.ErrClosed
+		case <-accept.Closed(m.Conn):
+			return net.ErrClosed
+		}
+	}
 	now := time.Now()
-	if m.known.Load() || m.toll.own.AllowN(now, work) {
-		return nil
-	}
-	turn := time.NewTimer(m.toll.shared.ReserveN(now, work).DelayFrom(now))
-	defer turn.Stop()
+	taken := m.toll.shared.rate.ReserveN(now, work)
+	ready := time.NewTimer(taken.DelayFrom(now))
+	defer ready.Stop()
 	select {
-	case <-turn.C:
+	case <-ready.C:
 		return nil
+	case <-ctx.Done():
+		taken.Cancel()
+		return status.FromContextError(ctx.Err()).Err()
 	case <-m.closed:
-		return net.ErrClosed
 	case <-accept.Closed(m.Conn):
-		return net.ErrClosed
 	}
+	taken.Cancel()
+	return net.ErrClosed
 }
