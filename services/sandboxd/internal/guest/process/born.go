@@ -18,16 +18,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A birth makes a process that has of this program's memory only what it needs until it executes its own program: this program's
-// code, which is a file's, and a list of system calls with what they point to. All that it does is to make these calls, so that no
-// Go code runs in it. Sharing all memory, as vfork does, is hardly faster, and when memory ends the kernel ends all processes that
-// share memory together: the guest with its child. See docs/adr/0018.
+// A birth makes a process that has of this program's memory only what it needs until it executes its own program: this
+// program's code, which is a file's, and a list of system calls with what they point to. All that it does is to make
+// these calls, so that no Go code runs in it. Sharing all memory, as vfork does, is hardly faster, and when memory ends
+// the kernel ends all processes that share memory together: the guest with its child. See docs/adr/0018.
 //
-// Other processes of the sandbox may stop the child before it executes its program, or lock that, as soon as they have its user. So the
-// thread waits as any blocking call of Go does, and a timer continues or kills the child.
+// Other processes of the sandbox may stop the child before it executes its program, or lock that, as soon as they have
+// its user. So the thread waits as any blocking call of Go does, and a timer continues or kills the child.
 //
-// The child closes the guest's descriptors before it becomes another user, and before it enters its working directory: a path through
-// /proc that leads to one of them leads nowhere. What it opens next is the folder, at the first number that is free.
+// The child closes the guest's descriptors before it becomes another user, and before it enters its working directory:
+// a path through /proc that leads to one of them leads nowhere. What it opens next is the folder, at the first number
+// that is free.
 type birth struct {
 	memory *memory
 	limits []Limit
@@ -70,21 +71,21 @@ const (
 type cloneArgs struct {
 	flags      uint64
 	pidFD      uint64
-	childID    uint64 // where to write the child's id, in the child's memory
-	_          uint64 // the same in the parent's
+	_          [2]uint64 // where to write the child's id
 	exitSignal uint64
 	_          [5]uint64 // the stack, which is the parent's; thread-local storage; ids to take
 	cgroup     uint64
 }
 
-// born makes a child by the first call and has it make the calls, the last of which is execve. It gives the child's id, or the
-// kernel's negative error number where there is none. It returns when the child has its own program, or has failed and ended.
+// born makes a child by the first call and has it make the calls, the last of which is execve. It gives the child's id,
+// or the kernel's negative error number where there is none. It returns when the child has its own program, or has
+// failed and ended.
 //
 //go:noescape
 func born(first, calls *call, failed *uintptr) (pid uintptr)
 
-// errNoClone3 says that this kernel or its filter has no clone3 that does what is asked for. That came with Linux 5.5, into a cgroup
-// with 5.7; engines that cannot look into clone3 deny that it exists.
+// errNoClone3 says that this kernel or its filter has no clone3 that does what is asked for. That came with Linux 5.5,
+// into a cgroup with 5.7; engines that cannot look into clone3 deny that it exists.
 const errNoClone3 = syscall.ENOSYS
 
 // way is what this kernel and its filter let a birth use.
@@ -97,7 +98,8 @@ type way struct {
 	patience time.Duration
 }
 
-// findWay looks for what the calling thread may use, but for clone3. It fails where a child could not be kept from the guest's descriptors.
+// findWay looks for what the calling thread may use, but for clone3. It fails where a child could not be kept from the
+// guest's descriptors.
 func findWay() (w way, err error) {
 	if err := unix.CloseRange(math.MaxUint32, math.MaxUint32, 0); err != nil {
 		return w, fmt.Errorf("close descriptors (Linux 5.9 can, and an engine's filter must let it): %w", err)
@@ -126,18 +128,16 @@ func (b *birth) run(cgroup int, w way) (pid, fd int, err error) {
 	b.memory.hide()
 	plan, shared := b.memory.plan, b.memory.shared
 	b.pidfd, *shared = -1, said{}
-	child := uint64(address(&shared.child))
-	b.clone = cloneArgs{flags: birthFlags | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), pidFD: uint64(address(&b.pidfd)), childID: child}
+	b.clone = cloneArgs{flags: birthFlags | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD), pidFD: uint64(address(&b.pidfd))}
 	if cgroup > 0 {
 		b.clone.flags |= unix.CLONE_INTO_CGROUP
 		b.clone.cgroup = uint64(cgroup)
 	}
 	b.first = call{unix.SYS_CLONE3, [5]uintptr{address(&b.clone), unsafe.Sizeof(b.clone)}}
 	if w.clone {
-		// Where its id is written is the fourth argument or the fifth; the other one is not looked at.
-		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, address(&b.pidfd), uintptr(child), uintptr(child)}}
+		b.first = call{unix.SYS_CLONE, [5]uintptr{birthFlags | uintptr(unix.SIGCHLD), 0, address(&b.pidfd)}}
 	}
-	late := watch(&shared.child, cmp.Or(w.patience, startPatience))
+	late := watch(&b.pidfd, cmp.Or(w.patience, startPatience))
 	// A signal in the child would be handled on a stack that it has not.
 	all := ^uint64(0)
 	setMask(&all, &plan.mask)
@@ -161,18 +161,20 @@ func (b *birth) run(cgroup int, w way) (pid, fd int, err error) {
 	default:
 		return pid, fd, nil
 	}
-	_, _ = syscall.Wait4(pid, nil, 0, nil)
 	if fd >= 0 {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // It has ended, unless its user wrote that it failed.
 		unix.Close(fd)
 	}
+	_, _ = syscall.Wait4(pid, nil, 0, nil)
 	return 0, -1, err
 }
 
 // birthFlags have this program wait until the child has memory of its own or has ended, and give a descriptor of the child.
-const birthFlags = unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CHILD_SETTID
+const birthFlags = unix.CLONE_VFORK | unix.CLONE_PIDFD
 
-// try has a child do nothing, and finds out whether there is clone3, and whether a child can do without the rest of this program's memory.
-// It cannot where a C library has registered memory to which the kernel writes (rseq): there it gets a copy of all.
+// try has a child do nothing, and finds out whether there is clone3, and whether a child can do without the rest of this
+// program's memory. It cannot where a C library has registered memory to which the kernel writes (rseq): there it gets a
+// copy of all.
 func (b *birth) try(w way) (way, error) {
 	b.memory.reset()
 	b.memory.plan.then(unix.SYS_EXIT_GROUP, 0)
@@ -213,8 +215,8 @@ func enterSyscall()
 //go:linkname exitSyscall runtime.exitsyscall
 func exitSyscall()
 
-// How long a child may take until it executes its program: after lateStart it is continued again and again, in case somebody has stopped
-// it; after startPatience it is killed.
+// How long a child may take until it executes its program: after lateStart it is continued again and again, in case it
+// was stopped; after startPatience it is killed.
 const (
 	lateStart     = 10 * time.Millisecond
 	startPatience = 5 * time.Second
@@ -223,21 +225,23 @@ const (
 )
 
 // ErrHeldUp is why a program was not executed: the child was stopped over and over, or its file was locked (F_SETLEASE).
+// One that begins in the moment in which it is killed ends with this error too.
 var ErrHeldUp = errors.New("it did not begin within " + startPatience.String() + ": a process of the sandbox stops it, or has a lease of its file")
 
 // watcher sees to it that a birth comes to an end.
 type watcher struct {
 	mu       sync.Mutex
-	child    *int32 // its id while it is being born; nil once the birth is over
+	pidfd    *int32 // of the child, once it is not negative; nil once the birth is over
 	timer    *time.Timer
 	patience int // looks until a child that is held up is killed
 	looks    int // not time, which passes for a machine that stands still
 	killed   bool
 }
 
-// watch watches over the birth of a child. The caller stops it before the child can be reaped.
-func watch(child *int32, patience time.Duration) *watcher {
-	w := &watcher{child: child, patience: int(patience / lateStart)}
+// watch watches over the birth of a child, whose descriptor the kernel writes before the child runs, to memory that the
+// child does not share. The caller stops it before it closes the descriptor.
+func watch(pidfd *int32, patience time.Duration) *watcher {
+	w := &watcher{pidfd: pidfd, patience: int(patience / lateStart)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(lateStart, w.look)
@@ -247,34 +251,40 @@ func watch(child *int32, patience time.Duration) *watcher {
 func (w *watcher) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.child == nil {
+	if w.pidfd == nil {
 		return
 	}
-	if pid := int(atomic.LoadInt32(w.child)); pid > 0 {
+	if fd := int(atomic.LoadInt32(w.pidfd)); fd >= 0 {
 		signal := syscall.SIGCONT
 		w.looks++
-		if w.killed || w.looks > w.patience && (heldUp(pid) || w.looks > int(slowStart/lateStart)) {
+		if w.killed || w.looks > w.patience && (heldUp(fd) || w.looks > int(slowStart/lateStart)) {
 			w.killed, signal = true, syscall.SIGKILL
 		}
-		_ = syscall.Kill(pid, signal)
+		_ = unix.PidfdSendSignal(fd, signal, nil, 0)
 	}
 	w.timer.Reset(lateStart)
 }
 
-// heldUp reports whether somebody holds up a child: it is stopped or traced, or waits in its sleep, as for a lease. One that runs, or
-// waits for a disk, is only slow.
-func heldUp(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+// heldUp reports whether a child is held up: it is stopped or traced, or in a sleep that signals interrupt, as for a
+// lease. One that runs, or waits for a disk, is only slow.
+func heldUp(pidfd int) bool {
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(pidfd))
+	_, rest, found := strings.Cut(string(info), "\nPid:\t")
+	pid, _, _ := strings.Cut(rest, "\n")
+	if err != nil || !found {
+		return false
+	}
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	s, ok := parseStat(string(text))
 	return err == nil && ok && strings.IndexByte("TtS", s.state) >= 0
 }
 
-// stop ends the watching and tells whether the child was killed.
+// stop ends the watching and reports whether the child was killed.
 func (w *watcher) stop() (killed bool) {
 	w.timer.Stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.child = nil
+	w.pidfd = nil
 	return w.killed
 }
 
@@ -357,8 +367,9 @@ func (p *plan) forgetHandlers() {
 	}
 }
 
-// become makes the child the user. Capabilities that it shall have outlive the change and, being ambient, execve. With the user changes
-// whether the child may be traced (fs.suid_dumpable), which would let others take part in what it does as long as the list lasts; it must not be.
+// become makes the child the user. Capabilities that it shall have outlive the change and, being ambient, execve. The
+// change of user can make the child traceable (fs.suid_dumpable). It must not be: a tracer could change what it does
+// until it executes its program.
 func (p *plan) become(u *Credential) {
 	if len(u.Capabilities) == 0 {
 		p.then(unix.SYS_SETUID, uintptr(u.UID))

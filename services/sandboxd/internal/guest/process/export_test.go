@@ -28,10 +28,10 @@ func (t *Table) Ended(pid int) *Process {
 	return p
 }
 
-// Watch watches over a process as over one that is being started, until it was looked at so often beyond the patience; then it gives whether
-// the process was killed.
-func Watch(pid int, patience time.Duration, beyond int) (killed bool) {
-	child := int32(pid)
+// Watch watches over a process as over one that is being started, until it was looked at so often beyond the patience;
+// then it reports whether the process was killed.
+func Watch(pidfd int, patience time.Duration, beyond int) (killed bool) {
+	child := int32(pidfd)
 	w := watch(&child, patience)
 	for {
 		w.mu.Lock()

@@ -127,10 +127,18 @@ func TestAStartThatIsSlowIsNotKilled(t *testing.T) {
 	defer waits.KillTree(0)
 	const patience, beyond = 20 * time.Millisecond, 10
 	waittest.Return(t, func() {
-		assert.False(t, process.Watch(busy.PID(), patience, beyond), "it computes")
-		assert.True(t, process.Watch(waits.PID(), patience, 1000), "it waits for somebody")
+		assert.False(t, process.Watch(pidfd(t, busy), patience, beyond), "it computes")
+		assert.True(t, process.Watch(pidfd(t, waits), patience, 1000), "it waits for somebody")
 	}, "the ends of the watching")
 	assert.True(t, alive(busy.PID()))
+}
+
+// pidfd opens a descriptor of a process until the end of the test.
+func pidfd(t *testing.T, p *process.Process) int {
+	fd, err := unix.PidfdOpen(p.PID(), 0)
+	assert.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
 }
 
 // held starts a process that waits to execute its program until the end of the test, and gives its id.

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is what a child has of this program's memory beside the code: a plan and what its calls point to, of which it gets a copy,
-// and what it says, which it shares. The collector knows nothing of it.
+// memory is what a child has of this program's memory beside the code: a plan and what its calls point to, of which it
+// gets a copy, and what it says, which it shares. The collector knows nothing of it.
 type memory struct {
 	plan   *plan
 	shared *said
@@ -39,18 +39,18 @@ type plan struct {
 	capData   [2]unix.CapUserData
 }
 
-// said is what a child says. It is shared with the child's user, who must not trace it, and so is not trusted.
+// said is what a child says. A child that is traced could write anything there, so it is not trusted.
 type said struct {
 	failed uintptr // the error number of the call that failed
-	child  int32   // its id, written by the kernel
 }
 
 // span is a part of the address space.
 type span struct{ begin, end uintptr }
 
 const (
-	// roomBytes hold more than a program can be given as arguments and environment, which is 6 MiB.
-	roomBytes = 8 << 20
+	// roomBytes hold the arguments and the environment of a program, of which the kernel takes 6 MiB of text and
+	// pointers. Each text takes a multiple of a pointer's size here, so they need up to 11 MiB.
+	roomBytes = 12 << 20
 	// usualBytes stay in use; what a birth needs beyond is given back, so that the next child gets no copy of it.
 	usualBytes = 64 << 10
 	// lastAddress is above all that a process has.
@@ -99,7 +99,8 @@ func mapping(at uintptr) (span, error) {
 	return span{}, errors.New("find the program's code: it is not among what is mapped")
 }
 
-// hide has children get nothing of all else. What the runtime maps between this and a birth they get a copy of, which costs time alone.
+// hide has children get nothing of all else. What the runtime maps between this and a birth they get a copy of, which
+// costs time alone.
 func (m *memory) hide() { m.advise(unix.MADV_DONTFORK) }
 
 // show has children get a copy of all else, from now on.
