@@ -95,7 +95,7 @@ match   4        0.750     0.250
 
 log       evalfleet logs e1 FLAGS
 next      evalfleet eval run FILE --driver local --epochs 2 --max-samples 3 --set limits.turns=5 --set scorer=includes --tag t -m openai/gpt-4o --limit 5 FLAGS
-          where OPENAI_API_KEY is set
+          once the server was started where OPENAI_API_KEY is set
 `, strings.NewReplacer(strings.Join(flags, " "), "FLAGS", file, "FILE").Replace(c.stdout.String()))
 }
 

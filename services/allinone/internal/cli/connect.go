@@ -92,7 +92,7 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 		if lock != nil {
 			return a.start(ctx, cfg, dir, lock, work)
 		}
-		s, err := a.join(within, holder)
+		s, err := a.join(within, holder, work)
 		if rpcerr.Code(err) != codes.Unavailable {
 			return s, err
 		}
@@ -102,8 +102,9 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	}
 }
 
-// join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone.
-func (a *app) join(ctx context.Context, holder dirlock.Holder) (*session, error) {
+// join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone. With
+// --config it takes no work there, since that server may be configured otherwise.
+func (a *app) join(ctx context.Context, holder dirlock.Holder, work bool) (*session, error) {
 	token, err := a.token(ctx)
 	if err != nil {
 		return nil, err
@@ -115,12 +116,16 @@ func (a *app) join(ctx context.Context, holder dirlock.Holder) (*session, error)
 	if _, err := healthv1.NewHealthClient(s.conn).Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
 		return nil, errors.Join(err, s.conn.Close())
 	}
-	if a.config != "" {
+	if a.config != "" && work {
 		return nil, errors.Join(usage("--config %s would change nothing: the server at %s, process %d, runs already, as it was configured when it started; "+
 			"leave --config out (and name its folder with --data-dir), or, when its work is done, stop it with kill %d and try again", a.config, holder.Address, holder.PID, holder.PID), s.conn.Close())
 	}
 	a.holder = holder
-	a.note("using the server at %s (process %d)", holder.Address, holder.PID)
+	unused := ""
+	if file, _ := a.Env("EVALFLEET_CONFIG"); a.config != "" || file != "" {
+		unused = "; the configuration file of this command does not change how it was configured"
+	}
+	a.note("using the server at %s (process %d)%s", holder.Address, holder.PID, unused)
 	return s, nil
 }
 

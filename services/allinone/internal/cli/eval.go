@@ -94,7 +94,7 @@ func (s *session) showEvals(listed []*agentv1.Eval) error {
 	}
 	a.table([]string{"eval", "task", "model", "state", "done", "result", "tokens", "made"}, rows)
 	if interrupted != "" {
-		a.note("\nno server drives what is interrupted: %s goes on with it, or %s with all", a.next("eval resume %s", interrupted), a.next("serve"))
+		a.note("\nno server drives what is interrupted: %s continues it, or %s all", a.next("eval resume %s", interrupted), a.next("serve"))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (a *app) evalCancelCommand() *cobra.Command {
 		Use:               "cancel EVAL...",
 		ValidArgsFunction: a.complete(offerEvals),
 		Short:             "Stop evaluations; finished samples stay",
-		Long:              "Cancel stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. evalfleet eval resume goes on with it.",
+		Long:              "Cancel stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. evalfleet eval resume continues it.",
 		Example:           `  evalfleet eval cancel EVAL --reason "wrong prompt"`,
 		Args:              some("an evaluation; evalfleet eval list --active shows those that go on"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -172,7 +172,7 @@ func (a *app) cancelled(e *agentv1.Eval) string {
 	if !ended(e) {
 		return fmt.Sprintf("%s is being cancelled; %d samples have not ended yet, %s shows them", id, e.GetProgress().GetRunning(), a.next("eval show %s", id))
 	}
-	return fmt.Sprintf("%s %s; %s goes on with it", id, evalState(e), a.next("eval resume %s", id))
+	return fmt.Sprintf("%s %s; %s continues it", id, evalState(e), a.next("eval resume %s", id))
 }
 
 func (a *app) evalResumeCommand() *cobra.Command {
@@ -181,7 +181,7 @@ func (a *app) evalResumeCommand() *cobra.Command {
 		Use:               "resume EVAL",
 		ValidArgsFunction: a.completeFirst(offerEvals),
 		Short:             "Go on with an evaluation that was cancelled, or has samples that failed",
-		Long:              "Resume goes on with an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does. Where all are done there is nothing to resume, and the exit code is not 0.",
+		Long:              "Resume continues an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does. Where all are done there is nothing to resume, and the exit code is not 0.",
 		Example:           `  evalfleet eval resume EVAL`,
 		Args:              one("an evaluation; evalfleet eval list shows them"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -53,18 +53,33 @@ func (f *logDirFlags) folder(a *app) (string, error) {
 		return "", usage("--log-dir and --no-log exclude each other")
 	case f.off:
 		return "", nil
+	case f.dir != "":
+		return f.dir, checkLocal("--log-dir", f.dir)
 	}
-	return cmp.Or(f.dir, a.logDir()), nil
+	return a.logDir()
 }
 
 // logDir is the folder of logs where no flag names one. INSPECT_LOG_DIR may be a URL, which only Inspect can write to.
-func (a *app) logDir() string {
-	own, _ := a.Env("EVALFLEET_LOG_DIR")
+func (a *app) logDir() (string, error) {
+	if own, _ := a.Env("EVALFLEET_LOG_DIR"); own != "" {
+		return own, checkLocal("EVALFLEET_LOG_DIR", own)
+	}
 	inspect, _ := a.Env("INSPECT_LOG_DIR")
-	if strings.Contains(inspect, "://") {
+	if isURL(inspect) {
+		a.note("INSPECT_LOG_DIR is a URL, which evalfleet does not write to; logs are written to the folder %s", defaultLogDir)
 		inspect = ""
 	}
-	return cmp.Or(own, inspect, defaultLogDir)
+	return cmp.Or(inspect, defaultLogDir), nil
+}
+
+func isURL(path string) bool { return strings.Contains(path, "://") }
+
+// checkLocal refuses a URL as the place of a log. What set it is named, not the URL, which may hold credentials.
+func checkLocal(set, path string) error {
+	if isURL(path) {
+		return usage("%s is a URL; logs are written to folders of this machine", set)
+	}
+	return nil
 }
 
 // logKeeper writes the logs of an evaluation, one for each model, while a command follows the evaluation and when it has ended.

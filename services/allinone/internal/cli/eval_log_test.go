@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -136,6 +137,32 @@ func TestALogThatCannotBeWrittenIsAWarning(t *testing.T) {
 			assert.Empty(t, entries, "nothing half-written is left")
 		})
 	}
+}
+
+// The log of the end, which another command may have written meanwhile, is not replaced by an older one.
+func TestALogOfAnEvaluationThatEndsMeanwhileIsOfItsEnd(t *testing.T) {
+	t.Parallel()
+	s := &server{eval: at(running, 0)}
+	exports(s)
+	export := s.export
+	s.export = func(req *agentv1.ExportEvalRequest, stream agentv1.EvalService_ExportEvalServer) error {
+		defer s.become(at(succeeded, 4))
+		return export(req, stream)
+	}
+	folder := t.TempDir()
+	abandoned, other := filepath.Join(folder, ".export-OLD"), filepath.Join(folder, ".export-NEW")
+	for _, path := range []string{abandoned, other} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	require.NoError(t, os.Chtimes(abandoned, old, old))
+	c := begin(t, append(serve(t, s), "logs", "export", "e1", "-o", folder)...)
+	assert.Equal(t, 0, c.end(t), c.stderr.String())
+	text, err := os.ReadFile(filepath.Join(folder, logName))
+	require.NoError(t, err)
+	assert.Equal(t, succeeded.String(), string(text))
+	assert.NoFileExists(t, abandoned, "what a killed command left is removed")
+	assert.FileExists(t, other, "another command writes it")
 }
 
 func TestNoLogWritesNone(t *testing.T) {

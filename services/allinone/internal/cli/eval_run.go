@@ -42,7 +42,7 @@ func (a *app) evalRunCommand() *cobra.Command {
 		Short: "Run an evaluation and follow it to its results",
 		Long: `Run makes an evaluation of a task file and follows it to its results. Flags win over the file.
 
-Where no server holds the data directory, one is started in this process. An interrupt (Ctrl-C) cancels the evaluation; evalfleet eval resume goes on with it. The exit code is 1 when the
+Where no server holds the data directory, one is started in this process. An interrupt (Ctrl-C) cancels the evaluation; evalfleet eval resume continues it. The exit code is 1 when the
 evaluation failed.
 
 The log that Inspect reads is written while the evaluation runs and at its end, into the folder logs or the one that --log-dir names; inspect view shows it.`,

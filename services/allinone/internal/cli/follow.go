@@ -34,7 +34,7 @@ func (s *session) own(ctx context.Context, eval *agentv1.Eval, logDir string) er
 		return s.abandon(ctx, eval, began, logs)
 	}
 	if err != nil {
-		s.app.note("the evaluation goes on at the server; %s tells how it stands", s.app.next("eval show %s", id))
+		s.app.note("the evaluation continues at the server; %s shows it", s.app.next("eval show %s", id))
 		return err
 	}
 	if err := s.showEnd(ctx, eval, logs.finish(ctx, eval)); err != nil {

@@ -205,6 +205,9 @@ func (s *session) transcript(ctx context.Context, run string, f logFlags) error 
 		return nil
 	}
 	if f.follow {
+		if err := s.checkDriven(ctx, run); err != nil {
+			return err
+		}
 		return s.watchRun(ctx, run, show, !s.app.json)
 	}
 	for after := int64(0); ; {
@@ -222,6 +225,21 @@ func (s *session) transcript(ctx context.Context, run string, f logFlags) error 
 			return nil
 		}
 	}
+}
+
+// checkDriven fails for a run that has not ended and has no server that drives it.
+func (s *session) checkDriven(ctx context.Context, run string) error {
+	if !s.idle {
+		return nil
+	}
+	r, err := s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: run})
+	if err != nil || r.GetEndTime() != nil {
+		return err
+	}
+	if id := short(run); undecided(r.GetWait()) {
+		return fmt.Errorf("%s waits for a decision: %s continues it, %s ends it", id, s.app.next("run resume %s", id), s.app.next("run cancel %s", id))
+	}
+	return fmt.Errorf("no server drives %s, so that nothing would come: %s continues it", short(run), s.app.next("serve"))
 }
 
 // watchRun shows a run's events until it has ended, and notes what is known of its open effects, if it is asked to. A connection that breaks is made again.

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"archive/zip"
-	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,8 +57,16 @@ eval run and eval resume write this log by themselves. With --all the logs of al
 			if f.format != "eval" && f.format != "json" {
 				return usage("--format %s: write eval or json", f.format)
 			}
+			if err := checkLocal("-o", f.out); err != nil {
+				return err
+			}
 			if f.all {
-				f.out = cmp.Or(f.out, a.logDir())
+				if f.out == "" {
+					var err error
+					if f.out, err = a.logDir(); err != nil {
+						return err
+					}
+				}
 				if f.out == "-" {
 					return usage("-o -: --all writes a file for each log; name a folder")
 				}
@@ -201,7 +209,8 @@ func (s *session) printLog(ctx context.Context, req *agentv1.ExportEvalRequest) 
 }
 
 // saveLog writes one log as a file, which appears under its name only when it is complete. The log of an evaluation that has
-// ended has the time of that end, by which [isCurrent] knows it.
+// ended has the time of that end, by which [isCurrent] knows it. Where the evaluation ends while its log is written, the log is
+// written anew: another command may have written the one of the end meanwhile.
 func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.ExportEvalRequest, f exportFlags, tell tellFunc) (exported, error) {
 	stream, err := s.evals.ExportEval(ctx, req)
 	if err != nil {
@@ -221,14 +230,23 @@ func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.
 	if err := makeFolder(filepath.Dir(path)); err != nil {
 		return exported{}, err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".export-*")
+	file, err := createUnfinished(filepath.Dir(path))
 	if err != nil {
 		return exported{}, err
 	}
 	defer os.Remove(file.Name()) // It has another name by then, unless something failed.
 	samples, size, err := receiveLog(stream, first, file, tell)
-	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		return exported{}, err
+	}
+	if !ended(eval) {
+		now, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: eval.GetName()})
+		if err != nil {
+			return exported{}, err
+		}
+		if ended(now) {
+			return s.saveLog(ctx, now, req, f, tell)
+		}
 	}
 	if at := eval.GetEndTime().AsTime(); ended(eval) && eval.GetEndTime() != nil {
 		if err := os.Chtimes(file.Name(), at, at); err != nil {
@@ -238,7 +256,33 @@ func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.
 	return exported{File: path, Samples: samples, Bytes: size}, os.Rename(file.Name(), path)
 }
 
-// tellFunc is told how many samples of a log are written; nil where nobody listens.
+const (
+	// unfinished is how the names of files begin that logs are written to.
+	unfinished = ".export-"
+	// abandonedAfter is how long nothing is written to an unfinished file before it is taken for one of a command that was killed.
+	abandonedAfter = 24 * time.Hour
+)
+
+// createUnfinished makes the file that a log is written to, with the permissions that the umask leaves. It removes those that
+// commands left behind which were killed.
+func createUnfinished(dir string) (*os.File, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), unfinished) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > abandonedAfter {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // Another command may have removed it, or will.
+		}
+	}
+	path := filepath.Join(dir, unfinished+rand.Text())
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) //nolint:gosec // The umask decides who reads logs.
+}
+
+// tellFunc gets how many samples of a log are written.
 type tellFunc func(done, total int32)
 
 // telling returns a function that notes each tenth of a log which takes longer than a moment.

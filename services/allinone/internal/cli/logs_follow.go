@@ -12,7 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
-// followEval writes a line for each sample that has ended, and for each that ends, until the evaluation has ended. It fails where the evaluation did not succeed.
+// followEval writes a line for each sample that has ended, and for each that ends, until the evaluation has ended. It fails
+// where the evaluation did not succeed.
 func (s *session) followEval(ctx context.Context, name string, f logFlags) error {
 	a := s.app
 	e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
@@ -20,9 +21,9 @@ func (s *session) followEval(ctx context.Context, name string, f logFlags) error
 		return err
 	}
 	if s.idle && !ended(e) {
-		return fmt.Errorf("no server drives %s, so that nothing would come: %s goes on with it, or %s", short(name), a.next("eval resume %s", short(name)), a.next("serve"))
+		return fmt.Errorf("no server drives %s, so that nothing would come: %s continues it, or %s", short(name), a.next("eval resume %s", short(name)), a.next("serve"))
 	}
-	cursor := ""
+	cursor, seen := "", samplesSeen{refs: e.GetSpec().GetModels(), models: map[string]string{}}
 	for {
 		err := again(ctx, func() error {
 			stream, err := s.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name, Cursor: cursor, Content: true})
@@ -30,14 +31,18 @@ func (s *session) followEval(ctx context.Context, name string, f logFlags) error
 				return err
 			}
 			return receiveAll(stream, &cursor, func(r *agentv1.WatchEvalResponse) error {
-				sample := sampleOf(r.GetEvent().GetSampleFinished())
+				sample := seen.finished(r.GetEvent())
 				switch {
 				case sample == nil || f.failed && fine(sample) || f.epoch != 0 && f.epoch != sample.GetEpoch():
 					return nil
 				case a.json:
 					return a.emit(sample)
 				}
-				a.print("%s", sampleLine(sample))
+				line := sampleLine(sample)
+				if len(seen.refs) > 1 {
+					line += " · " + sample.GetModel()
+				}
+				a.print("%s", line)
 				return nil
 			})
 		})
@@ -58,13 +63,28 @@ func (s *session) followEval(ctx context.Context, name string, f logFlags) error
 	return nil
 }
 
-// sampleOf is a sample as its end says it; nil for none.
-func sampleOf(f *agentv1.SampleFinished) *agentv1.EvalSample {
+// samplesSeen folds the events of an evaluation into its samples.
+type samplesSeen struct {
+	refs   []*agentv1.ModelRef
+	models map[string]string // by run
+}
+
+// finished is the sample whose end an event reports; nil for other events.
+func (s *samplesSeen) finished(e *agentv1.Event) *agentv1.EvalSample {
+	if began := e.GetSampleAdmitted(); began != nil {
+		s.models[began.GetRun()] = began.GetModel()
+	}
+	f := e.GetSampleFinished()
 	if f == nil {
 		return nil
 	}
+	model := s.models[f.GetRun()]
+	if at := int(f.GetModelIndex()); f.GetRun() == "" && at < len(s.refs) {
+		model = s.refs[at].GetModel()
+	}
 	sample := &agentv1.EvalSample{
-		Id: f.GetSample(), Epoch: f.GetEpoch(), Run: f.GetRun(), State: f.GetState(), Scores: f.GetContent().GetScores(), Limit: f.GetLimit(), Error: f.GetError(),
+		Id: f.GetSample(), Epoch: f.GetEpoch(), Model: model, Run: f.GetRun(), State: f.GetState(), Scores: f.GetContent().GetScores(),
+		Limit: f.GetLimit(), Error: f.GetError(),
 		TotalTime: f.GetTotalTime(), WorkingTime: f.GetWorkingTime(), SandboxFault: f.GetSandboxFault(), Turns: f.GetTurns(), Retries: f.GetRetries(),
 	}
 	for _, u := range f.GetUsage() {

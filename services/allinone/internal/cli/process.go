@@ -10,22 +10,22 @@ import (
 
 // Process is the process that a command runs in, as far as commands look at it.
 type Process struct {
-	// Name is how the program was called, for commands that people are told to run next.
+	// Name is how the program was called, for the commands that are printed to be run next.
 	Name string
 	// Stdin, Stdout and Stderr are its streams. Results go to Stdout; progress, notes and errors to Stderr.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Env tells the environment.
+	// Env looks up a variable of the environment.
 	Env func(name string) (value string, ok bool)
 	// Signals brings interrupts, each once: those of [HandOver].
 	Signals <-chan os.Signal
-	// StdoutWidth and StderrWidth tell the columns of the terminal behind a stream; 0 where it is none.
+	// StdoutWidth and StderrWidth return the columns of the terminal behind a stream; 0 where it is none.
 	StdoutWidth, StderrWidth func() int
-	// StderrHeight tells the rows of the terminal behind Stderr; 0 where it is none.
+	// StderrHeight returns the rows of the terminal behind Stderr; 0 where it is none.
 	StderrHeight func() int
 }
 
-// untilInterrupt returns a context that ends with the next interrupt, too. Stop frees it; interrupts that come later are for whoever asks next.
+// untilInterrupt returns a context that ends with the next interrupt, too. Stop frees it; later interrupts are for the next caller.
 func (p Process) untilInterrupt(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	done := make(chan struct{})

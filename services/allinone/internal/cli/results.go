@@ -23,7 +23,7 @@ const stateInterrupted = "interrupted"
 
 // evalState is an evaluation's state as people see it.
 func (s *session) evalState(e *agentv1.Eval) string {
-	if s.idle && !ended(e) {
+	if s.idle && !ended(e) && e.GetState() != agentv1.EvalState_EVAL_STATE_PAUSED {
 		return stateInterrupted
 	}
 	return evalState(e)
@@ -125,7 +125,7 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 			a.print("go on     %s", s.resume(id))
 		}
 		s.showNext(ctx, e)
-	default: // It goes on.
+	default: // Unspecified.
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
 // sandboxName is what differs from sample to sample in one and the same fault.
 var sandboxName = regexp.MustCompile(`projects/[^/ ]+/sandboxes/\S+|\bsb-\w+`)
 
-// facts tells samples, time, tokens and money in a line.
+// facts are samples, time, tokens and money in a line.
 func facts(e *agentv1.Eval) string {
 	p := e.GetProgress()
 	parts := []string{fmt.Sprintf("%d samples", p.GetTotal())}

@@ -215,7 +215,7 @@ func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error
 		return s.abandonRun(ctx, run.GetName())
 	}
 	if err != nil {
-		s.app.note("the run goes on at the server; %s shows it", s.app.next("logs %s", short(run.GetName())))
+		s.app.note("the run continues at the server; %s shows it", s.app.next("logs %s", short(run.GetName())))
 		return err
 	}
 	if run, err = s.runs.GetRun(ctx, &agentv1.GetRunRequest{Name: run.GetName(), View: agentv1.RunView_RUN_VIEW_FULL}); err != nil {

@@ -25,16 +25,22 @@ func runState(r *agentv1.Run) string {
 
 // runState is a run's state as people see it.
 func (s *session) runState(r *agentv1.Run) string {
-	if s.idle && r.GetEndTime() == nil {
+	if s.idle && r.GetEndTime() == nil && !undecided(r.GetWait()) {
 		return stateInterrupted
 	}
 	return runState(r)
 }
 
+// undecided reports whether a run waits until somebody resumes or cancels it, which a server alone does not change.
+func undecided(wait *agentv1.RunWait) bool { return wait.GetReason() == "decision" }
+
 // activeRuns are the states of runs that go on.
 var activeRuns = []agentv1.RunState{
 	agentv1.RunState_RUN_STATE_PENDING, agentv1.RunState_RUN_STATE_RUNNING, agentv1.RunState_RUN_STATE_WAITING, agentv1.RunState_RUN_STATE_SCORING,
 }
+
+// begunRuns are those of them in which something was done.
+var begunRuns = activeRuns[1:]
 
 func (a *app) runListCommand() *cobra.Command {
 	var limit int
@@ -81,7 +87,7 @@ func (a *app) runListCommand() *cobra.Command {
 func (s *session) showRuns(listed []*agentv1.Run) error {
 	a := s.app
 	var rows [][]string
-	interrupted := false
+	interrupted, waiting := false, ""
 	for _, r := range listed {
 		if a.json {
 			if err := a.emit(r); err != nil {
@@ -91,6 +97,9 @@ func (s *session) showRuns(listed []*agentv1.Run) error {
 		}
 		state := s.runState(r)
 		interrupted = interrupted || state == stateInterrupted
+		if undecided(r.GetWait()) && waiting == "" {
+			waiting = short(r.GetName())
+		}
 		if w := r.GetWait(); w != nil && state != stateInterrupted {
 			state += " for " + w.GetReason()
 		}
@@ -106,7 +115,10 @@ func (s *session) showRuns(listed []*agentv1.Run) error {
 		a.table([]string{"run", "model", "state", "turns", "tokens", "retries", "made", "now"}, rows)
 	}
 	if interrupted {
-		a.note("\nno server drives what is interrupted; %s goes on with it", a.next("serve"))
+		a.note("\nno server drives what is interrupted; %s continues it", a.next("serve"))
+	}
+	if waiting != "" && !a.json {
+		a.note("\na run waits for a decision: %s continues it, %s ends it", a.next("run resume %s", waiting), a.next("run cancel %s", waiting))
 	}
 	return nil
 }
@@ -157,6 +169,9 @@ func (s *session) showRun(r *agentv1.Run) {
 	}
 	if w := r.GetWait(); w != nil {
 		a.print("waits for %s: %s", w.GetReason(), w.GetMessage())
+		if id := short(r.GetName()); undecided(w) {
+			a.print("%s continues it, %s ends it", a.next("run resume %s", id), a.next("run cancel %s", id))
+		}
 	} else if now := s.doing(nil, r.GetNote(), r.GetActivity()); now != "" && !s.idle {
 		a.print("now  %s", now)
 	}
@@ -173,7 +188,7 @@ func (s *session) showRun(r *agentv1.Run) {
 		a.print("\n%s", lines(text))
 	}
 	if s.runState(r) == stateInterrupted {
-		a.print("\nno server drives it; %s goes on with it", a.next("serve"))
+		a.print("\nno server drives it; %s continues it", a.next("serve"))
 	}
 	a.print("\nlog  %s", a.next("logs %s", short(r.GetName())))
 }

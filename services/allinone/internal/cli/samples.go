@@ -56,11 +56,10 @@ func (s *session) showAtWork(ctx context.Context, e *agentv1.Eval) error {
 	if ended(e) || s.idle || e.GetProgress().GetRunning() == 0 {
 		return nil
 	}
-	samples, err := s.samples(ctx, e.GetName(), activeRuns...)
+	samples, err := s.samples(ctx, e.GetName(), begunRuns...)
 	if err != nil {
 		return err
 	}
-	samples = slices.DeleteFunc(samples, func(r *agentv1.EvalSample) bool { return r.GetRun() == "" })
 	if len(samples) == 0 {
 		return nil
 	}
@@ -88,7 +87,7 @@ func (s *session) showSamples(samples []*agentv1.EvalSample) {
 		if sample.GetStartTime() != nil { // It is at work.
 			took = max(0, time.Since(sample.GetStartTime().AsTime()))
 		}
-		if s.idle && slices.Contains(activeRuns, sample.GetState()) && sample.GetRun() != "" {
+		if s.idle && slices.Contains(activeRuns, sample.GetState()) && sample.GetRun() != "" && !undecided(sample.GetWait()) {
 			state, took, note = stateInterrupted, 0, ""
 		}
 		row := []string{

@@ -33,6 +33,33 @@ func TestAnInterruptShowsTheScoresOfWhatWasFinished(t *testing.T) {
 	assert.Contains(t, c.stdout.String(), "SCORER  SAMPLES  MEAN SO FAR\nmatch   3        0.667\n")
 }
 
+// With several models a line names the sample's.
+func TestFollowingAnEvaluationNamesTheModels(t *testing.T) {
+	t.Parallel()
+	of := func(state agentv1.EvalState, done int32) *agentv1.Eval {
+		e := at(state, done)
+		e.Spec.Models = []*agentv1.ModelRef{{Model: "mockllm/one"}, {Model: "mockllm/two"}}
+		return e
+	}
+	s := &server{eval: of(running, 0)}
+	s.watch = func(_ int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
+		for _, e := range []*agentv1.Event{
+			{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{Sample: "a", Epoch: 1, Run: "r1", Model: "mockllm/two", ModelIndex: 1}}},
+			{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Sample: "a", Epoch: 1, Run: "r1", State: agentv1.RunState_RUN_STATE_SUCCEEDED}}},
+			{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Sample: "b", Epoch: 1, ModelIndex: 1, State: agentv1.RunState_RUN_STATE_FAILED}}},
+		} {
+			if err := stream.Send(&agentv1.WatchEvalResponse{Event: e}); err != nil {
+				return err
+			}
+		}
+		s.become(of(succeeded, 4))
+		return nil
+	}
+	c := begin(t, append(serve(t, s), "logs", "e1", "--follow")...)
+	assert.Equal(t, 0, c.end(t), c.stderr.String())
+	assert.Equal(t, "a · succeeded · 0 turns · 0 tokens · 0s · mockllm/two\nb · failed · 0 turns · 0 tokens · 0s · mockllm/two\n", c.stdout.String())
+}
+
 func TestFollowingAnEvaluationWritesALineForEachSampleThatEnds(t *testing.T) {
 	t.Parallel()
 	ends := func(f *agentv1.SampleFinished) *agentv1.WatchEvalResponse {

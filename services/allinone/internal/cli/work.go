@@ -65,7 +65,7 @@ func (s *session) serveOn(ctx context.Context) {
 			}
 			continue
 		case n > 0 && n != told:
-			s.app.note("serving on at %s: %d of others at work; interrupt to stop (%s goes on with them)", s.address, n, s.app.next("serve"))
+			s.app.note("serving on at %s: %d of others at work; interrupt to stop (%s continues them)", s.address, n, s.app.next("serve"))
 			told = n
 		}
 		if retry.Sleep(ctx, lookAgain) != nil {
