@@ -23,9 +23,9 @@ type logged struct {
 	sometimes rate.Sometimes
 }
 
-// Logged returns an Authenticator that decides as a does and logs rejected credentials: how many there were, and where the last
-// one came from as far as the context says it, never what was shown. It logs at most one line in ten seconds. Calls without a
-// credential are not logged.
+// Logged returns an Authenticator that decides as a does and logs rejected credentials: how many there were, and where
+// the last one came from, as far as the context says it, never the credential itself. It logs at most one line in ten
+// seconds. Calls without a credential are not logged.
 func Logged(a Authenticator, log *slog.Logger) Authenticator {
 	return &logged{Authenticator: a, log: log, sometimes: rate.Sometimes{Interval: logEvery}}
 }

@@ -15,7 +15,7 @@ const namedSamples = 5
 
 // checkTargets refuses samples without a target where a scorer compares with it: its score would be the same whatever the model says.
 func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, samples *Samples) error {
-	var comparing *score.Definition // the first; what it lacks, all lack
+	var comparing *score.Definition // the first of the strictest: targets that it accepts, all accept
 	for i, ref := range spec.GetScorers() {
 		if ref.GetWorker() != nil {
 			continue
@@ -27,7 +27,8 @@ func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, sample
 		if err != nil {
 			return err
 		}
-		if comparing == nil && definition.Compares(raw(ref.GetParamsJson())) {
+		stricter := comparing == nil || definition.NeedsTarget && !comparing.NeedsTarget
+		if stricter && definition.Compares(raw(ref.GetParamsJson())) {
 			comparing = &definition
 		}
 	}
@@ -39,13 +40,17 @@ func (j Judges) checkTargets(ctx context.Context, spec *agentv1.EvalSpec, sample
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if score.Lacks(sample.GetTarget().GetValues()) {
+		if comparing.Lacks(sample.GetTarget().GetValues()) {
 			without = append(without, sample.GetId())
 		}
 	}
 	if len(without) > 0 {
-		return rpcerr.InvalidField("spec.dataset", "the scorer %s needs a target, and %d of %d samples have none or a blank one: %s; %s",
-			comparing.Name, len(without), samples.Len(), first(without), howToTarget(spec.GetDataset()))
+		none := "none"
+		if comparing.NeedsTarget {
+			none = "none or a blank one"
+		}
+		return rpcerr.InvalidField("spec.dataset", "the scorer %s needs a target, and %d of %d samples have %s: %s; %s",
+			comparing.Name, len(without), samples.Len(), none, first(without), howToTarget(spec.GetDataset()))
 	}
 	return nil
 }

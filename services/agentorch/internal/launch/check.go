@@ -229,8 +229,16 @@ func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *age
 			return ofSample(err, spec)
 		}
 	}
-	if definition, _ := l.deps.Scorers.Definition(ref.GetName()); definition.Compares(json.RawMessage(ref.GetParamsJson())) && score.Lacks(in.Targets) {
-		return ofSample(rpcerr.InvalidField("target", "the scorer %s needs a target to compare with; give one that is not blank", ref.GetName()), spec)
+	if spec.GetAttribution().GetEval() != "" {
+		return nil // Targets were checked with the evaluation, perhaps by an older version, whose samples still run.
+	}
+	definition, _ := l.deps.Scorers.Definition(ref.GetName())
+	if definition.Compares(json.RawMessage(ref.GetParamsJson())) && definition.Lacks(in.Targets) {
+		says := "the scorer %s needs a target to compare with; give one"
+		if definition.NeedsTarget {
+			says += " that is not blank"
+		}
+		return ofSample(rpcerr.InvalidField("target", says, ref.GetName()), spec)
 	}
 	return nil
 }

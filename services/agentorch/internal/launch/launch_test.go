@@ -97,6 +97,20 @@ func TestWhatASampleLacksIsSaidOfTheSample(t *testing.T) {
 	}
 }
 
+// An evaluation that began before its targets were checked goes on: what is refused with the evaluation is not refused
+// again with each run.
+func TestTargetsOfAnEvaluationsRunsAreNotCheckedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(fleettest.Step("generate", ""))
+	spec.Scorers = []*agentv1.ScorerRef{{Name: "match"}}
+	_, err := f.Launcher.Check(t.Context(), "p", spec)
+	require.ErrorContains(t, err, "the scorer match needs a target")
+	spec.Attribution = &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "s"}
+	_, err = f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+}
+
 func TestAModelMayNameItsAccount(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

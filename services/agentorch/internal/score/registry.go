@@ -23,7 +23,8 @@ type Definition struct {
 	Metrics []string
 	// NeedsTarget says that the scorer compares with the sample's target: without one its score would mean nothing.
 	NeedsTarget bool
-	// NamesTarget says whether parameters refer to the sample's target, of a scorer that compares with it only where they do; nil for never.
+	// NamesTarget says whether parameters refer to the sample's target, of a scorer that compares with it only where
+	// they do; nil for never.
 	NamesTarget func(params json.RawMessage) bool
 	// New makes a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Scorer, error)
@@ -34,8 +35,13 @@ func (d Definition) Compares(params json.RawMessage) bool {
 	return d.NeedsTarget || d.NamesTarget != nil && d.NamesTarget(params)
 }
 
-// Lacks reports whether a scorer that compares with targets could judge nothing by these: there is none, or one is blank, which fits every answer or none.
-func Lacks(targets []string) bool {
+// Lacks reports whether a scorer that compares with targets could judge nothing by these. No scorer can where there is
+// none. One that needs a target cannot where one is blank, since every answer or none would match it; a program that
+// only names the target may well expect an empty one.
+func (d Definition) Lacks(targets []string) bool {
+	if !d.NeedsTarget {
+		return len(targets) == 0
+	}
 	blank := func(target string) bool { return strings.TrimSpace(target) == "" }
 	return len(targets) == 0 || slices.ContainsFunc(targets, blank)
 }
