@@ -185,6 +185,14 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
+// CallerAddr is the remote address of the connection that WithConn put into ctx; nil for none.
+func CallerAddr(ctx context.Context) net.Addr {
+	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
+		return c.RemoteAddr()
+	}
+	return nil
+}
+
 // KnowCaller is Know for the connection that WithConn put into ctx, if any. It lifts the deadline that the server gave
 // the answer, which is for strangers: what bounds answers to known callers is left to their handlers.
 func KnowCaller(ctx context.Context) {

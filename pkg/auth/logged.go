@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/peer"
+
+	"github.com/evalfleet/evalfleet/pkg/accept"
 )
 
 // logEvery is the shortest time between two lines about rejected credentials, which anybody can cause.
@@ -30,6 +32,14 @@ func Logged(a Authenticator, log *slog.Logger) Authenticator {
 	return &logged{Authenticator: a, log: log, sometimes: rate.Sometimes{Interval: logEvery}}
 }
 
+// Unlogged returns what a decides by, without the log of Logged: for a look at a credential that is checked again.
+func Unlogged(a Authenticator) Authenticator {
+	if l, ok := a.(*logged); ok {
+		return l.Authenticator
+	}
+	return a
+}
+
 // Authenticate implements Authenticator.
 func (l *logged) Authenticate(ctx context.Context, token string) (Principal, error) {
 	p, err := l.Authenticator.Authenticate(ctx, token)
@@ -44,13 +54,16 @@ func (l *logged) Authenticate(ctx context.Context, token string) (Principal, err
 
 // from is the address of the caller without its port; empty where the context does not say.
 func from(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
+	addr := accept.CallerAddr(ctx) // of an HTTP request
+	if p, ok := peer.FromContext(ctx); ok {
+		addr = p.Addr
+	}
+	if addr == nil {
 		return ""
 	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
+	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {
-		return p.Addr.String()
+		return addr.String()
 	}
 	return host
 }

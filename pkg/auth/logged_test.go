@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/peer"
 
+	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
 )
@@ -40,6 +41,12 @@ func TestRejectedCredentialsAreLoggedSeldomAndWithoutThem(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		require.Error(t, ask(t.Context(), "wrong-secret"))
 		assert.Contains(t, b.String(), `rejected=1000 from=""`)
+		client, server := net.Pipe()
+		defer client.Close()
+		defer server.Close()
+		time.Sleep(11 * time.Second)
+		assert.Error(t, ask(accept.WithConn(t.Context(), server), "wrong-secret"))
+		assert.Contains(t, b.String(), "rejected=1 from=pipe", "an HTTP request has no peer, but a connection")
 		assert.NotContains(t, b.String(), "secret")
 	})
 }

@@ -1,6 +1,7 @@
 package grpcserver_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -118,6 +119,36 @@ func TestTheCredentialIsCheckedBeforeTheRequestIsRead(t *testing.T) {
 			cancel()
 		}
 	}
+}
+
+// A call is one rejected credential in the log, although its credential is looked at before its request is read too.
+func TestARejectedCredentialIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		server, err := grpcserver.New(grpcserver.Options{Logger: slog.New(slog.DiscardHandler), Auth: auth.Logged(auth.NewTokens("", nil), logger)})
+		require.NoError(t, err)
+		toolv1.RegisterToolServiceServer(server, &service{})
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(l.dial))
+		require.NoError(t, err)
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer wrong")
+		for range 3 {
+			_, err = toolv1.NewToolServiceClient(conn).ListTools(ctx, listing())
+			require.Error(t, err)
+		}
+		time.Sleep(time.Minute) // Lines are at least ten seconds apart.
+		_, err = toolv1.NewToolServiceClient(conn).ListTools(ctx, listing())
+		require.Error(t, err)
+		require.NoError(t, conn.Close())
+		server.Stop()
+		require.NoError(t, <-served)
+		assert.Contains(t, log.String(), "rejected=1 ")
+		assert.Contains(t, log.String(), "rejected=3 ", "the two after the first line, and the one that wrote this line")
+	})
 }
 
 // However many calls without a right credential come on one connection, one after another or at once, each is refused

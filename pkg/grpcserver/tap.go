@@ -23,7 +23,7 @@ type weighed struct {
 }
 
 // tap has calls before the transport reads on. It looks for the credential of a connection's first calls: once it has
-// found one the connection is no stranger's.
+// found one the connection is no stranger's. A credential that is rejected is counted once, by admit.
 //
 // It has the server be able to end a stream: a read or a write that waits for the client then fails. Calls with one
 // request of known callers need that not. It refuses no call: gRPC keeps a timer for one that is refused here, until
@@ -31,7 +31,7 @@ type weighed struct {
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	m := metered(ctx)
 	if m != nil && !m.known.Load() {
-		if _, err := c.auth.Authenticate(ctx, token(info.Header["authorization"])); err == nil {
+		if _, err := auth.Unlogged(c.auth).Authenticate(ctx, token(info.Header["authorization"])); err == nil {
 			m.know()
 		}
 	}
