@@ -216,6 +216,19 @@ func TestARunAtWorkSaysWhatItDoesAndHowOftenItTried(t *testing.T) {
 	assert.Equal(t, "model openai/gpt-4o, sandbox default", view.GetActivity())
 }
 
+// What a run does is a bounded text, however many effects are open.
+func TestARunAtWorkNamesFewOfItsOpenEffects(t *testing.T) {
+	t.Parallel()
+	events := []*agentv1.Event{created(&agentv1.RunSpec{})}
+	for range 100 {
+		intent := &agentv1.ModelIntent{Model: "m/x"}
+		events = append(events, &agentv1.Event{Kind: &agentv1.Event_ModelIntent{ModelIntent: intent}})
+	}
+	s, err := run.Fold(name, nil, journalOf(events...))
+	require.NoError(t, err)
+	assert.Equal(t, "model m/x, model m/x, model m/x, model m/x, model m/x, and 95 more", s.View(false).GetActivity())
+}
+
 // Each call that was made again was lost before, and so was the last one where nobody knows how it ended.
 func TestLostModelCallsAreCounted(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"iter"
 	"strconv"
 	"strings"
@@ -44,6 +45,9 @@ func (s *State) View(full bool) *agentv1.Run {
 	return r
 }
 
+// maxActivities bounds the open effects that are named. The rest is counted.
+const maxActivities = 5
+
 // activity names the open effects for people, the oldest first.
 func (s *State) activity() string {
 	var open []string
@@ -60,6 +64,9 @@ func (s *State) activity() string {
 		case *agentv1.Event_WorkerIntent:
 			open = append(open, "worker's "+k.WorkerIntent.GetWorker().GetKind()+" "+k.WorkerIntent.GetWorker().GetName())
 		}
+	}
+	if more := len(open) - maxActivities; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(open[:maxActivities], ", "), more)
 	}
 	return strings.Join(open, ", ")
 }
