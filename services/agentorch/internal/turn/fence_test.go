@@ -15,6 +15,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -205,4 +206,63 @@ func TestAStoreThatDoesNotAnswerIsShownSoon(t *testing.T) {
 		assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
 		f.End()
 	})
+}
+
+// Once a slow beat has failed, runs show why. A store that answers with another error is not shown as away.
+func TestASlowBeatThatFailsSaysWhy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		err  error
+		says string
+	}{
+		{"away", rpcerr.StoreUnavailable("disk", 0, "the disk is gone"), "the disk is gone"},
+		{"another error", errors.New("no beat"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t)
+				store := &failingStore{Store: f.Store}
+				f.Wrap = func(journal.Store) journal.Store { return store }
+				f.Config.Beat = time.Second
+				f.start()
+				let := make(chan struct{})
+				f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+					<-let
+					return ownertest.Say("ok"), nil
+				}
+				name := f.Create(spec(step("generate", ""))).Name
+				synctest.Wait()
+				store.fails.Store(&c.err)
+				time.Sleep(2*f.Config.Beat + time.Millisecond)
+				assert.Contains(t, f.Engine.Waiting(name).GetMessage(), "the store has not answered for 1s")
+				time.Sleep(failingBeat - 600*time.Millisecond) // Until the beat has failed, and before the next one is late.
+				assert.Equal(t, c.says, f.Engine.Waiting(name).GetMessage())
+				store.fails.Store(nil)
+				time.Sleep(2 * failingBeat)
+				assert.Nil(t, f.Engine.Waiting(name))
+				close(let)
+				assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(name).Phase)
+				f.End()
+			})
+		})
+	}
+}
+
+// failingBeat is how long a beat of a failingStore takes.
+const failingBeat = 2500 * time.Millisecond
+
+// failingStore fails each beat after a while.
+type failingStore struct {
+	journal.Store
+	fails atomic.Pointer[error] // nil says that all is well
+}
+
+func (s *failingStore) Beat(ctx context.Context, replica string, now time.Time) error {
+	if err := s.fails.Load(); err != nil {
+		time.Sleep(failingBeat)
+		return *err
+	}
+	return s.Store.Beat(ctx, replica, now)
 }

@@ -11,6 +11,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
@@ -19,16 +20,22 @@ const adoptPage = 500
 
 // patientBeat is beat, which shows a store that does not answer in the time of a beat: it may take long to fail.
 func (e *Engine) patientBeat(ctx context.Context) error {
-	shown := make(chan struct{})
+	shown := make(chan *agentv1.RunWait, 1)
 	late := time.AfterFunc(e.cfg.Beat, func() {
-		defer close(shown)
-		e.silent.CompareAndSwap(nil, &agentv1.RunWait{
-			Reason: waitStore, Message: fmt.Sprintf("the store has not answered for %v", e.cfg.Beat), Since: timestamppb.Now(),
-		})
+		message := fmt.Sprintf("the store has not answered for %v", e.cfg.Beat)
+		wait := &agentv1.RunWait{Reason: waitStore, Message: message, Since: timestamppb.Now()}
+		e.silent.CompareAndSwap(nil, wait)
+		shown <- wait
 	})
 	err := e.beat(ctx)
-	if !late.Stop() {
-		<-shown // What the beat found comes after it.
+	if late.Stop() {
+		return err
+	}
+	switch wait := <-shown; {
+	case rpcerr.StoreAway(err): // The reason is known now.
+		e.silent.CompareAndSwap(wait, &agentv1.RunWait{Reason: waitStore, Message: err.Error(), Since: wait.GetSince()})
+	case err != nil: // The store has answered.
+		e.silent.CompareAndSwap(wait, nil)
 	}
 	return err
 }
