@@ -18,7 +18,7 @@ const OutOfMemory = "oom"
 // Lost is the error of a box that is gone, for that cause; "" is one that is not known.
 func Lost(id, cause string) error {
 	if cause == OutOfMemory {
-		return rpcerr.SandboxLost(id, cause, "the box %s is gone: it ran out of memory", id)
+		return rpcerr.SandboxLost(id, cause, "the box %s is gone: it was ended for want of memory", id)
 	}
 	return rpcerr.SandboxLost(id, "gone", "the box %s is gone", id)
 }

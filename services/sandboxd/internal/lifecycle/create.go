@@ -29,7 +29,8 @@ const (
 	createTimeout  = 2 * time.Minute
 	destroyTimeout = time.Minute
 	maxReissues    = 5
-	// logEvery is the shortest time between two lines about sandboxes that could not be made, and maxLogged bounds the reason in one, in bytes.
+	// logEvery is the shortest time between two lines about sandboxes that could not be made, and maxLogged bounds the
+	// driver and the reason in one, each in bytes.
 	logEvery  = 10 * time.Second
 	maxLogged = 300
 )
@@ -68,15 +69,15 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 	return s.Get(ctx, project, string(result.Body))
 }
 
-// logRefusal logs that a sandbox could not be made, unless it was for want of room, which passes, or whoever asked has left. Runs
-// ask again and again while an engine is away, so there is at most one line in a while.
+// logRefusal logs that a sandbox could not be made, unless it was for want of room, which passes, or the caller has left.
+// Runs retry while an engine is away, so there is at most one line in logEvery.
 func (s *Sandboxes) logRefusal(ctx context.Context, driver string, err error) {
 	if ctx.Err() != nil || rpcerr.Code(err) == codes.ResourceExhausted {
 		return
 	}
 	s.refused.Add(1)
 	s.seldom.Do(func() {
-		log := s.log.With("driver", driver, "reason", rpcerr.ReasonName(rpcerr.Reason(err)), "refused", s.refused.Swap(0))
+		log := s.log.With("driver", headtail.Cut(driver, maxLogged), "reason", rpcerr.ReasonName(rpcerr.Reason(err)), "refused", s.refused.Swap(0))
 		if !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED) { // That one quotes what the set-up script wrote.
 			log = log.With("error", headtail.Cut(err.Error(), maxLogged))
 		}

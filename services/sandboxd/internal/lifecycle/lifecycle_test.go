@@ -202,7 +202,25 @@ type house struct {
 	owners int
 	boxes  *lifecycle.Sandboxes
 	stop   func()
-	log    bytes.Buffer
+	log    lockedLog
+}
+
+// lockedLog is a log that is read while others write to it.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // bubble runs f in a bubble of time with a running installation.

@@ -654,8 +654,10 @@ type StreamExecRequest struct {
 	// Optional. Bytes of standard error that the client has.
 	StderrOffset int64 `protobuf:"varint,6,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	// Optional. While this call is open, the command waits for it where it prints more than is kept (max_output_bytes of its spec) and the call has
-	// not taken the rest yet, so that no output is skipped. That takes time from the command's timeout; a command that is killed does not wait. Default:
-	// the command waits for no call, and what a call takes too late is counted in skipped_bytes.
+	// not taken the rest yet, so that no output is skipped. That takes time from the command's timeout, also after its process has exited; the rest of the
+	// output then waits no more, and timed_out stays false. Output may still be skipped, and is counted in skipped_bytes: of a command that is killed or
+	// cannot be started; while sandboxd's own connection to the sandbox is cut; where max_output_bytes is below 2; and after the end of a command, where
+	// newer ones need the room for what is kept. Default: the command waits for no call, and what a call takes too late is counted in skipped_bytes.
 	Lossless      bool `protobuf:"varint,7,opt,name=lossless,proto3" json:"lossless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

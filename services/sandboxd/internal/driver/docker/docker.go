@@ -182,7 +182,7 @@ func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []dri
 		case most == 0:
 		case wrote.unmeasured:
 			observed[i].Alive = false
-			observed[i].Ended = fmt.Sprintf("its processes have over %d files open or mapped: what it wrote cannot be measured", mostLinks)
+			observed[i].Ended = fmt.Sprintf("what it wrote cannot be measured: its processes have over %d files open or mapped, or it takes over %v to look at them", mostLinks, searchTime)
 		case wrote.bytes > most:
 			observed[i].Alive = false
 			observed[i].Ended = fmt.Sprintf("its disk is full: it wrote %d MiB, and it may have %d MiB", wrote.bytes>>20, most>>20)

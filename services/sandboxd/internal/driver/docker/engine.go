@@ -267,11 +267,11 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 // writing is what a container has written beyond its image.
 type writing struct {
 	bytes      int64
-	unmeasured bool // it has more files open than are looked at
+	unmeasured bool // it has more files open than are looked at in the time for that
 }
 
-// written tells what an owner's containers have written, by box. The engine walks their folders for that; what it does not find there is
-// given by container.
+// written gives what an owner's containers have written, by box. The engine walks their folders for that; what it does
+// not find there is given by container.
 func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed) (map[string]writing, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

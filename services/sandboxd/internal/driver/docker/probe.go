@@ -16,9 +16,6 @@ func (d *Driver) Check(ctx context.Context, spec driver.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := d.isolates(spec, can, settings{}); err != nil {
-		return err
-	}
 	image, err := d.images.check(ctx, spec.Image)
 	if err != nil {
 		return err

@@ -5,22 +5,30 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// The engine measures a container by walking its folders, where it does not find files that were removed while a process has them open or
-// mapped. They are found by the processes, which takes the eyes of root in the engine's process namespace.
+// The engine measures a container by walking its folders, where it does not find files that were removed while a process
+// has them open or mapped. They are found by the processes, which takes root in the engine's process namespace.
 
 // file is a file on this machine.
 type file struct{ dev, inode uint64 }
 
-// mostLinks is how many open and mapped files of a container are looked at. One that has more, which programs do not, cannot be measured
-// in time, and could hide what it writes.
-const mostLinks = 1 << 19
+// A container with more open and mapped files than mostLinks, or whose search takes longer than searchTime, cannot be
+// measured and could hide what it writes. Programs do not have so many.
+const (
+	mostLinks  = 1 << 19
+	searchTime = 30 * time.Second
+)
 
-// seesProcesses tells whether this program may look at what the processes of any user have open.
+// kcmpFiles asks whether two threads share their descriptors (linux/kcmp.h).
+const kcmpFiles = 2
+
+// seesProcesses reports whether this program may look at what the processes of any user have open.
 func seesProcesses(first int) bool {
 	_, err := os.ReadDir("/proc/" + strconv.Itoa(first) + "/fd")
 	return err == nil
@@ -34,10 +42,11 @@ type removed struct {
 	files map[file]int64
 	links int // that were looked at
 	most  int
+	left  time.Duration // for the rest of the search
 }
 
-// full tells that the container has more links than are looked at.
-func (r *removed) full() bool { return r.links > r.most }
+// full reports whether the search is over before its end: there are more links than most, or no time is left.
+func (r *removed) full() bool { return r.links > r.most || r.left <= 0 }
 
 func (r *removed) bytes() (sum int64) {
 	for _, bytes := range r.files {
@@ -60,28 +69,49 @@ func unlinked(ctx context.Context, containers map[string]bool, most int) (map[st
 			continue
 		}
 		if found[id] == nil {
-			found[id] = &removed{files: map[file]int64{}, most: most}
+			found[id] = &removed{files: map[file]int64{}, most: most, left: searchTime}
 		}
 		found[id].addProcess(ctx, process)
 	}
 	return found, ctx.Err()
 }
 
-// addProcess adds what the threads of a process have, which may have descriptors of their own. Their memory is the same, and is seen by
-// those that live.
+// addProcess adds what the threads of a process have. A thread may have descriptors of its own; those that threads share
+// are looked at once. Their memory is the same, and is seen by those that live.
 func (r *removed) addProcess(ctx context.Context, process string) {
+	if r.full() {
+		return
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.left)
+	defer cancel()
+	defer func() { r.left -= time.Since(began) }()
 	mapped := 0
+	var apart []int // threads that share no descriptors with one another
 	threads, _ := filepath.Glob(process + "/task/[0-9]*")
 	for _, thread := range threads {
-		r.add(ctx, thread+"/fd/")
+		if r.full() || ctx.Err() != nil {
+			return
+		}
+		id, _ := strconv.Atoi(filepath.Base(thread)) // the pattern is right
+		if !slices.ContainsFunc(apart, func(other int) bool { return shareFiles(id, other) }) {
+			apart = append(apart, id)
+			r.add(ctx, thread+"/fd/")
+		}
 		if mapped == 0 {
 			mapped = r.add(ctx, "/proc/"+filepath.Base(thread)+"/map_files/")
 		}
 	}
 }
 
-// containerOf finds which of the containers the cgroups of a process are of; empty for none. An engine that runs in a container names
-// that one before its own.
+// shareFiles reports whether two threads share their descriptors; false where the kernel does not say.
+func shareFiles(a, b int) bool {
+	order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpFiles, 0, 0, 0)
+	return errno == 0 && order == 0
+}
+
+// containerOf finds which of the containers the cgroups of a process are of; empty for none. An engine that runs in a
+// container names that one before its own.
 func containerOf(groups string, containers map[string]bool) string {
 	for _, id := range containerID.FindAllString(groups, -1) {
 		if containers[id] {
@@ -91,8 +121,8 @@ func containerOf(groups string, containers map[string]bool) string {
 	return ""
 }
 
-// add adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, and close files,
-// meanwhile.
+// add adds the removed files to which the links in a folder of /proc lead, and counts the links. A process may end, and
+// close files, meanwhile.
 func (r *removed) add(ctx context.Context, folder string) (links int) {
 	dir, err := os.Open(folder)
 	if err != nil {

@@ -64,7 +64,8 @@ func (c *cgroups) add(g *group, tree string, names ...string) (folder string, er
 	return folder, os.Mkdir(folder, 0o755)
 }
 
-// ranOut tells that the kernel ended the guest of a box for want of memory, which is alone in its group.
+// ranOut reports whether the kernel ended the guest of a box for want of memory: of its group, in which it is alone, or
+// of the whole machine.
 func (c *cgroups) ranOut(refs []groupRef) bool {
 	for _, ref := range refs {
 		for _, file := range []string{"memory.oom_control", "memory.events"} { // of version 1, of version 2
@@ -164,7 +165,7 @@ func (g *group) boundMemoryV1(work, guest string, s share) error {
 }
 
 // setMemoryV1 bounds memory, and the buffers of TCP and UDP sockets, which are counted apart, by as much again. Where the kernel counts
-// swap, that is part of the bound. It tells whether buffers are bounded, which takes a kernel that counts them.
+// swap, that is part of the bound. It reports whether buffers are bounded, which takes a kernel that counts them.
 func setMemoryV1(folder string, bytes int64) (buffers bool, err error) {
 	if err := set(folder, "memory.limit_in_bytes", bytes); err != nil {
 		return false, err

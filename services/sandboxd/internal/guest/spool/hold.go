@@ -2,7 +2,8 @@ package spool
 
 import "slices"
 
-// Hold keeps a spool's writer from pushing out bytes that a reader has not taken yet. Its methods may be called concurrently.
+// Hold keeps a spool's writer from pushing out bytes that a reader has not taken yet. Its methods may be called
+// concurrently.
 type Hold struct {
 	spool *Spool
 	at    int64 // bytes from here on are held
@@ -17,7 +18,7 @@ func (s *Spool) Hold(offset int64) *Hold {
 	return h
 }
 
-// Advance lets go of the bytes before offset.
+// Advance ends the hold of the bytes before offset.
 func (h *Hold) Advance(offset int64) {
 	h.spool.mu.Lock()
 	defer h.spool.mu.Unlock()
@@ -25,7 +26,7 @@ func (h *Hold) Advance(offset int64) {
 	h.spool.moved()
 }
 
-// Release lets go of all bytes. Releasing twice is allowed.
+// Release ends the hold of all bytes. Releasing twice is allowed.
 func (h *Hold) Release() {
 	h.spool.mu.Lock()
 	defer h.spool.mu.Unlock()
@@ -41,7 +42,8 @@ func (s *Spool) Hasten() {
 	s.moved()
 }
 
-// loose gives how many of n bytes may be pushed out of the tail. A spool that keeps no tail holds nothing. The caller holds mu.
+// loose gives how many of n bytes may be pushed out of the tail. A spool that keeps no tail holds nothing. The caller
+// holds mu.
 func (s *Spool) loose(n int) int {
 	if s.hasty || len(s.tail) == 0 {
 		return n
