@@ -24,6 +24,7 @@ import (
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
@@ -39,9 +40,10 @@ type paperDriver struct {
 	destroyed []string
 	refuse    error // of Destroy
 	probe     func(context.Context) (driver.Capabilities, error)
-	absent    func() error      // of Check and Create
-	listing   func()            // at the begin of List
-	hold      func(driver.Spec) // called in Create
+	absent    func() error           // of Check and Create
+	listing   func()                 // at the begin of List
+	listed    func() driver.Observed // at the end of List, once: one more box
+	hold      func(driver.Spec)      // called in Create
 	run       func(string) *sandboxv1.ExecResult
 }
 
@@ -134,6 +136,12 @@ func (d *paperDriver) List(_ context.Context, owner string) ([]driver.Observed, 
 		if b.spec.Owner == owner {
 			out = append(out, driver.Observed{ID: id, Alive: b.alive, Created: b.since})
 		}
+	}
+	if f := d.listed; f != nil {
+		d.listed = nil
+		d.mu.Unlock()
+		out = append(out, f())
+		d.mu.Lock()
 	}
 	return out, nil
 }
@@ -401,6 +409,23 @@ func TestBoxesThatDiedAreFound(t *testing.T) {
 		gone, err := h.boxes.Delete(h.Context(), "p", b.ID)
 		require.NoError(t, err)
 		assert.Equal(t, lifecycle.Deleted, gone.State)
+	})
+}
+
+func TestABoxThatBecomesReadyWhileOthersAreListedIsNotLost(t *testing.T) {
+	bubble(t, func(h *house) {
+		made := make(chan string, 1)
+		h.driver.mu.Lock()
+		h.driver.listed = func() driver.Observed {
+			b := h.create(lease(time.Hour), "")
+			made <- b.ID
+			return driver.Observed{ID: b.ID, Created: b.Created} // As it was a moment before it was ready.
+		}
+		h.driver.mu.Unlock()
+		time.Sleep(time.Minute)
+		id := waittest.For(t, made, "a box that is made while others are listed")
+		assert.Equal(t, lifecycle.Ready, h.state(id))
+		require.NoError(t, h.use(id))
 	})
 }
 

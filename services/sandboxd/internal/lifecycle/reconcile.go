@@ -58,13 +58,14 @@ func (s *Sandboxes) sweep(ctx context.Context) {
 func (s *Sandboxes) Reconcile(ctx context.Context) {
 	s.lookAtClock()
 	for name, d := range s.drivers {
+		asked := time.Now()
 		boxes, err := d.List(ctx, s.installation)
 		s.lookAtClock()
 		if err != nil {
 			s.log.Error("cannot list the boxes of a driver", "driver", name, "error", err)
 			continue
 		}
-		s.compare(ctx, name, d, boxes)
+		s.compare(ctx, name, d, boxes, asked)
 	}
 	for _, e := range s.entries() {
 		s.lookAtClock()
@@ -103,8 +104,9 @@ func (s *Sandboxes) entries() []*entry {
 }
 
 // compare removes a driver's boxes that have no record and finds records whose box is gone. A record is written before its box is
-// made, so a box that was listed and has none is an orphan.
-func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, boxes []driver.Observed) {
+// made, so a box that was listed and has none is an orphan. A list takes a while: a sandbox that was not ready yet when the driver
+// was asked may be on it as it was before, or be missing, and is judged by the next one.
+func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, boxes []driver.Observed, asked time.Time) {
 	alive, ended := map[string]bool{}, map[string]string{}
 	for _, box := range boxes {
 		alive[box.ID], ended[box.ID] = box.Alive, box.Ended
@@ -123,8 +125,7 @@ func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, b
 		e.mu.Lock()
 		b := e.box
 		e.mu.Unlock()
-		// One that became ready after the boxes were listed is not judged by that list.
-		if _, listed := alive[b.ID]; b.Spec.GetDriver() == name && b.State == Ready && !alive[b.ID] && (listed || time.Since(b.Changed) > reconcileEvery) {
+		if b.Spec.GetDriver() == name && b.State == Ready && !alive[b.ID] && b.Changed.Before(asked) {
 			s.lose(ctx, e, cmp.Or(ended[b.ID], "its box is gone"))
 		}
 	}
