@@ -29,12 +29,13 @@ func TestStopDuringTheCheckOfADataset(t *testing.T) {
 	h := newHome(t, &shipped, single)
 	c := h.serve()
 	rows := c.upload(t, manyRows(t))
+	models := []*agentv1.ModelRef{scripted(t, object{"output": "yes"})}
 	made := make(chan error, 1)
 	go func() {
 		_, err := c.evals.CreateEval(within(t), &agentv1.CreateEvalRequest{Parent: project, Spec: &agentv1.EvalSpec{
 			Task:    "many",
 			Dataset: &agentv1.Dataset{Name: "many", Source: &agentv1.Dataset_File{File: &agentv1.DatasetFile{Blob: rows, Format: "jsonl"}}},
-			Models:  []*agentv1.ModelRef{scripted(t, object{"output": "yes"})},
+			Models:  models,
 		}})
 		made <- err
 	}()

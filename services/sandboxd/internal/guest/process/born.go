@@ -270,11 +270,12 @@ func (w *watcher) look() {
 func heldUp(pidfd int) bool {
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(pidfd))
 	_, rest, found := strings.Cut(string(info), "\nPid:\t")
-	pid, _, _ := strings.Cut(rest, "\n")
-	if err != nil || !found {
+	number, _, _ := strings.Cut(rest, "\n")
+	pid, wrong := strconv.Atoi(number)
+	if err != nil || !found || wrong != nil {
 		return false
 	}
-	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	s, ok := parseStat(string(text))
 	return err == nil && ok && strings.IndexByte("TtS", s.state) >= 0
 }
