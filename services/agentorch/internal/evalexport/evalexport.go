@@ -104,7 +104,7 @@ func (x *Exporter) Open(ctx context.Context, project, name string, format Format
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), strings.Compare(keys[a.Sample], keys[b.Sample]))
 	})
 	l.Total = len(l.slots)
-	driver, err := l.driver(ctx)
+	driver, err := l.driver(ctx, model)
 	if err != nil {
 		return nil, fmt.Errorf("sandboxes of %s: %w", name, err)
 	}

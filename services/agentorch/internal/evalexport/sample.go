@@ -137,9 +137,9 @@ func driverOf(e *agentv1.Event) string {
 	return made.GetSandbox().GetSpec().GetDriver()
 }
 
-// driver is the driver of the evaluation's sandboxes where its specification leaves that to the server: the one of a sample that
-// got a sandbox. It is empty until there is one.
-func (l *Log) driver(ctx context.Context) (string, error) {
+// driver is the driver of the evaluation's sandboxes where its specification leaves that to the server: the one of a
+// sample of the log's model that got a sandbox. It is empty until there is one.
+func (l *Log) driver(ctx context.Context, model int) (string, error) {
 	const few = 3 // A sample may fail before it has its sandbox.
 	spec := l.ledger.state.Eval.GetSpec().GetSandboxes()[defaultEnvironment]
 	if spec == nil || spec.GetDriver() != "" {
@@ -148,7 +148,7 @@ func (l *Log) driver(ctx context.Context) (string, error) {
 	journals, looked := l.exporter.deps.Journals, 0
 	for i := range l.ledger.state.Slots {
 		name := l.ledger.state.Slots[i].Run
-		if name == "" {
+		if name == "" || l.ledger.state.Slots[i].Model != model {
 			continue
 		}
 		if looked++; looked > few {
@@ -164,6 +164,9 @@ func (l *Log) driver(ctx context.Context) (string, error) {
 			}
 			if driver := driverOf(event); driver != "" {
 				return driver, nil
+			}
+			if event.GetStepBegan() != nil {
+				break // Sandboxes are made before the first step.
 			}
 		}
 	}

@@ -163,7 +163,7 @@ type Stats struct {
 	ModelUsage, RoleUsage []Member
 }
 
-// Error is what went wrong. Traceback says where it arose; the message stands for an empty one.
+// Error is what went wrong. Traceback says where it arose; where it is empty, the message is written in its place.
 type Error struct{ Message, Traceback string }
 
 // Member is a member of an object whose order is kept.

@@ -18,7 +18,8 @@ import (
 // maxRunning bounds the runs at work that are read to show an evaluation.
 const maxRunning = 1000
 
-// running returns the runs of an evaluation that are at work as their rows show them, in the order in which they were made.
+// running returns the runs of an evaluation that are at work as their rows show them, in the order in which they were
+// made.
 func (s *Server) running(ctx context.Context, name string) ([]*agentv1.Run, error) {
 	rows, err := s.journals.List(ctx, journal.Query{Kind: journal.KindRun, Parent: name, Open: true, Limit: maxRunning})
 	if err != nil {
@@ -35,7 +36,8 @@ func (s *Server) running(ctx context.Context, name string) ([]*agentv1.Run, erro
 	return runs, nil
 }
 
-// atWork returns runs as the samples that they are for, with what their rows and their open effects say. A run that has no slot any more is left out.
+// atWork returns runs as the samples that they are for, with what their rows and their open effects say. A run that has
+// no slot any more is left out.
 func (s *Server) atWork(state *eval.State, runs []*agentv1.Run) []*agentv1.EvalSample {
 	latest := map[string]*agentv1.RunNote{}
 	for _, n := range note.Latest(s.notes, note.OfEval(state.Eval.GetName()), maxRunning) {
@@ -108,7 +110,8 @@ func (s *Server) now(ctx context.Context, e *agentv1.Eval) (*agentv1.Eval, error
 	return s.live(ctx, e, runs)
 }
 
-// live returns a copy of an evaluation with what only the runs at work know: what they have used so far, how many of them wait, and for what.
+// live returns a copy of an evaluation with what only the runs at work know: what they have used so far, how many of
+// them wait, and for what.
 func (s *Server) live(ctx context.Context, e *agentv1.Eval, runs []*agentv1.Run) (*agentv1.Eval, error) {
 	e = proto.CloneOf(e)
 	if e.GetName() == "" || e.GetEndTime() != nil {
