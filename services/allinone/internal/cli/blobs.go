@@ -22,7 +22,8 @@ const (
 	chunkBytes = 1 << 20
 )
 
-// upload puts the bodies of a task where the server finds them, except those that it has. One that is damaged there is put again.
+// upload puts the bodies of a task where the server finds them, except those that it has. One that is damaged there is
+// put again.
 func (s *session) upload(ctx context.Context, bodies []taskfile.Body) error {
 	for _, b := range bodies {
 		_, err := s.blobs.GetBlob(ctx, &blobv1.GetBlobRequest{Parent: s.app.parent(), Hash: b.Ref.GetHash(), Limit: 1})
@@ -64,7 +65,7 @@ func (s *session) put(ctx context.Context, b taskfile.Body) (*contentv1.BlobRef,
 	req := &blobv1.UploadBlobRequest{Parent: s.app.parent(), MediaType: b.Ref.GetMediaType()}
 	for err == nil {
 		if err = stream.Send(req); err != nil {
-			break // The server has ended the stream; CloseAndRecv tells why.
+			break // The server has ended the stream; CloseAndRecv returns why.
 		}
 		chunk := make([]byte, chunkBytes)
 		var n int

@@ -1,7 +1,8 @@
 // Package cli is the command evalfleet: a server for one machine, and a client of any server.
 //
-// Each command is a file. A command gets a [session], which is a connection to a server: the one that --server names, the one that holds the data directory, or one that is started in this process
-// for as long as the command needs it. So every command works on a machine where nothing runs yet, and two commands at once share one server.
+// Each command is a file. A command gets a [session], which is a connection to a server: the one that --server names,
+// the one that holds the data directory, or one that is started in this process for as long as the command needs it. So
+// every command works on a machine where nothing runs yet, and two commands at once share one server.
 package cli
 
 import (

@@ -23,7 +23,8 @@ const completionTimeout = 3 * time.Second
 // offers asks a server for what a person may mean, each as a word or as `word<TAB>description`.
 type offers func(ctx context.Context, s *session) ([]string, error)
 
-// fitting are the names that begin as a word does. Only a server that runs is asked: none is started for a key press, and none that is away is reported.
+// fitting are the names that begin as a word does. Only a server that runs is asked: none is started for a key press,
+// and none that is away is reported.
 func (a *app) fitting(c *cobra.Command, begun string, ask offers) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), completionTimeout)
 	defer cancel()
@@ -56,7 +57,8 @@ func (a *app) completeFirst(ask offers) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag is complete for a flag of c. Where no server answers, it offers the names that this program knows; known is nil where it knows none.
+// completeFlag is complete for a flag of c. Where no server answers, it offers the names that this program knows; known
+// is nil where it knows none.
 func (a *app) completeFlag(c *cobra.Command, flag string, ask offers, known func() []string) {
 	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		names := a.fitting(c, begun, ask)
@@ -67,7 +69,8 @@ func (a *app) completeFlag(c *cobra.Command, flag string, ask offers, known func
 	}) // Fails only for a flag that c does not have.
 }
 
-// completeCopy offers the two sides of a copy: one is SANDBOX:PATH, the other a path here, which the shell knows itself.
+// completeCopy offers the two sides of a copy: one is SANDBOX:PATH, the other a path here, which the shell knows
+// itself.
 func (a *app) completeCopy(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const goesOn = cobra.ShellCompDirectiveNoSpace
 	box, begins, inBox := strings.Cut(begun, ":")
@@ -93,7 +96,7 @@ func (a *app) completeCopy(c *cobra.Command, args []string, begun string) ([]str
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// offerFiles offers what stands beside a path of a sandbox, folders with a slash behind.
+// offerFiles offers the entries beside a path of a sandbox, folders with a slash behind.
 func offerFiles(box, begins string) offers {
 	folder := begins[:strings.LastIndex(begins, "/")+1]
 	return func(ctx context.Context, s *session) ([]string, error) {
@@ -203,7 +206,8 @@ func offerTools(ctx context.Context, s *session) ([]string, error) {
 // errNoServer says that no server runs to be asked.
 var errNoServer = errors.New("no server runs")
 
-// running is a client of the server that --server names or that holds the data directory. It starts none and makes no folder.
+// running is a client of the server that --server names or that holds the data directory. It starts none and makes no
+// folder.
 func (a *app) running(ctx context.Context) (*session, error) {
 	cfg, err := a.loadConfig(ctx)
 	if err != nil {

@@ -41,7 +41,8 @@ type session struct {
 	// lock holds the data directory for the server in this process.
 	lock *dirlock.Lock
 	log  *os.File
-	// idle says that the server in this process leaves unfinished work alone: nothing drives it, since no other server has the data directory.
+	// idle says that the server in this process leaves unfinished work alone: nothing drives it, since no other server has
+	// the data directory.
 	idle bool
 	// again is how eval run was called; nil for other commands.
 	again *rerun
@@ -64,8 +65,9 @@ const (
 	stopGrace    = 15 * time.Second
 )
 
-// connect finds a server: --server, else the one that holds the data directory, else one that it starts in this process. Such a server takes up unfinished work only when the command brings work
-// itself: to look at a list should not set anything off.
+// connect finds a server: --server, else the one that holds the data directory, else one that it starts in this
+// process. Such a server takes up unfinished work only when the command brings work itself: to look at a list should
+// not set anything off.
 func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	if a.server != "" {
 		token, err := a.token(ctx)
@@ -102,8 +104,8 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	}
 }
 
-// join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone. With
-// --config it takes no work there, since that server may be configured otherwise.
+// join becomes a client of the server that holds the data directory. It fails with UNAVAILABLE when that one is gone.
+// With --config it takes no work there, since that server may be configured otherwise.
 func (a *app) join(ctx context.Context, holder dirlock.Holder, work bool) (*session, error) {
 	token, err := a.token(ctx)
 	if err != nil {

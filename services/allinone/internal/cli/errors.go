@@ -41,7 +41,7 @@ type statusError struct {
 
 func (e statusError) Error() string { return e.message }
 
-// exitCode tells the code for err.
+// exitCode is the code for err.
 func exitCode(err error) int {
 	if status, ok := errors.AsType[statusError](err); ok {
 		return status.code
@@ -58,7 +58,7 @@ func exitCode(err error) int {
 	return serverCode(err)
 }
 
-// serverCode tells the code for what a server said, or for its silence.
+// serverCode is the code for what a server said, or for its silence.
 func serverCode(err error) int {
 	reason := rpcerr.Reason(err)
 	switch reason { //nolint:exhaustive // Of the names that a command line or a task file gives.
@@ -150,7 +150,8 @@ func (a *app) nextStep(err error) string {
 // keyVariables are the environment variables with the keys of providers' default accounts.
 var keyVariables = map[string]string{"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
-// keyless says about an account without a key whose it is: that of the server that runs already, not that of this command.
+// keyless says about an account without a key whose it is: that of the server that runs already, not that of this
+// command.
 func (a *app) keyless(err error) string {
 	fault, _ := rpcerr.As(err)
 	key := keyVariables[fault.Metadata["provider"]]

@@ -58,7 +58,7 @@ func (a *app) evalListCommand() *cobra.Command {
 	return c
 }
 
-// activeEvals are the states of evaluations that go on.
+// activeEvals are the states of evaluations that have not ended.
 var activeEvals = []agentv1.EvalState{agentv1.EvalState_EVAL_STATE_PENDING, agentv1.EvalState_EVAL_STATE_RUNNING}
 
 func (s *session) showEvals(listed []*agentv1.Eval) error {
@@ -134,7 +134,7 @@ func (a *app) evalCancelCommand() *cobra.Command {
 		Short:             "Stop evaluations; finished samples stay",
 		Long:              "Cancel stops an evaluation: no sample starts any more, running ones are cancelled, finished ones stay. evalfleet eval resume continues it.",
 		Example:           `  evalfleet eval cancel EVAL --reason "wrong prompt"`,
-		Args:              some("an evaluation; evalfleet eval list --active shows those that go on"),
+		Args:              some("an evaluation; evalfleet eval list --active shows those that have not ended"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {
 				for _, id := range args {
@@ -163,7 +163,7 @@ func (a *app) evalCancelCommand() *cobra.Command {
 	return c
 }
 
-// cancelled tells what became of an evaluation that was to be cancelled; one that has succeeded stays as it is.
+// cancelled says what became of an evaluation that was to be cancelled; one that has succeeded stays as it is.
 func (a *app) cancelled(e *agentv1.Eval) string {
 	id := short(e.GetName())
 	if e.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
@@ -180,7 +180,7 @@ func (a *app) evalResumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "resume EVAL",
 		ValidArgsFunction: a.completeFirst(offerEvals),
-		Short:             "Go on with an evaluation that was cancelled, or has samples that failed",
+		Short:             "Continue an evaluation that was cancelled, or has samples that failed",
 		Long:              "Resume continues an evaluation: samples that are done stay, the others run again. It follows the evaluation as eval run does. Where all are done there is nothing to resume, and the exit code is not 0.",
 		Example:           `  evalfleet eval resume EVAL`,
 		Args:              one("an evaluation; evalfleet eval list shows them"),

@@ -18,7 +18,8 @@ import (
 const (
 	// logEvery is the shortest time between two writes of a log of an evaluation at work.
 	logEvery = 10 * time.Second
-	// logRest is how many times as long as the last write took the next one waits, so that writing takes at most 2 % of the time.
+	// logRest is how many times as long as the last write took the next one waits, so that writing takes at most 2 % of
+	// the time.
 	logRest = 50
 	// defaultLogDir is where logs are written unless a flag or the environment names another folder. Inspect has the same.
 	defaultLogDir = "logs"
@@ -82,8 +83,8 @@ func checkLocal(set, path string) error {
 	return nil
 }
 
-// logKeeper writes the logs of an evaluation, one for each model, while a command follows the evaluation and when it has ended.
-// A log that cannot be written is a warning: the evaluation does not depend on it.
+// logKeeper writes the logs of an evaluation, one for each model, while a command follows the evaluation and when it
+// has ended. A log that cannot be written is a warning: the evaluation does not depend on it.
 type logKeeper struct {
 	session *session
 	dir     string
@@ -94,8 +95,8 @@ type logKeeper struct {
 	files []string
 }
 
-// keepLogs begins to write the logs of an evaluation into dir. It returns nil where dir is empty or cannot be made. The caller
-// must call finish or leave.
+// keepLogs begins to write the logs of an evaluation into dir. It returns nil where dir is empty or cannot be made. The
+// caller must call finish or leave.
 func (s *session) keepLogs(ctx context.Context, eval *agentv1.Eval, dir string) *logKeeper {
 	if dir == "" {
 		return nil
@@ -110,8 +111,8 @@ func (s *session) keepLogs(ctx context.Context, eval *agentv1.Eval, dir string) 
 	return k
 }
 
-// keep writes the logs at intervals until ctx ends or the evaluation has ended. It says nothing, since a live view has the
-// terminal: the last write, that of finish, says what fails.
+// keep writes the logs at intervals until ctx ends or the evaluation has ended. It says nothing, since a live view has
+// the terminal: the last write, that of finish, says what fails.
 func (k *logKeeper) keep(ctx context.Context) {
 	defer close(k.stopped)
 	written := int32(-1) // samples

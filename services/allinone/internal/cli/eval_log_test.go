@@ -21,7 +21,8 @@ import (
 // logName is the name under which the fake server exports the log of its evaluation.
 const logName = "2026-01-02T03-04-05-00-00_sums_e1.eval"
 
-// exports makes a server export logs whose text is the state of the evaluation. It sends each text on the channel that it returns.
+// exports makes a server export logs whose text is the state of the evaluation. It sends each text on the channel that
+// it returns.
 func exports(s *server) <-chan string {
 	exported := make(chan string, 8)
 	s.export = func(_ *agentv1.ExportEvalRequest, stream agentv1.EvalService_ExportEvalServer) error {

@@ -19,8 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
-// own follows an evaluation of this command to its end, keeps its logs in a folder unless that is empty, and shows the results.
-// An interrupt cancels the evaluation.
+// own follows an evaluation of this command to its end, keeps its logs in a folder unless that is empty, and shows the
+// results. An interrupt cancels the evaluation.
 func (s *session) own(ctx context.Context, eval *agentv1.Eval, logDir string) error {
 	id := short(eval.GetName())
 	s.app.note("%s · %s · %s · %d samples", id, eval.GetSpec().GetTask(), models(eval.GetSpec()), eval.GetProgress().GetTotal())
@@ -96,7 +96,8 @@ func (s *session) showEnd(ctx context.Context, eval *agentv1.Eval, logs []string
 // redraw is how often a live view moves its clock.
 const redraw = time.Second
 
-// follow watches an evaluation until it has ended and returns it as it was last seen. Its clock began before, where it is followed again.
+// follow watches an evaluation until it has ended and returns it as it was last seen. Its clock began before, where it
+// is followed again.
 func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Time) (*agentv1.Eval, error) {
 	state := progress.NewState(eval, began)
 	var view progress.View = progress.NewLines(s.app.Stderr)
@@ -144,7 +145,8 @@ func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Tim
 	}
 }
 
-// watch sends what a watch says until the evaluation has ended. A connection that breaks is made again, and the watch goes on where it was.
+// watch sends what a watch says until the evaluation has ended. A connection that breaks is made again, and the watch
+// continues where it was.
 func (s *session) watch(ctx context.Context, name string, said chan<- *agentv1.WatchEvalResponse) error {
 	cursor := ""
 	for {
@@ -200,7 +202,8 @@ const (
 	againFor   = 30 * time.Second
 )
 
-// again calls f until it does not fail with UNAVAILABLE, for a while. An engine of sandboxes that does not answer is no server that is starting: whoever asks starts it.
+// again calls f until it does not fail with UNAVAILABLE, for a while. An engine of sandboxes that does not answer is no
+// server that is starting: the user starts it.
 func again(ctx context.Context, f func() error) error {
 	for away := time.Now(); ; {
 		began := time.Now()

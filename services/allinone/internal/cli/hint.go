@@ -14,7 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
-// checkModelName refuses a model without a provider where the model that is meant can be named. All others are for the server to judge.
+// checkModelName refuses a model without a provider where the model that is meant can be named. All others are for the
+// server to judge.
 func checkModelName(model string) error {
 	if model == "" || strings.Contains(model, "/") {
 		return nil
@@ -54,7 +55,8 @@ func inspectFlag(_ *cobra.Command, err error) error {
 }
 
 // fileWords are the names that a task file has for fields of the API, in the order in which they are put in. A field is
-// replaced only in the path that a message begins with, or right after it, since what follows may name files and columns.
+// replaced only in the path that a message begins with, or right after it, since what follows may name files and
+// columns.
 var fileWords = []struct {
 	field *regexp.Regexp
 	word  string

@@ -71,8 +71,8 @@ func names[T interface{ GetName() string }](items []T) []string {
 	return all
 }
 
-// name returns the resource name of what a person calls id: of that id, or else of the only id that begins so. Where nothing does, the name is that
-// of the id, so that the command that asks for it says what it does not find.
+// name returns the resource name of what a person calls id: of that id, or else of the only id that begins so. Where
+// nothing does, the name is that of the id, so that the command that asks for it says what it does not find.
 func (s *session) name(ctx context.Context, of collection, id string) (string, error) {
 	name := s.app.name(of.id, id)
 	if rpcerr.Code(of.get(ctx, s, name)) != codes.NotFound {

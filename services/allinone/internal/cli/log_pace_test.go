@@ -14,7 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/retry"
 )
 
-// busyEvals has an evaluation that finishes a sample a second until it stalls, and whose log takes a second per 200 samples.
+// busyEvals has an evaluation that finishes a sample a second until it stalls, and whose log takes a second per 200
+// samples.
 type busyEvals struct {
 	agentv1.EvalServiceClient
 

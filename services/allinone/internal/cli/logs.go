@@ -37,7 +37,7 @@ Without a name it takes the newest evaluation.`,
   evalfleet logs EVAL --failed             only those that failed or scored nothing
   evalfleet logs EVAL --sample HumanEval/7 what happened in one
   evalfleet logs EVAL --follow             a line for each sample that ends, until the evaluation ends
-  evalfleet logs RUN --follow              a run as it goes on
+  evalfleet logs RUN --follow              a run while it works
   evalfleet logs RUN --json                its events
   evalfleet logs export EVAL               a log file for inspect view`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -63,7 +63,7 @@ Without a name it takes the newest evaluation.`,
 	flags.StringVar(&f.sample, "sample", "", "transcript of the sample with this id")
 	flags.Int32Var(&f.epoch, "epoch", 0, "of this epoch (default: the first)")
 	flags.BoolVar(&f.failed, "failed", false, "only samples that failed, met a limit, lost their sandbox, or did not score")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on until the evaluation or the run ends: with a line for each sample that ends, or with the transcript")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "continue until the evaluation or the run ends: with a line for each sample that ends, or with the transcript")
 	flags.BoolVar(&f.full, "full", false, "do not cut long texts")
 	flags.BoolVar(&f.events, "events", false, "also name events that are no part of the conversation")
 	_ = c.RegisterFlagCompletionFunc("sample", func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -73,7 +73,7 @@ Without a name it takes the newest evaluation.`,
 	return c
 }
 
-// find tells whether a name is an evaluation's or a run's. Exactly one of both is set.
+// find finds out whether a name is an evaluation's or a run's. Exactly one of both is set.
 func (s *session) find(ctx context.Context, args []string) (eval, run string, err error) {
 	if len(args) == 0 {
 		r, err := s.evals.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: s.app.parent(), PageSize: 1})
@@ -242,7 +242,8 @@ func (s *session) checkDriven(ctx context.Context, run string) error {
 	return fmt.Errorf("no server drives %s, so that nothing would come: %s continues it", short(run), s.app.next("serve"))
 }
 
-// watchRun shows a run's events until it has ended, and notes what is known of its open effects, if it is asked to. A connection that breaks is made again.
+// watchRun shows a run's events until it has ended, and notes what is known of its open effects, if it is asked to. A
+// connection that breaks is made again.
 func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.Event) error, notes bool) error {
 	cursor := ""
 	return again(ctx, func() error {
@@ -262,8 +263,8 @@ func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.E
 	})
 }
 
-// shellQuote writes a text so that a shell reads it as one word. What print would replace is written as bytes in base 8,
-// which bash, zsh and ksh read.
+// shellQuote writes a text so that a shell reads it as one word. What print would replace is written as bytes in base
+// 8, which bash, zsh and ksh read.
 func shellQuote(text string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@=,", r)

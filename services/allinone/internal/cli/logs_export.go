@@ -37,7 +37,7 @@ func (a *app) logsExportCommand() *cobra.Command {
 		Use:               "export EVAL | --all",
 		ValidArgsFunction: a.completeFirst(offerEvals),
 		Short:             "Write an evaluation as a log file that Inspect reads",
-		Long: `Export writes the log of an evaluation: what is finished, with messages, events, scores and usage. inspect view and read_eval_log read it. An evaluation that goes on can be exported too.
+		Long: `Export writes the log of an evaluation: what is finished, with messages, events, scores and usage. inspect view and read_eval_log read it. An evaluation that has not ended can be exported too.
 
 The file has the name that Inspect looks for, in this folder or in the one that -o names; a name with an extension, such as log.eval, is a file's. Folders that are not there are made.
 -o - writes to the standard output. An evaluation of several models gives a file for each.
@@ -133,8 +133,8 @@ func (s *session) exportEval(ctx context.Context, name string, f exportFlags) er
 	return nil
 }
 
-// exportAll writes the logs of all evaluations of the project into a folder. A log that is up to date stays as it is. An
-// evaluation whose log cannot be written does not keep the others from theirs.
+// exportAll writes the logs of all evaluations of the project into a folder. A log that is up to date stays as it is.
+// An evaluation whose log cannot be written does not keep the others from theirs.
 func (s *session) exportAll(ctx context.Context, f exportFlags) error {
 	if err := makeFolder(f.out); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *session) exportAll(ctx context.Context, f exportFlags) error {
 	return errors.Join(faults...)
 }
 
-// exported is what --json tells of a log.
+// exported is what --json writes of a log.
 type exported struct {
 	File    string `json:"file"`
 	Samples int32  `json:"samples"`
@@ -208,9 +208,9 @@ func (s *session) printLog(ctx context.Context, req *agentv1.ExportEvalRequest) 
 	return err
 }
 
-// saveLog writes one log as a file, which appears under its name only when it is complete. The log of an evaluation that has
-// ended has the time of that end, by which [isCurrent] knows it. Where the evaluation ends while its log is written, the log is
-// written anew: another command may have written the one of the end meanwhile.
+// saveLog writes one log as a file, which appears under its name only when it is complete. The log of an evaluation
+// that has ended has the time of that end, by which [isCurrent] knows it. Where the evaluation ends while its log is
+// written, the log is written anew: another command may have written the one of the end meanwhile.
 func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.ExportEvalRequest, f exportFlags, tell tellFunc) (exported, error) {
 	stream, err := s.evals.ExportEval(ctx, req)
 	if err != nil {
@@ -259,12 +259,13 @@ func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.
 const (
 	// unfinished is how the names of files begin that logs are written to.
 	unfinished = ".export-"
-	// abandonedAfter is how long nothing is written to an unfinished file before it is taken for one of a command that was killed.
+	// abandonedAfter is how long nothing is written to an unfinished file before it is taken for one of a command that was
+	// killed.
 	abandonedAfter = 24 * time.Hour
 )
 
-// createUnfinished makes the file that a log is written to, with the permissions that the umask leaves. It removes those that
-// commands left behind which were killed.
+// createUnfinished makes the file that a log is written to, with the permissions that the umask leaves. It removes
+// those that commands left behind which were killed.
 func createUnfinished(dir string) (*os.File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -316,8 +317,8 @@ func receiveLog(stream agentv1.EvalService_ExportEvalClient, first *agentv1.Expo
 	}
 }
 
-// isCurrent reports whether a folder, whose entries these are, holds each log of an evaluation as it is: it has ended, and its
-// logs are of that end or were changed after it. The names of logs end with the evaluation's id.
+// isCurrent reports whether a folder, whose entries these are, holds each log of an evaluation as it is: it has ended,
+// and its logs are of that end or were changed after it. The names of logs end with the evaluation's id.
 func isCurrent(dir string, entries []os.DirEntry, format string, eval *agentv1.Eval) bool {
 	models := len(eval.GetSpec().GetModels())
 	for i := range models {
@@ -365,8 +366,8 @@ func isComplete(path string) bool {
 	return err == nil && status != "started"
 }
 
-// logStatus reads the status of a log, which is among the first members of its header. What follows may hold NaN, which is no
-// JSON.
+// logStatus reads the status of a log, which is among the first members of its header. What follows may hold NaN, which
+// is no JSON.
 func logStatus(header io.Reader) (string, error) {
 	d := json.NewDecoder(header)
 	if _, err := d.Token(); err != nil { // The brace.
@@ -387,7 +388,8 @@ func logStatus(header io.Reader) (string, error) {
 	}
 }
 
-// isFolder reports whether a path names a folder: one that exists, or where nothing is, one that ends like a folder or has no extension.
+// isFolder reports whether a path names a folder: one that exists, or where nothing is, one that ends like a folder or
+// has no extension.
 func isFolder(path string) bool {
 	if path == "-" {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
 
-// followEval writes a line for each sample that has ended, and for each that ends, until the evaluation has ended. It fails
-// where the evaluation did not succeed.
+// followEval writes a line for each sample that has ended, and for each that ends, until the evaluation has ended. It
+// fails where the evaluation did not succeed.
 func (s *session) followEval(ctx context.Context, name string, f logFlags) error {
 	a := s.app
 	e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})

@@ -88,8 +88,8 @@ func poor(e *agentv1.Eval) bool {
 	return false
 }
 
-// showNext writes the next useful commands after an evaluation that succeeded: to see what went wrong, to run the same task
-// with a real model after a scripted one, and with all samples after some.
+// showNext writes the next useful commands after an evaluation that succeeded: to see what went wrong, to run the same
+// task with a real model after a scripted one, and with all samples after some.
 func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
 	a, r := s.app, s.again
 	mock := !slices.ContainsFunc(e.GetSpec().GetModels(), func(m *agentv1.ModelRef) bool { return !strings.HasPrefix(m.GetModel(), scripted) })
@@ -121,8 +121,8 @@ func (s *session) showNext(ctx context.Context, e *agentv1.Eval) {
 	}
 }
 
-// realModel is a model that is not scripted, of a provider whose default account has a key where there is one. Else key is the
-// variable to set.
+// realModel is a model that is not scripted, of a provider whose default account has a key where there is one. Else key
+// is the variable to set.
 func (s *session) realModel(ctx context.Context) (model, key string) {
 	candidates := []struct{ provider, model string }{{"openai", "openai/gpt-4o"}, {"anthropic", "anthropic/claude-sonnet-4-5"}}
 	r, err := s.models.ListProviders(ctx, &modelv1.ListProvidersRequest{Parent: s.app.parent()})

@@ -54,15 +54,15 @@ func cells(texts []string) table.Row {
 	return row
 }
 
-// note tells the person at the terminal something that is no result. Its arguments are as those of print.
+// note writes for the person at the terminal what is no result. Its arguments are as those of print.
 func (a *app) note(format string, args ...any) {
 	if !a.json {
 		say(a.Stderr, format, args)
 	}
 }
 
-// print writes a line for people. Texts among args are others' and are written on one line, without what a terminal would act on;
-// but lines keep their breaks, and bytes, which are JSON, are written as they are.
+// print writes a line for people. Texts among args are others' and are written on one line, without what a terminal
+// would act on; but lines keep their breaks, and bytes, which are JSON, are written as they are.
 func (a *app) print(format string, args ...any) { say(a.Stdout, format, args) }
 
 // answer writes what a model answered: as it is into a pipe or file, and without what a terminal would act on into one.

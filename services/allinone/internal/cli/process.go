@@ -25,7 +25,8 @@ type Process struct {
 	StderrHeight func() int
 }
 
-// untilInterrupt returns a context that ends with the next interrupt, too. Stop frees it; later interrupts are for the next caller.
+// untilInterrupt returns a context that ends with the next interrupt, too. Stop frees it; later interrupts are for the
+// next caller.
 func (p Process) untilInterrupt(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	done := make(chan struct{})
@@ -46,8 +47,9 @@ func (p Process) untilInterrupt(parent context.Context) (ctx context.Context, st
 // patience is how long a command may take to look at an interrupt.
 const patience = 2 * time.Second
 
-// HandOver returns a channel that brings each signal to the part of a command that waits for one. A signal that no part takes
-// within two seconds (the command reads something that does not come, say) is given to end, which ends the process.
+// HandOver returns a channel that brings each signal to the part of a command that waits for one. A signal that no part
+// takes within two seconds (the command reads something that does not come, say) is given to end, which ends the
+// process.
 func HandOver(signals <-chan os.Signal, end func(os.Signal)) <-chan os.Signal {
 	taken := make(chan os.Signal)
 	go func() {
@@ -62,8 +64,8 @@ func HandOver(signals <-chan os.Signal, end func(os.Signal)) <-chan os.Signal {
 	return taken
 }
 
-// input returns standard input. Reads end with ctx, although the read of the process's own input may not. Reading begins with this
-// call: call it once in a process, and only where the command reads standard input.
+// input returns standard input. Reads end with ctx, although the read of the process's own input may not. Reading
+// begins with this call: call it once in a process, and only where the command reads standard input.
 func (p Process) input(ctx context.Context) io.Reader {
 	r, w := io.Pipe()
 	go func() {

@@ -135,7 +135,8 @@ func (s *session) resume(id string) string {
 	return s.app.next("%s", strings.Join(append([]string{"eval resume", id}, s.logFlags...), " "))
 }
 
-// showFailures says why samples failed, or went on without their sandbox: the commonest reasons with an example of each.
+// showFailures says why samples failed, or went on without their sandbox: the commonest reasons with an example of
+// each.
 func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
 	var states []agentv1.RunState
 	if e.GetProgress().GetSandboxFaults() == 0 {

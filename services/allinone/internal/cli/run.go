@@ -43,7 +43,7 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run PROMPT",
 		Short: "Run one agent once and follow what it does",
-		Long: `Run gives a prompt to an agent and shows the conversation as it goes on: with tools a react agent, which works in a sandbox of its own where a tool needs one; without tools one answer of the
+		Long: `Run gives a prompt to an agent and shows the conversation as it grows: with tools a react agent, which works in a sandbox of its own where a tool needs one; without tools one answer of the
 model. The prompt - is read from standard input. An interrupt (Ctrl-C) cancels the run.`,
 		Example: `  evalfleet run --model openai/gpt-4o "Why is the sky blue?"
   evalfleet run --model openai/gpt-4o --tool bash --tool python "What is the 1000th prime?"
@@ -185,7 +185,7 @@ func (s *session) createRun(ctx context.Context, prompt string, f runFlags) (run
 	return run, err
 }
 
-// runAgent makes a run and shows it as it goes on.
+// runAgent makes a run and shows it as it grows.
 func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error {
 	run, err := s.createRun(ctx, prompt, f)
 	if err != nil {

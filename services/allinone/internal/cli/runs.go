@@ -31,10 +31,10 @@ func (s *session) runState(r *agentv1.Run) string {
 	return runState(r)
 }
 
-// undecided reports whether a run waits until somebody resumes or cancels it, which a server alone does not change.
+// undecided reports whether a run waits for a person to resume or cancel it.
 func undecided(wait *agentv1.RunWait) bool { return wait.GetReason() == "decision" }
 
-// activeRuns are the states of runs that go on.
+// activeRuns are the states of runs that have not ended.
 var activeRuns = []agentv1.RunState{
 	agentv1.RunState_RUN_STATE_PENDING, agentv1.RunState_RUN_STATE_RUNNING, agentv1.RunState_RUN_STATE_WAITING, agentv1.RunState_RUN_STATE_SCORING,
 }
@@ -201,7 +201,7 @@ func (a *app) runCancelCommand() *cobra.Command {
 		Short:             "End runs; nothing starts after that",
 		Example: `  evalfleet run cancel RUN --reason "stuck"
   evalfleet run cancel RUN --mode error`,
-		Args: some("a run; evalfleet run list --active shows those that go on"),
+		Args: some("a run; evalfleet run list --active shows those that have not ended"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.eachRun(c.Context(), args, func(ctx context.Context, s *session, name string) (*agentv1.Run, error) {
 				return s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: reason, Mode: mode, RequestId: uuid.NewString()})
@@ -217,7 +217,7 @@ func (a *app) runResumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resume RUN...",
 		ValidArgsFunction: a.complete(offerRuns(agentv1.RunState_RUN_STATE_WAITING)),
-		Short:             "Let runs go on that are held or wait for a decision",
+		Short:             "Continue runs that are held or wait for a decision",
 		Long: `A run waits for a decision when a model call, or the making of a sandbox, was lost again and again with the process
 that did it. Resume has it done anew; cancel ends the run.`,
 		Example: `  evalfleet run resume RUN`,
@@ -263,7 +263,7 @@ func (a *app) runWatchCommand() *cobra.Command {
 		Short:             "Follow a run's transcript until it ends",
 		Long:              "Watch is logs RUN --follow. An interrupt ends the watch, not the run.",
 		Example:           `  evalfleet run watch RUN`,
-		Args:              one("a run; evalfleet run list --active shows those that go on"),
+		Args:              one("a run; evalfleet run list --active shows those that have not ended"),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.follow = true
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {

@@ -172,7 +172,7 @@ func (s *session) exec(ctx context.Context, sandbox string, spec *sandboxv1.Exec
 	}
 }
 
-// execEnd tells how a program ended. Output that was lost is a failure, since what reads the rest cannot know.
+// execEnd says how a program ended. Output that was lost is a failure, since what reads the rest cannot know.
 func execEnd(r *sandboxv1.ExecResult, lost int64) error {
 	switch {
 	case lost > 0:

@@ -97,6 +97,6 @@ func (s *session) uploadFile(ctx context.Context, from, sandbox, to string) erro
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	_, err = stream.CloseAndRecv() // Where the server ended the stream, this tells why.
+	_, err = stream.CloseAndRecv() // Where the server ended the stream, this returns why.
 	return err
 }

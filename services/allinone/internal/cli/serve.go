@@ -25,7 +25,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server: all services, or one of them",
 		Long: `Serve runs all services in this process, with its data in one folder, and takes clients on one loopback address: gRPC (with reflection), REST under /api/v1/ and server-sent events, and the
-endpoints in the shapes of model vendors under /v1/. Metrics are at /metrics. Every call needs the token that stands in the data directory. One process serves a data directory at a time.
+endpoints in the shapes of model vendors under /v1/. Metrics are at /metrics. Every call needs the token in the data directory. One process serves a data directory at a time.
 
 With --target it runs one service, which calls the others at the addresses of peers (EVALFLEET_MODELGW_ADDRESS and so on; docs/config.md). Each process then has a data directory of its own, and its
 metrics at its own address; all share one --token-file and one folder of bodies (EVALFLEET_BLOB_DIR).`,
@@ -69,7 +69,8 @@ type server interface {
 	Address() string
 }
 
-// serverFor makes the server that cfg asks for. One service alone has its data in the data directory, under names of its own.
+// serverFor makes the server that cfg asks for. One service alone has its data in the data directory, under names of
+// its own.
 func (a *app) serverFor(cfg allinone.Config, dir datadir.Dir, lock *dirlock.Lock) server {
 	log := telemetry.NewLogger(cfg.Log, a.Stderr)
 	program, ok := cfg.Program(cfg.Target)

@@ -13,10 +13,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/allinone"
 )
 
-// waitingAfter is how long a call may take before whoever watches hears what it may be waiting for.
+// waitingAfter is how long a call may take before a note says what it may be waiting for.
 const waitingAfter = 1500 * time.Millisecond
 
-// waits tells which services behind the server do not answer, while a call waits. It may be used concurrently.
+// waits notes which services behind the server do not answer, while a call waits. It may be used concurrently.
 type waits struct {
 	app    *app
 	health healthv1.HealthClient

@@ -16,7 +16,8 @@ const (
 	lastWords = 10 * time.Second
 )
 
-// work runs a command that brings work. When the server is in this process, it serves on afterwards until the work of others is done, or an interrupt ends it.
+// work runs a command that brings work. When the server is in this process, it serves on afterwards until the work of
+// others is done, or an interrupt ends it.
 func (a *app) work(ctx context.Context, f func(ctx context.Context, s *session) error) error {
 	starting, stop := a.untilInterrupt(ctx)
 	s, err := a.connect(starting, true)
@@ -40,7 +41,8 @@ func (a *app) work(ctx context.Context, f func(ctx context.Context, s *session) 
 	return err
 }
 
-// serveOn returns when nothing is at work any more and other clients have gone, or at an interrupt. What is unfinished then goes on when a server starts again.
+// serveOn returns when nothing is at work any more and other clients have gone, or at an interrupt. A server that
+// starts later continues what is unfinished then.
 func (s *session) serveOn(ctx context.Context) {
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()
@@ -58,7 +60,7 @@ func (s *session) serveOn(ctx context.Context) {
 		switch {
 		case quiet && !announced:
 			return
-		case quiet == announced: // Whoever comes now waits until this server is gone; who came before is seen by the next look.
+		case quiet == announced: // A client that comes now waits until this server is gone; one that came before is seen by the next look.
 			announced = !quiet
 			if s.here.Announce(announced) != nil {
 				return
@@ -74,7 +76,7 @@ func (s *session) serveOn(ctx context.Context) {
 	}
 }
 
-// atWork counts evaluations, and runs outside of them, that go on in the project.
+// atWork counts evaluations, and runs outside of them, that have not ended in the project.
 func (s *session) atWork(ctx context.Context) (int, error) {
 	evals, err := s.evals.ListEvals(ctx, &agentv1.ListEvalsRequest{Parent: s.app.parent(), States: activeEvals})
 	if err != nil {
