@@ -792,7 +792,8 @@ type Run struct {
 	SandboxFault string `protobuf:"bytes,24,opt,name=sandbox_fault,json=sandboxFault,proto3" json:"sandbox_fault,omitempty"`
 	// Attempts of model calls that failed and were made again, those of a call that is open included.
 	Retries int32 `protobuf:"varint,25,opt,name=retries,proto3" json:"retries,omitempty"`
-	// What it does now, for people: the effects that are open, the oldest first, such as `model openai/gpt-4o`, `tool bash` or `sandbox default`. Empty where none is.
+	// What it does now, for people: the effects that are open, the oldest first and five at most, such as `model openai/gpt-4o`, `tool bash`
+	// or `sandbox default`. Empty where none is. In lists it may be one effect behind.
 	Activity string `protobuf:"bytes,26,opt,name=activity,proto3" json:"activity,omitempty"`
 	// How often a model call was lost because the process that made it ended before there was an answer. A lost call may have
 	// cost as much as one with an answer; no provider reports its tokens, so `usage` has none of them.
