@@ -2,6 +2,7 @@ package evalserver
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -39,10 +40,19 @@ func (s *Server) ListEvals(ctx context.Context, req *agentv1.ListEvalsRequest) (
 		if err := proto.Unmarshal(row.View, e); err != nil {
 			return nil, err
 		}
-		if e, err = s.now(ctx, e); err != nil {
+		resp.Evals = append(resp.Evals, e)
+	}
+	if !slices.ContainsFunc(resp.GetEvals(), func(e *agentv1.Eval) bool { return !ended(e) }) {
+		return resp, nil
+	}
+	runs, err := s.running(ctx, journal.Query{Project: project})
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range resp.GetEvals() {
+		if resp.Evals[i], err = s.live(ctx, e, runs[e.GetName()]); err != nil {
 			return nil, err
 		}
-		resp.Evals = append(resp.Evals, e)
 	}
 	return resp, nil
 }

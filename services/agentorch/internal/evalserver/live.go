@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -15,23 +16,25 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
-// maxRunning bounds the runs at work that are read to show an evaluation.
-const maxRunning = 1000
+// mostNotes bounds the notes that are read to show an evaluation at work.
+const mostNotes = 1000
 
-// running returns the runs of an evaluation that are at work as their rows show them, in the order in which they were
-// made.
-func (s *Server) running(ctx context.Context, name string) ([]*agentv1.Run, error) {
-	rows, err := s.journals.List(ctx, journal.Query{Kind: journal.KindRun, Parent: name, Open: true, Limit: maxRunning})
+// running returns the runs at work that a query is for, as their rows show them, by their evaluations and in the order in
+// which they were made. There are as many as the evaluations may have at once.
+func (s *Server) running(ctx context.Context, q journal.Query) (map[string][]*agentv1.Run, error) {
+	q.Kind, q.Open, q.Limit = journal.KindRun, true, math.MaxInt32
+	rows, err := s.journals.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]*agentv1.Run, len(rows))
-	for i, row := range rows {
-		runs[i] = &agentv1.Run{}
-		if err := proto.Unmarshal(row.View, runs[i]); err != nil {
+	runs := map[string][]*agentv1.Run{}
+	for _, row := range rows {
+		run := &agentv1.Run{}
+		if err := proto.Unmarshal(row.View, run); err != nil {
 			return nil, fmt.Errorf("read the row of %s: %w", row.Name, err)
 		}
-		runs[i].Name = row.Name
+		run.Name = row.Name
+		runs[row.Parent] = append(runs[row.Parent], run)
 	}
 	return runs, nil
 }
@@ -40,7 +43,7 @@ func (s *Server) running(ctx context.Context, name string) ([]*agentv1.Run, erro
 // no slot any more is left out.
 func (s *Server) atWork(state *eval.State, runs []*agentv1.Run) []*agentv1.EvalSample {
 	latest := map[string]*agentv1.RunNote{}
-	for _, n := range note.Latest(s.notes, note.OfEval(state.Eval.GetName()), maxRunning) {
+	for _, n := range note.Latest(s.notes, note.OfEval(state.Eval.GetName()), mostNotes) {
 		if latest[n.GetRun()] == nil {
 			latest[n.GetRun()] = n
 		}
@@ -63,7 +66,8 @@ func (s *Server) atWorkByRun(ctx context.Context, state *eval.State) (map[string
 	if state.Ended() {
 		return nil, nil
 	}
-	runs, err := s.running(ctx, state.Eval.GetName())
+	open, err := s.running(ctx, journal.Query{Parent: state.Eval.GetName()})
+	runs := open[state.Eval.GetName()]
 	byRun := make(map[string]*agentv1.EvalSample, len(runs))
 	for _, sample := range s.atWork(state, runs) {
 		byRun[sample.GetRun()] = sample
@@ -98,23 +102,26 @@ func (s *Server) observe(r *agentv1.EvalSample, run *agentv1.Run, latest *agentv
 	}
 }
 
+// ended reports whether nothing of an evaluation can be at work. One that is only checked has no name.
+func ended(e *agentv1.Eval) bool { return e.GetName() == "" || e.GetEndTime() != nil }
+
 // now is live with the runs that are at work.
 func (s *Server) now(ctx context.Context, e *agentv1.Eval) (*agentv1.Eval, error) {
-	if e.GetName() == "" || e.GetEndTime() != nil {
+	if ended(e) {
 		return e, nil
 	}
-	runs, err := s.running(ctx, e.GetName())
+	runs, err := s.running(ctx, journal.Query{Parent: e.GetName()})
 	if err != nil {
 		return nil, err
 	}
-	return s.live(ctx, e, runs)
+	return s.live(ctx, e, runs[e.GetName()])
 }
 
 // live returns a copy of an evaluation with what only the runs at work know: what they have used so far, how many of
 // them wait, and for what.
 func (s *Server) live(ctx context.Context, e *agentv1.Eval, runs []*agentv1.Run) (*agentv1.Eval, error) {
 	e = proto.CloneOf(e)
-	if e.GetName() == "" || e.GetEndTime() != nil {
+	if ended(e) {
 		return e, nil
 	}
 	for _, run := range runs {

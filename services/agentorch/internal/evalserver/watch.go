@@ -17,6 +17,9 @@ import (
 const (
 	// progressPause is the least time between two sends of the progress.
 	progressPause = 250 * time.Millisecond
+	// progressRest is how many times as long as the last look at the runs took a watch rests, but for lookPause at most. So a
+	// watch of very many runs looks for a small part of the time.
+	progressRest = 20
 	// lookPause is how often a watch of the progress looks for what is in no event: runs that wait.
 	lookPause = 2 * time.Second
 	// maxNotes bounds the notes that are sent with the progress.
@@ -71,7 +74,10 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 		defer looks.Stop()
 		noted, look = notes.C, looks.C
 	}
-	var sent *agentv1.WatchEvalResponse
+	var (
+		sent  *agentv1.WatchEvalResponse
+		pause time.Duration
+	)
 	for {
 		for event, err := range journal.All(ctx, s.journals, head.Ref, after) {
 			if err != nil {
@@ -84,16 +90,19 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			}
 		}
 		if req.GetProgress() {
-			var runs []*agentv1.Run
+			began := time.Now()
+			var open map[string][]*agentv1.Run
 			if !state.Ended() {
-				if runs, err = s.running(ctx, req.GetName()); err != nil {
+				if open, err = s.running(ctx, journal.Query{Parent: req.GetName()}); err != nil {
 					return err
 				}
 			}
+			runs := open[req.GetName()]
 			progress, err := s.live(ctx, state.Eval, runs)
 			if err != nil {
 				return err
 			}
+			pause = min(max(progressPause, progressRest*time.Since(began)), lookPause)
 			running := s.atWork(state, runs[:min(len(runs), maxSamples)])
 			notes := note.Latest(s.notes, note.OfEval(req.GetName()), maxNotes)
 			if now := (&agentv1.WatchEvalResponse{Progress: progress, Notes: notes, Running: running}); !proto.Equal(now, sent) {
@@ -107,7 +116,7 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 			return nil
 		}
 		if req.GetProgress() { // Changes that come together are shown together.
-			if err := retry.Sleep(ctx, progressPause); err != nil {
+			if err := retry.Sleep(ctx, pause); err != nil {
 				return err
 			}
 		}
