@@ -1,10 +1,13 @@
 package chat
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
 // Merge lays configurations over one another, the lowest first: a member that is set in a higher one replaces it whole, lists and maps too.
@@ -21,8 +24,11 @@ func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return merged
 }
 
-// Without returns a configuration without options, named as in GenerateConfig; names that are none of its options it
-// passes over.
+// ExtraBodyMember stands before the name of a member of extra_body where options are named.
+const ExtraBodyMember = "extra_body."
+
+// Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; names that are
+// none of its options it passes over.
 func Without(config *modelv1.GenerateConfig, options []string) *modelv1.GenerateConfig {
 	if config == nil || len(options) == 0 {
 		return config
@@ -30,11 +36,26 @@ func Without(config *modelv1.GenerateConfig, options []string) *modelv1.Generate
 	less := proto.CloneOf(config)
 	m := less.ProtoReflect()
 	for _, option := range options {
-		if field := m.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil {
+		if member, ok := strings.CutPrefix(option, ExtraBodyMember); ok {
+			dropExtra(less, member)
+		} else if field := m.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil {
 			m.Clear(field)
 		}
 	}
 	return less
+}
+
+// dropExtra takes a member out of extra_body, and extra_body where it is the last one.
+func dropExtra(c *modelv1.GenerateConfig, member string) {
+	body, err := orderedjson.DecodeObject([]byte(c.GetExtraBodyJson()))
+	if err != nil {
+		return
+	}
+	if body.Delete(member); body.Len() == 0 {
+		c.ExtraBodyJson = nil
+		return
+	}
+	c.ExtraBodyJson = new(string(orderedjson.Append(nil, body)))
 }
 
 // ResolveConfig returns the configuration of a call from that of the model, that of the run and that given with the call. The run's configuration

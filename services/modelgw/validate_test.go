@@ -46,6 +46,19 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 	assert.Equal(t, []string{"top_k"}, answer.GetUnsentOptions())
 	assert.InDelta(t, 2.5, answer.GetPrices().GetInput(), 0)
 
+	answer, err = check(project, "anthropic/claude-sonnet-4-5", "", &modelv1.GenerateConfig{ExtraBodyJson: new(`{"own":7,"service_tier":"auto"}`)})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"extra_body.own"}, answer.GetUnsentOptions())
+	assert.Equal(t, []string{"extra_body.own is not sent to anthropic/claude-sonnet-4-5, which does not take it"}, answer.GetWarnings())
+	assert.JSONEq(t, `{"service_tier":"auto"}`, answer.GetConfig().GetExtraBodyJson())
+
+	answer, err = check(project, "openai/gpt-4o", "", &modelv1.GenerateConfig{
+		CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_ON, ExtraBodyJson: new(`{"metadata":{}}`),
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"cache_prompt", "extra_body.metadata"}, answer.GetUnsentOptions())
+	assert.Nil(t, answer.GetConfig().ExtraBodyJson, "nothing of it is left")
+
 	for name, tt := range map[string]struct {
 		parent, model, args string
 		config              *modelv1.GenerateConfig

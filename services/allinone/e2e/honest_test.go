@@ -18,7 +18,12 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	h := newHome(t, &shipped, single, "ANTHROPIC_API_KEY=vendor-key", "ANTHROPIC_BASE_URL="+v.anthropic.URL, "OPENAI_API_KEY=k")
 	h.serve()
 	task := h.write("honest.yaml", "dataset: [{input: Say hello., target: hello there}, {input: Say it again., target: hello there}]\nscorer: includes\n")
-	const warning = "temperature is not sent to anthropic/claude-sonnet-4-5, which does not take it"
+	const (
+		warning = "temperature is not sent to anthropic/claude-sonnet-4-5, which does not take it; " +
+			"extra_body.own is not sent to anthropic/claude-sonnet-4-5, which does not take it"
+		config = "config={temperature: 0.3, max_tokens: 50, extra_body: {own: 7, service_tier: auto}}"
+	)
+	sent := object{"max_tokens": 50.0, "extra_body": object{"service_tier": "auto"}}
 
 	for name, tt := range map[string]struct {
 		args []string
@@ -44,22 +49,22 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	status, answer := h.rest().do(t, http.MethodPost, "/api/v1/projects/default/evals", object{"spec": spec})
 	assert.Equal(t, http.StatusNotImplemented, status, answer)
 
-	checked := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", "config={temperature: 0.3, max_tokens: 50}", "--check")
+	checked := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", config, "--check")
 	assert.Zero(t, checked.code, checked.err)
 	assert.Contains(t, checked.err, "warning: "+warning)
 
-	ran := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", "config={temperature: 0.3, max_tokens: 50}")
+	ran := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", config)
 	require.Zero(t, ran.code, ran.err)
 	assert.Equal(t, 1, strings.Count(ran.err, warning), "not once a sample: %s", ran.err)
 	made := at(h.rest().ok(t, http.MethodGet, "/api/v1/projects/default/evals", nil), "evals", 0)
-	assert.Equal(t, object{"message": warning, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"temperature"}}, at(made, "warnings", 0))
+	assert.Equal(t, object{"message": warning, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"temperature", "extra_body.own"}}, at(made, "warnings", 0))
 	name, _ := at(made, "name").(string)
 
 	exported := h.run("logs", "export", name, "--format", "json", "-o", "-")
 	require.Zero(t, exported.code, exported.err)
 	var log object
 	require.NoError(t, json.Unmarshal([]byte(exported.out), &log))
-	assert.Equal(t, object{"max_tokens": 50.0}, at(log, "plan", "config"))
+	assert.Equal(t, sent, at(log, "plan", "config"))
 	lines, calls := 0, 0
 	samples, _ := at(log, "samples").([]any)
 	for _, sample := range samples {
@@ -71,7 +76,7 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 				assert.Equal(t, []any{"warning", warning}, []any{at(event, "message", "level"), at(event, "message", "message")})
 			case "model":
 				calls++
-				assert.Equal(t, object{"max_tokens": 50.0}, at(event, "config"))
+				assert.Equal(t, sent, at(event, "config"))
 			}
 		}
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
 // usual are the values of options with which answers are as they are without them.
 var usual = (&modelv1.GenerateConfig{
 	Temperature: new(1.0), TopP: new(1.0), FrequencyPenalty: new(0.0), PresencePenalty: new(0.0), NumChoices: new(int32(1)), LogitBias: &modelv1.LogitBias{},
 	Logprobs: new(false), TopLogprobs: new(int32(0)), Verbosity: new("medium"), BestOf: new(int32(1)), ParallelToolCalls: new(true), InternalTools: new(false),
-	FallbackModels: &modelv1.StringList{}, Modalities: &modelv1.ModalityList{},
+	FallbackModels: &modelv1.StringList{}, Modalities: &modelv1.ModalityList{}, CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_AUTO,
 }).ProtoReflect()
 
 // Asks returns those of the options that a configuration sets to something else than what is usual.
@@ -29,9 +30,60 @@ func Asks(c *modelv1.GenerateConfig, options []string) []string {
 	return all
 }
 
-// Sent returns what of a configuration the provider is sent, and which of its options it is not sent although they ask
+// Unsent is an option that a provider is not sent although it asks for something.
+type Unsent struct {
+	// Option is its name in GenerateConfig; of a member of extra_body `extra_body.NAME`.
+	Option string
+	// Why is the end of a sentence about the model.
+	Why string
+}
+
+// notTaken is why most options are not sent.
+const notTaken = "which does not take it"
+
+// Overruling is a provider that does not send some values of options that it has, or not beside others.
+type Overruling interface {
+	// Overruled are the options of a configuration that are not sent.
+	Overruled(c *modelv1.GenerateConfig) []Unsent
+}
+
+// Sent returns what of a configuration a provider is sent, and which of its options it is not sent although they ask
 // for something.
-func (c Capabilities) Sent(config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []string) {
+func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateConfig, unsent []Unsent) {
+	c := p.Capabilities()
 	options := slices.Concat(c.Ignored, c.Dropped)
-	return chat.Without(config, options), Asks(config, options)
+	for _, option := range Asks(config, options) {
+		unsent = append(unsent, Unsent{option, notTaken})
+	}
+	for _, member := range c.unsentMembers(config.GetExtraBodyJson()) {
+		unsent = append(unsent, Unsent{chat.ExtraBodyMember + member, notTaken})
+	}
+	if asked := config.GetReasoningHistory(); c.ForceReasoning != "" && !slices.Contains([]string{"", "auto", c.ForceReasoning}, asked) {
+		unsent = append(unsent, Unsent{"reasoning_history", "whose past reasoning is always replayed as " + c.ForceReasoning})
+	}
+	if o, ok := p.(Overruling); ok {
+		unsent = append(unsent, o.Overruled(config)...)
+	}
+	for _, u := range unsent {
+		options = append(options, u.Option)
+	}
+	return chat.Without(config, options), unsent
+}
+
+// unsentMembers are the members of extra_body that are not sent.
+func (c Capabilities) unsentMembers(extraBody string) []string {
+	if extraBody == "" || c.ExtraBody == nil && c.ExtraBodyDropped == nil {
+		return nil
+	}
+	body, err := orderedjson.DecodeObject([]byte(extraBody))
+	if err != nil {
+		return nil // The provider says what is wrong with it.
+	}
+	var all []string
+	for member := range body.All() {
+		if c.ExtraBody != nil && !slices.Contains(c.ExtraBody, member) || slices.Contains(c.ExtraBodyDropped, member) {
+			all = append(all, member)
+		}
+	}
+	return all
 }

@@ -94,7 +94,7 @@ type Response struct {
 	// Call is what was said, when Request.Record asked for it.
 	Call *modelv1.ModelCall
 	// Warnings say what of the request was changed, such as a choice among the tools. Options that are not sent are
-	// known beforehand ([Capabilities.Sent]).
+	// known beforehand ([Sent]).
 	Warnings []string
 	// BrokenOff says that the output is what came of an answer that was cut off. The gateway sets it.
 	BrokenOff bool
@@ -124,6 +124,8 @@ type Capabilities struct {
 	// Dropped are further options that are not sent. They shape how an answer is made rather than what is in it, so
 	// that clients in a vendor's format are not refused for them.
 	Dropped []string
+	// ExtraBody are the members of extra_body that are sent; nil is all. ExtraBodyDropped are not sent.
+	ExtraBody, ExtraBodyDropped []string
 	// Features are what a model can take and do.
 	Features *modelv1.Capabilities
 	// Upstream is where requests in a vendor's own format go as they came; nil where there is no such place.

@@ -52,7 +52,7 @@ func (s *Server) validate(ctx context.Context, w *work) (*modelv1.GenerateRespon
 		return nil, err
 	}
 	return &modelv1.GenerateResponse{
-		Config: c.Config, UnsentOptions: w.unsent, Warnings: w.warnings(), Prices: s.Prices[c.Model.FullName()],
+		Config: c.Config, UnsentOptions: w.unsentOptions(), Warnings: w.warnings(), Prices: s.Prices[c.Model.FullName()],
 	}, nil
 }
 
@@ -62,14 +62,23 @@ type work struct {
 	key     effect.Key
 	call    generate.Call
 	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
-	unsent []string
+	unsent []provider.Unsent
+}
+
+// unsentOptions names what the provider is not sent.
+func (w *work) unsentOptions() []string {
+	var all []string
+	for _, u := range w.unsent {
+		all = append(all, u.Option)
+	}
+	return all
 }
 
 // warnings says for people which options the provider is not sent.
 func (w *work) warnings() []string {
 	var all []string
-	for _, option := range w.unsent {
-		all = append(all, fmt.Sprintf("%s is not sent to %s, which does not take it", option, w.call.Model.FullName()))
+	for _, u := range w.unsent {
+		all = append(all, fmt.Sprintf("%s is not sent to %s, %s", u.Option, w.call.Model.FullName(), u.Why))
 	}
 	return all
 }
@@ -95,7 +104,7 @@ func (s *Server) plan(r *modelv1.GenerateRequest) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, unsent := model.Capabilities().Sent(conversation.Config)
+	sent, unsent := provider.Sent(model.Provider, conversation.Config)
 	conversation.Config = sent
 	w := &work{request: r, unsent: unsent, call: generate.Call{
 		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
@@ -159,7 +168,7 @@ func (s *Server) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.
 		if err != nil {
 			return nil, timed(err, reissued(call.Notes.Timing(), attempt.Reissued))
 		}
-		answer.UnsentOptions, answer.Warnings = w.unsent, append(w.warnings(), answer.Warnings...)
+		answer.UnsentOptions, answer.Warnings = w.unsentOptions(), append(w.warnings(), answer.Warnings...)
 		reissued(answer.Timing, attempt.Reissued)
 		failpoint.Hit("modelgw/after-answer")
 		if w.key.IsZero() {

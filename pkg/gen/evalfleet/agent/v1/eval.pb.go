@@ -1241,7 +1241,7 @@ type EvalWarning struct {
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// The model that it is about, `provider/name`.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// Options of the model's configuration that its provider is not sent. Names of GenerateConfig, such as `temperature`.
+	// Options of the model's configuration that its provider is not sent. Names of GenerateConfig, such as `temperature`; of a member of extra_body `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2179,7 +2179,7 @@ type ModelOutcome struct {
 	FailedAttempts []*v1.FailedAttempt `protobuf:"bytes,7,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
 	// The answer.
 	Content *ModelOutcomeContent `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`
-	// Options of the intent's configuration that the provider was not sent. Names of GenerateConfig.
+	// Options of the intent's configuration that the provider was not sent. Names of GenerateConfig; of a member of extra_body `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,9,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -434,7 +434,7 @@ type GenerateResponse struct {
 	PreparedMessages []*ChatMessage `protobuf:"bytes,10,rep,name=prepared_messages,json=preparedMessages,proto3" json:"prepared_messages,omitempty"`
 	// The vendor's stream was cut off before the answer's end: the output is what came. It is not kept in the response cache.
 	BrokenOff bool `protobuf:"varint,11,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
-	// Options of the request's configuration that the provider is not sent, since the model's API does not take them. Names of GenerateConfig, such as `temperature`.
+	// Options of the request's configuration that the provider is not sent, since the model's API does not take them. Names of GenerateConfig, such as `temperature`; of a member of extra_body `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,12,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// With validate_only: dollars per million tokens; unset: not known.
 	Prices        *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`
@@ -573,7 +573,9 @@ type FailedAttempt struct {
 	// When it ended.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// How long the call slept after it.
-	Wait          *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Optional. What was said to the provider, when record_call or record_failed_call was set: of the latest attempts, as far as they are small.
+	Call          *ModelCall `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -632,6 +634,13 @@ func (x *FailedAttempt) GetEndTime() *timestamppb.Timestamp {
 func (x *FailedAttempt) GetWait() *durationpb.Duration {
 	if x != nil {
 		return x.Wait
+	}
+	return nil
+}
+
+func (x *FailedAttempt) GetCall() *ModelCall {
+	if x != nil {
+		return x.Call
 	}
 	return nil
 }
@@ -3878,12 +3887,13 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"broken_off\x18\v \x01(\bR\tbrokenOff\x12%\n" +
 	"\x0eunsent_options\x18\f \x03(\tR\runsentOptions\x122\n" +
-	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\"\xa3\x01\n" +
+	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\"\xd6\x01\n" +
 	"\rFailedAttempt\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12-\n" +
-	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"a\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x121\n" +
+	"\x04call\x18\x05 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\"a\n" +
 	"\x15StreamGenerateRequest\x12H\n" +
 	"\arequest\x18\x01 \x01(\v2#.evalfleet.model.v1.GenerateRequestB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\arequest\"\x83\x03\n" +
 	"\x16StreamGenerateResponse\x12\x16\n" +
@@ -4265,78 +4275,79 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	26, // 19: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
 	66, // 20: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
 	61, // 21: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	1,  // 22: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
-	8,  // 23: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
-	9,  // 24: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
-	11, // 25: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
-	12, // 26: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
-	4,  // 27: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
-	10, // 28: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	67, // 29: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	68, // 30: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	57, // 31: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	58, // 32: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	25, // 33: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
-	26, // 34: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
-	24, // 35: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
-	32, // 36: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
-	33, // 37: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	55, // 38: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	38, // 39: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	66, // 40: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	66, // 41: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
-	41, // 42: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
-	46, // 43: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	66, // 44: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	45, // 45: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	45, // 46: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	50, // 47: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	50, // 48: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
-	1,  // 49: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
-	6,  // 50: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
-	13, // 51: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
-	14, // 52: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
-	16, // 53: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
-	18, // 54: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
-	20, // 55: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
-	22, // 56: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
-	27, // 57: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
-	28, // 58: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
-	30, // 59: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
-	34, // 60: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
-	36, // 61: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
-	39, // 62: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	42, // 63: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
-	44, // 64: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
-	47, // 65: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	49, // 66: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
-	51, // 67: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	53, // 68: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	4,  // 69: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	7,  // 70: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	7,  // 71: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	15, // 72: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	17, // 73: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	19, // 74: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	21, // 75: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	23, // 76: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	24, // 77: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	29, // 78: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	31, // 79: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	35, // 80: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	37, // 81: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	40, // 82: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	43, // 83: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
-	41, // 84: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
-	48, // 85: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	45, // 86: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
-	52, // 87: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	50, // 88: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	69, // [69:89] is the sub-list for method output_type
-	49, // [49:69] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	65, // 22: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	1,  // 23: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
+	8,  // 24: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
+	9,  // 25: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
+	11, // 26: evalfleet.model.v1.StreamGenerateResponse.restart:type_name -> evalfleet.model.v1.GenerateRestart
+	12, // 27: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
+	4,  // 28: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
+	10, // 29: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
+	67, // 30: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	68, // 31: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	57, // 32: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	58, // 33: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	25, // 34: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
+	26, // 35: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
+	24, // 36: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
+	32, // 37: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
+	33, // 38: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
+	55, // 39: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	38, // 40: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
+	66, // 41: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	66, // 42: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
+	41, // 43: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
+	46, // 44: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
+	66, // 45: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
+	45, // 46: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
+	45, // 47: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
+	50, // 48: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	50, // 49: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	1,  // 50: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
+	6,  // 51: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
+	13, // 52: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
+	14, // 53: evalfleet.model.v1.ModelService.WatchRetries:input_type -> evalfleet.model.v1.WatchRetriesRequest
+	16, // 54: evalfleet.model.v1.ModelService.CancelGenerate:input_type -> evalfleet.model.v1.CancelGenerateRequest
+	18, // 55: evalfleet.model.v1.ModelService.ReleaseGenerate:input_type -> evalfleet.model.v1.ReleaseGenerateRequest
+	20, // 56: evalfleet.model.v1.ModelService.ReleaseRunGenerates:input_type -> evalfleet.model.v1.ReleaseRunGeneratesRequest
+	22, // 57: evalfleet.model.v1.ModelService.CountTokens:input_type -> evalfleet.model.v1.CountTokensRequest
+	27, // 58: evalfleet.model.v1.ModelService.GetModel:input_type -> evalfleet.model.v1.GetModelRequest
+	28, // 59: evalfleet.model.v1.ModelService.ListModels:input_type -> evalfleet.model.v1.ListModelsRequest
+	30, // 60: evalfleet.model.v1.ModelService.ListProviders:input_type -> evalfleet.model.v1.ListProvidersRequest
+	34, // 61: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
+	36, // 62: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
+	39, // 63: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
+	42, // 64: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
+	44, // 65: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
+	47, // 66: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
+	49, // 67: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	51, // 68: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	53, // 69: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	4,  // 70: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	7,  // 71: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	7,  // 72: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	15, // 73: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	17, // 74: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	19, // 75: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	21, // 76: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	23, // 77: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	24, // 78: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	29, // 79: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	31, // 80: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	35, // 81: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	37, // 82: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	40, // 83: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	43, // 84: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
+	41, // 85: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
+	48, // 86: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
+	45, // 87: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	52, // 88: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	50, // 89: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	70, // [70:90] is the sub-list for method output_type
+	50, // [50:70] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_model_v1_model_service_proto_init() }

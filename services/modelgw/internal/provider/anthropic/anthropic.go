@@ -207,6 +207,29 @@ func (m *model) dropped() []string {
 	if m.generation.control() == noThinking {
 		all = append(all, "reasoning_effort", "reasoning_tokens")
 	}
+	if !m.name.caches() {
+		all = append(all, "cache_prompt")
+	}
+	return all
+}
+
+// Overruled implements provider.Overruling.
+func (m *model) Overruled(c *modelv1.GenerateConfig) []provider.Unsent {
+	g, asked := m.generation, c.GetReasoningEffort()
+	var all []provider.Unsent
+	switch control := g.control(); {
+	case control == noThinking:
+	case asked == "none" && g.thinksAlways():
+		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"})
+	case asked == "" || asked == "none":
+	case control == byBudget && c.ReasoningTokens != nil:
+		all = append(all, provider.Unsent{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"})
+	case control == byEither && c.ReasoningTokens != nil:
+		all = append(all, provider.Unsent{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"})
+	}
+	if c.Effort != nil && asked != "" && asked != "none" && (g.control() == byEither || g.control() == byEffort) {
+		all = append(all, provider.Unsent{Option: "effort", Why: "since reasoning_effort goes before it"})
+	}
 	return all
 }
 
@@ -231,9 +254,10 @@ func (m *model) Capabilities() provider.Capabilities {
 			Tools: true, Images: true, Streaming: true, ResponseSchema: true, Reasoning: g.control() != noThinking,
 			ToolResultImages: true, ToolResultDocuments: true,
 		},
-		Ignored:  ignored,
-		Dropped:  m.dropped(),
-		Upstream: m.upstream,
+		Ignored:   ignored,
+		Dropped:   m.dropped(),
+		ExtraBody: passedOn,
+		Upstream:  m.upstream,
 	}
 }
 

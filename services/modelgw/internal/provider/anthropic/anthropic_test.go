@@ -3,9 +3,11 @@ package anthropic_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/providertest"
@@ -45,15 +47,44 @@ func TestSuite(t *testing.T) {
 // No option of a configuration is passed over without a word.
 func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"claude-3-haiku-20240307", "claude-3-7-sonnet-latest", "claude-sonnet-4-5", "claude-opus-4-8", "claude-sonnet-5-5"} {
+	for _, name := range []string{"claude-3-sonnet-20240229", "claude-3-haiku-20240307", "claude-3-7-sonnet-latest", "claude-sonnet-4-5", "claude-opus-4-8", "claude-sonnet-5-5"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			providertest.Options(t, func(t *testing.T, answers ...providertest.Answer) provider.Provider {
-				kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, answers...)})
+			providertest.Options(t, func(t *testing.T, root string) provider.Provider {
+				kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: root})
 				p, err := kind.Open(provider.Spec{Model: name, Account: provider.DefaultAccount})
 				require.NoError(t, err)
 				return p
 			})
+		})
+	}
+}
+
+// Of options that ask for the same, and where a model does not let itself be told, it is said which is not sent.
+func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
+	t.Parallel()
+	both := &modelv1.GenerateConfig{ReasoningEffort: new("low"), ReasoningTokens: new(int64(2048))}
+	efforts := &modelv1.GenerateConfig{ReasoningEffort: new("low"), Effort: new("high")}
+	none := &modelv1.GenerateConfig{ReasoningEffort: new("none"), Effort: new("high")}
+	for name, tt := range map[string]struct {
+		model  string
+		config *modelv1.GenerateConfig
+		unsent []provider.Unsent
+	}{
+		"a budget before an effort":       {"claude-sonnet-4-5", both, []provider.Unsent{{Option: "reasoning_effort", Why: "since reasoning_tokens goes before it"}}},
+		"an effort before a budget":       {"claude-opus-4-6", both, []provider.Unsent{{Option: "reasoning_tokens", Why: "since reasoning_effort goes before it"}}},
+		"one effort before another":       {"claude-opus-4-8", efforts, []provider.Unsent{{Option: "effort", Why: "since reasoning_effort goes before it"}}},
+		"two efforts, each with its own":  {"claude-sonnet-4-5", efforts, nil},
+		"a model that is told not to":     {"claude-opus-4-8", none, nil},
+		"a model that does not by itself": {"claude-sonnet-4-5", none, nil},
+		"a model that always reasons":     {"claude-fable-5", none, []provider.Unsent{{Option: "reasoning_effort", Why: "whose reasoning cannot be switched off"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := open(t, providertest.GoldenSetup{APIKey: "k"}).Open(provider.Spec{Model: tt.model, Account: provider.DefaultAccount})
+			require.NoError(t, err)
+			_, unsent := provider.Sent(p, tt.config)
+			assert.Equal(t, tt.unsent, unsent)
 		})
 	}
 }

@@ -109,6 +109,9 @@ func (g generation) off() string {
 	}
 }
 
+// thinksAlways says whether the model thinks, and cannot be told not to.
+func (g generation) thinksAlways() bool { return g.control() == byEffort && g.off() == "" }
+
 // refusesFallback says whether the model cannot have others answer in its place.
 func (g generation) refusesFallback() bool { return g.is(haiku, 55, 60) }
 

@@ -70,7 +70,7 @@ func (m *model) request(r *provider.Request) *openaichat.Request {
 	request := &openaichat.Request{
 		Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
 		Stream: m.streams(r), Members: m.members(),
-		CacheMarks: m.atVendor && m.name.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
+		CacheMarks: m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
 	if m.name.reasons() {
 		request.SystemRole, request.MaxTokensMember = "developer", "max_completion_tokens"

@@ -181,16 +181,23 @@ func (m *model) Capabilities() provider.Capabilities {
 	if !m.name.takesEffort() {
 		dropped = append(dropped, "reasoning_effort")
 	}
+	if m.takesCacheMarks() {
+		dropped = slices.DeleteFunc(dropped, func(option string) bool { return option == "cache_prompt" })
+	}
 	return provider.Capabilities{
-		ConnectionKey: string(m.name),
-		Ignored:       ignored,
-		Dropped:       dropped,
+		ConnectionKey:    string(m.name),
+		Ignored:          ignored,
+		Dropped:          dropped,
+		ExtraBodyDropped: chatapi.ExtraBodyDropped,
 		Features: &modelv1.Capabilities{
 			Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: m.name.reasons(),
 		},
 		Upstream: m.upstream,
 	}
 }
+
+// takesCacheMarks says whether requests may mark what the server is to cache.
+func (m *model) takesCacheMarks() bool { return m.atVendor && m.name.takesCacheMarks() }
 
 // Close implements provider.Provider.
 func (m *model) Close() error { return nil }

@@ -63,8 +63,8 @@ func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	for _, name := range []string{"gpt-3.5-turbo", "gpt-4o", "gpt-5", "o3", "llama-3-70b"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			providertest.Options(t, func(t *testing.T, answers ...providertest.Answer) provider.Provider {
-				kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.ChatServer(t, answers...)})
+			providertest.Options(t, func(t *testing.T, root string) provider.Provider {
+				kind := open(t, providertest.GoldenSetup{APIKey: "k", BaseURL: root + "/v1"})
 				p, err := kind.Open(provider.Spec{Model: name, Account: provider.DefaultAccount})
 				require.NoError(t, err)
 				return p

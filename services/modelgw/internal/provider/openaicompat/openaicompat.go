@@ -121,11 +121,12 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
-		ConnectionKey: m.client.BaseURL + "/" + m.name,
-		Ignored:       chatapi.Ignored,
-		Dropped:       append(slices.Clone(chatapi.Dropped), "modalities"),
-		Features:      &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: true},
-		Upstream:      m.upstream,
+		ConnectionKey:    m.client.BaseURL + "/" + m.name,
+		Ignored:          chatapi.Ignored,
+		Dropped:          append(slices.Clone(chatapi.Dropped), "modalities"),
+		ExtraBodyDropped: chatapi.ExtraBodyDropped,
+		Features:         &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: true},
+		Upstream:         m.upstream,
 	}
 }
 

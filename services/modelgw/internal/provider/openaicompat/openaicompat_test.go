@@ -71,8 +71,8 @@ func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	for _, name := range []string{"local/some/model", "local/gpt-5"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			providertest.Options(t, func(t *testing.T, answers ...providertest.Answer) provider.Provider {
-				kind := open(t, providertest.GoldenSetup{APIKey: "k", Service: "local", BaseURL: providertest.ChatServer(t, answers...)})
+			providertest.Options(t, func(t *testing.T, root string) provider.Provider {
+				kind := open(t, providertest.GoldenSetup{APIKey: "k", Service: "local", BaseURL: root + "/v1"})
 				p, err := kind.Open(provider.Spec{Model: name, Account: provider.DefaultAccount})
 				require.NoError(t, err)
 				return p

@@ -1,82 +1,120 @@
 package providertest
 
 import (
+	"maps"
+	"net/http"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// unseen are the options that need not show in the body of a request: the gateway or its callers follow them, they are
-// headers, or the vendor's cache decides.
-var unseen = map[string]bool{
+// followed are the options that the gateway or its callers follow, and that no request shows.
+var followed = map[string]bool{
 	"max_retries": true, "timeout": true, "stream_idle_timeout": true, "attempt_timeout": true, "max_connections": true, "adaptive_connections": true,
-	"system_message": true, "max_tool_output": true, "fail_on_refusal": true, "reasoning_history": true, "cache": true, "batch": true,
-	"extra_headers": true, "cache_prompt": true,
+	"max_tool_output": true, "fail_on_refusal": true, "cache": true, "batch": true,
 }
 
-// asking has every option with a value that asks for something.
+// asking has every option but extra_body with a value that asks for something.
 func asking() *modelv1.GenerateConfig {
 	return &modelv1.GenerateConfig{
-		MaxTokens: new(int64(77)), TopP: new(0.5), Temperature: new(0.5), StopSeqs: &modelv1.StringList{Values: []string{"x"}}, BestOf: new(int32(2)),
-		FrequencyPenalty: new(0.5), PresencePenalty: new(0.5), LogitBias: &modelv1.LogitBias{Values: map[int64]float64{1: 2}}, Seed: new(int64(4)),
-		TopK: new(int32(3)), NumChoices: new(int32(2)), Logprobs: new(true), TopLogprobs: new(int32(2)), PromptLogprobs: new(int32(2)),
-		ParallelToolCalls: new(false), InternalTools: new(true), FallbackModels: &modelv1.StringList{Values: []string{"m"}}, Verbosity: new("high"),
+		SystemMessage: new("Be brief."), MaxTokens: new(int64(77)), TopP: new(0.5), Temperature: new(0.5), StopSeqs: &modelv1.StringList{Values: []string{"x"}},
+		BestOf: new(int32(2)), FrequencyPenalty: new(0.5), PresencePenalty: new(0.5), LogitBias: &modelv1.LogitBias{Values: map[int64]float64{1: 2}},
+		Seed: new(int64(4)), TopK: new(int32(3)), NumChoices: new(int32(2)), Logprobs: new(true), TopLogprobs: new(int32(2)), PromptLogprobs: new(int32(2)),
+		ParallelToolCalls: new(false), InternalTools: new(true), CachePrompt: modelv1.CachePrompt_CACHE_PROMPT_OFF,
+		FallbackModels: &modelv1.StringList{Values: []string{"m"}}, Verbosity: new("high"),
 		Effort: new("low"), ReasoningEffort: new("low"), ReasoningMode: new("pro"), ReasoningTokens: new(int64(2048)), ReasoningSummary: new("auto"),
-		ResponseSchema: &modelv1.ResponseSchema{Name: "s", JsonSchema: `{"type":"object","properties":{}}`}, ExtraBodyJson: new(`{"service_tier":"x"}`),
-		Modalities: &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}}},
+		ReasoningHistory: new("none"), ResponseSchema: &modelv1.ResponseSchema{Name: "s", JsonSchema: `{"type":"object","properties":{}}`},
+		ExtraHeaders: &modelv1.HeaderMap{Values: map[string]string{"X-Own": "1"}},
+		Modalities:   &modelv1.ModalityList{Values: []*modelv1.Modality{{Type: "image"}}},
 	}
 }
 
-// Options checks of a model that every option of a configuration shows in the request, is refused, or is among those
-// that are said not to be sent. New makes the model, whose upstream API gives these answers.
-func Options(t *testing.T, New func(t *testing.T, answers ...Answer) provider.Provider) {
+// askings are configurations that ask for one thing each, by the name of what they ask for.
+func askings(t *testing.T) map[string]*modelv1.GenerateConfig {
 	t.Helper()
-	all := asking().ProtoReflect()
-	fields := all.Descriptor().Fields()
+	all := map[string]*modelv1.GenerateConfig{
+		"extra_body.service_tier":       {ExtraBodyJson: new(`{"service_tier":"x"}`)},
+		"extra_body.metadata":           {ExtraBodyJson: new(`{"metadata":{"user_id":"u"}}`)},
+		"extra_body.context_management": {ExtraBodyJson: new(`{"context_management":{"edits":[]}}`)},
+		"extra_body.own":                {ExtraBodyJson: new(`{"own":7}`)},
+	}
+	asked := asking().ProtoReflect()
+	fields := asked.Descriptor().Fields()
 	for i := range fields.Len() {
 		field := fields.Get(i)
 		name := string(field.Name())
-		if unseen[name] {
+		if followed[name] || name == "extra_body_json" {
 			continue
 		}
-		require.True(t, all.Has(field), "give %s a value that asks for something", name)
-		p := New(t, Answer{Text: "a"}, Answer{Text: "b"})
-		config := &modelv1.GenerateConfig{}
-		config.ProtoReflect().Set(field, all.Get(field))
-		with, unsent, err := sent(t, p, config)
-		if err != nil {
+		require.True(t, asked.Has(field), "give %s a value that asks for something", name)
+		all[name] = &modelv1.GenerateConfig{}
+		all[name].ProtoReflect().Set(field, asked.Get(field))
+	}
+	return all
+}
+
+// Options checks of a model that every option of a configuration, and every member of extra_body, shows in the request,
+// is refused, or is among those that are said not to be sent. New makes the model over an upstream API at an address.
+func Options(t *testing.T, New func(t *testing.T, root string) provider.Provider) {
+	t.Helper()
+	r := newRecorder(t, nil)
+	p := New(t, r.URL())
+	without, _, bare, err := sent(t, r, p, &modelv1.GenerateConfig{})
+	require.NoError(t, err)
+	for name, config := range askings(t) {
+		with, unsent, left, err := sent(t, r, p, config)
+		switch {
+		case err != nil:
 			require.Error(t, p.Check(config), "%s is refused with each call, and not beforehand: %v", name, err)
-			continue
-		}
-		without, _, err := sent(t, p, &modelv1.GenerateConfig{})
-		require.NoError(t, err)
-		if with == without {
+		case assert.ObjectsAreEqual(without, with):
 			assert.Equal(t, []string{name}, unsent, "nothing says that %s is not sent", name)
-		} else {
+			assert.Empty(t, cmp.Diff(bare, left, protocmp.Transform()), "%s stays in what is said to be sent", name)
+		default:
 			assert.Empty(t, unsent, "%s is sent", name)
 		}
 	}
 }
 
-// sent is the body of a request with a configuration, and what of that is said not to be sent.
-func sent(t *testing.T, p provider.Provider, config *modelv1.GenerateConfig) (body string, unsent []string, err error) {
+// seen is what an upstream API sees of one.
+type seen struct {
+	body   any
+	header http.Header
+}
+
+// sent is the request that a configuration makes, what of that is said not to be sent, and what is left.
+func sent(t *testing.T, r *recorder, p provider.Provider, config *modelv1.GenerateConfig) (request seen, unsent []string, left *modelv1.GenerateConfig, err error) {
 	t.Helper()
-	given := prepare.Conversation{Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{weather}, Config: config}
-	prepared, err := prepare.Prepare(given, p.Capabilities())
+	marked := chat.TextPart("q")
+	marked.GetText().CacheBreakpoint = new(true)
+	thought := &contentv1.Content{Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: "hm"}}}
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: []*modelv1.ChatMessage{
+		{Role: modelv1.Role_ROLE_USER, Content: chat.ListContent(marked)},
+		{Role: modelv1.Role_ROLE_ASSISTANT, Content: chat.ListContent(thought, chat.TextPart("a"))},
+		chat.User("q"),
+	}, Tools: []*toolv1.ToolInfo{weather}, Config: config}, p.Capabilities())
 	require.NoError(t, err)
-	prepared.Config, unsent = p.Capabilities().Sent(prepared.Config)
-	response, err := p.Generate(t.Context(), &provider.Request{
-		Messages: prepared.Messages, Tools: prepared.Tools, ToolChoice: prepared.Choice, Config: prepared.Config, Attempt: 1, Record: provider.RecordAll,
-	})
-	if err != nil {
-		return "", nil, err
+	left, names := provider.Sent(p, prepared.Config)
+	for _, u := range names {
+		unsent = append(unsent, u.Option)
+		assert.NotEmpty(t, u.Why)
 	}
-	return response.Call.GetRequestJson(), unsent, nil
+	_, err = p.Generate(t.Context(), &provider.Request{Messages: prepared.Messages, Tools: prepared.Tools, ToolChoice: prepared.Choice, Config: left, Attempt: 1})
+	if err != nil {
+		return seen{}, nil, left, err
+	}
+	all := r.Requests()
+	last := all[len(all)-1]
+	header := maps.Clone(last.header)
+	header.Del("Content-Length")
+	return seen{last.Body, header}, unsent, left, nil
 }
