@@ -42,8 +42,11 @@ func (m *machine) told(run agent.View) (agent.Action, error) {
 	}
 	switch decision := answer.GetDecision().(type) {
 	case *workerv1.ContinueResultPayload_Message:
-		text := agent.Says(modelv1.Role_ROLE_USER, fill(decision.Message, m.submitName()))
-		return agent.Action{Events: []*agentv1.Event{agent.Add(text)}}, nil
+		text := decision.Message
+		if !m.params.Submit.Off {
+			text = fill(text, m.submitName())
+		}
+		return agent.Action{Events: []*agentv1.Event{agent.Add(agent.Says(modelv1.Role_ROLE_USER, text))}}, nil
 	case *workerv1.ContinueResultPayload_Conversation:
 		return agent.Action{Events: []*agentv1.Event{agent.Replace(kindContinue, decision.Conversation.GetMessages())}}, nil
 	case *workerv1.ContinueResultPayload_Proceed:

@@ -150,10 +150,16 @@ func TestTurns(t *testing.T) {
 			messages: []string{"U:anew", "A:e", "U:Please go on with the next step, as you judge best. If the task is done, call submit() with your answer.", "A:f"}, completion: "f",
 		},
 		"a worker's guidance without submit": {
-			params:   `{"submit": false, "on_continue": {"worker": "guide"}}`,
-			script:   agenttest.Script{Answers: []*modelv1.ModelOutput{ownertest.Say("a"), ownertest.Say("b")}, Told: []string{`{"proceed":true}`, `{"proceed":false}`}},
-			effects:  []string{"ask", "continue guide", "ask", "continue guide", "done"},
-			messages: []string{"U:go", "A:a", "U:Please go on with the next step, as you judge best.", "A:b"}, completion: "b",
+			params: `{"submit": false, "on_continue": {"worker": "guide"}}`,
+			script: agenttest.Script{
+				Answers: []*modelv1.ModelOutput{ownertest.Say("a"), ownertest.Say("b"), ownertest.Say("c")},
+				Told:    []string{`{"proceed":true}`, `{"message":"and {submit}?"}`, `{"proceed":false}`},
+			},
+			effects: []string{"ask", "continue guide", "ask", "continue guide", "ask", "continue guide", "done"},
+			messages: []string{
+				"U:go", "A:a", "U:Please go on with the next step, as you judge best.", "A:b", "U:and {submit}?", "A:c",
+			},
+			completion: "c",
 		},
 		"without submit an answer ends it": {
 			params:   `{"submit": false}`,
