@@ -76,11 +76,9 @@ type View interface {
 type Action struct {
 	Events []*agentv1.Event
 	Then   Then
-	// OwnMessageLimit says that the agent keeps a bound of messages of its own, which stands in place of the run's.
-	OwnMessageLimit bool
 }
 
-// Then is what follows an action's events: [Generate], [CallTools], [Ask], [Score], [Wait], [Done] or [Stop].
+// Then is what follows an action's events: [Generate], [CallTools], [Ask], [Score], [Wait] or [Done].
 type Then interface{ then() }
 
 // Generate calls a model with the conversation, and ends with a ModelOutcome. The answer is not added to the conversation.
@@ -113,13 +111,9 @@ type Done struct {
 	Completed bool
 }
 
-// Stop ends the run by a bound of the agent's own. It is scored.
-type Stop struct{ Limit *agentv1.LimitReached }
-
 func (Generate) then()  {}
 func (CallTools) then() {}
 func (Ask) then()       {}
 func (Score) then()     {}
 func (Wait) then()      {}
 func (Done) then()      {}
-func (Stop) then()      {}

@@ -29,6 +29,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
 // Parts are the adapters that a fleet works with.
@@ -54,8 +55,10 @@ type Fleet struct {
 	Sandboxes *ownertest.Sandboxes
 	Agents    *agent.Registry
 	Scorers   *score.Registry
-	Notes     *note.Board
-	Config    turn.Config
+	// Workers hosts workers of scorers and of agents' functions; nil where there are none.
+	Workers *workers.Workers
+	Notes   *note.Board
+	Config  turn.Config
 	// Wrap changes the store that the next engine gets, and WrapModels replaces its model gateway.
 	Wrap       func(journal.Store) journal.Store
 	WrapModels modelv1.ModelServiceClient
@@ -110,12 +113,19 @@ func (f *Fleet) Start() *Fleet {
 	if f.Logger == nil && testing.Verbose() {
 		logger = slog.New(slog.NewTextHandler(logWriter{f.T}, nil))
 	}
-	f.Engine = turn.New(f.Config, turn.Deps{
-		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Notes: f.Notes, Lack: f.Lack, Logger: logger,
-	})
-	f.Launcher = launch.New(launch.Deps{
-		Store: store, Engine: f.Engine, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,
-	})
+	engineDeps := turn.Deps{
+		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers,
+		Notes: f.Notes, Lack: f.Lack, Logger: logger,
+	}
+	launchDeps := launch.Deps{
+		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,
+	}
+	if f.Workers != nil {
+		engineDeps.Workers, launchDeps.Workers = f.Workers, f.Workers
+	}
+	f.Engine = turn.New(f.Config, engineDeps)
+	launchDeps.Engine = f.Engine
+	f.Launcher = launch.New(launchDeps)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	engine := f.Engine

@@ -31,26 +31,24 @@ func (d *driver) act() (bool, error) {
 			return true, d.fail(err)
 		}
 	}
-	if stopped, err := d.add(action.Events, action.OwnMessageLimit); err != nil || stopped {
+	if stopped, err := d.add(action.Events); err != nil || stopped {
 		return true, err
 	}
 	switch then := action.Then.(type) {
 	case nil:
 		return true, nil
 	case agent.Generate:
-		return true, d.generate(then, action.OwnMessageLimit)
+		return true, d.generate(then)
 	case agent.CallTools:
 		return true, d.reviewed(reviews)
 	case agent.Score:
 		return true, d.scoreNow()
 	case agent.Ask:
-		return true, d.askForAgent(then.Worker, action.OwnMessageLimit)
+		return true, d.askForAgent(then.Worker)
 	case agent.Wait:
 		return d.waitForInput()
 	case agent.Done:
 		return true, d.emit(event(&agentv1.StepEnded{Index: int32(d.s.Step), Completed: then.Completed}))
-	case agent.Stop:
-		return true, d.hit(then.Limit)
 	default:
 		return false, fmt.Errorf("turn: an action ends with a %T", then)
 	}
@@ -58,12 +56,12 @@ func (d *driver) act() (bool, error) {
 
 // add emits an agent's events. The results of a message's calls are added together or, where the bound forbids it,
 // not at all; any other message is added by itself. Where the bound forbids one, the run has stopped.
-func (d *driver) add(events []*agentv1.Event, ownBound bool) (stopped bool, err error) {
+func (d *driver) add(events []*agentv1.Event) (stopped bool, err error) {
 	within := false // a group of results, which was looked at as a whole
 	for i, e := range events {
 		fresh, further := group(events[i:]), within && isResult(e)
 		within = isResult(e)
-		if fresh > 0 && !further && !ownBound {
+		if fresh > 0 && !further {
 			if reached := d.s.Limits.Growth(len(d.s.Messages()) + fresh); reached != nil {
 				return true, d.hit(reached)
 			}
@@ -92,7 +90,7 @@ func isResult(e *agentv1.Event) bool {
 }
 
 // forbidden returns the bound that forbids a further effect of the agent, or nil.
-func (d *driver) forbidden(ownBound bool) *agentv1.LimitReached {
+func (d *driver) forbidden() *agentv1.LimitReached {
 	s := d.s
 	if reached, _ := s.Limits.TimedOut(s.Elapsed(d.now)); reached != nil {
 		return reached
@@ -100,22 +98,18 @@ func (d *driver) forbidden(ownBound bool) *agentv1.LimitReached {
 	if reached, _ := s.Limits.Overworked(s.Working); reached != nil {
 		return reached
 	}
-	use := s.Use()
-	if ownBound {
-		use.Messages = -1
-	}
-	return s.Limits.BeforeGenerate(use)
+	return s.Limits.BeforeGenerate(s.Use())
 }
 
 // generate journals the intent of a model call, after the messages that an operator posted.
-func (d *driver) generate(g agent.Generate, ownBound bool) error {
+func (d *driver) generate(g agent.Generate) error {
 	s := d.s
 	if len(s.Posted) > 0 {
 		if stopped, err := d.addPosted(); err != nil || stopped {
 			return err
 		}
 	}
-	if reached := d.forbidden(ownBound); reached != nil {
+	if reached := d.forbidden(); reached != nil {
 		return d.hit(reached)
 	}
 	ref, role := s.Model(g.Model)
@@ -141,7 +135,7 @@ func (d *driver) generate(g agent.Generate, ownBound bool) error {
 // addPosted puts an operator's messages into the conversation: those of one kind as one, since a conversation takes turns.
 func (d *driver) addPosted() (stopped bool, err error) {
 	message := &modelv1.ChatMessage{Role: modelv1.Role_ROLE_USER, Content: run.PostedContent(d.s.Posted), Source: modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR}
-	return d.add([]*agentv1.Event{agent.Add(message)}, false)
+	return d.add([]*agentv1.Event{agent.Add(message)})
 }
 
 // waitForInput waits for an operator's message, or takes one that is there.

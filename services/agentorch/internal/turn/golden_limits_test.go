@@ -12,7 +12,6 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
@@ -139,110 +138,51 @@ func (f *fleet) limitOutcome(t *goldentest.T, s *run.State) map[string]any {
 	return got
 }
 
-// chatDefinition describes an agent that takes n turns of a conversation, perhaps under a bound of its own.
+// chatDefinition describes an agent that takes n turns of a conversation, as the recorded solver does. It has no bounds
+// of its own, as no agent has.
 func chatDefinition() agent.Definition {
 	return agent.Definition{
 		Name: "chat", Parameters: `{"type": "object"}`, Resolve: func(*agentv1.AgentRef) error { return nil },
-		New: func(step *agentv1.AgentRef) (agent.Machine, error) { return newChat(step) },
+		New: func(step *agentv1.AgentRef) (agent.Machine, error) {
+			c := &chatAgent{}
+			err := agent.Params(step, c)
+			return c, err
+		},
 	}
 }
 
-// chatAgent is the agent. It shows how a machine keeps bounds of its own: it counts what it used from the events, as the run does.
+// chatAgent is the agent.
 type chatAgent struct {
-	agent.NoTools
-	agent.Track
-	n     int
-	notes int // how often the number of rounds was noted
-	use   limit.Use
-	scope *limit.Set
-	catch bool
-	owns  bool // the scope's bound of messages stands in place of the run's
-}
-
-func newChat(step *agentv1.AgentRef) (*chatAgent, error) {
-	var p struct {
-		N      int             `json:"n"`
-		Scoped json.RawMessage `json:"scoped"`
-		Catch  *bool           `json:"catch"`
-	}
-	if err := agent.Params(step, &p); err != nil {
-		return nil, err
-	}
-	c := &chatAgent{n: p.N, catch: p.Catch == nil || *p.Catch, use: limit.Use{Usage: &modelv1.ModelUsage{}}}
-	if p.Scoped == nil {
-		return c, nil
-	}
-	var kind string
-	var bound json.Number
-	if err := json.Unmarshal(p.Scoped, &[]any{&kind, &bound}); err != nil {
-		return nil, err
-	}
-	c.owns = kind == limit.Message
-	bounds, err := limits(map[string]any{kind + "_limit": bound})
-	if err != nil {
-		return nil, err
-	}
-	c.scope, err = limit.New(bounds)
-	return c, err
+	agent.NoTools `json:"-"`
+	agent.Track   `json:"-"`
+	N             int `json:"n"`
+	notes         int // how often the number of rounds was noted
 }
 
 // Apply implements [agent.Machine].
 func (c *chatAgent) Apply(e *agentv1.Event) {
 	c.Track.Apply(e)
-	switch k := e.GetKind().(type) {
-	case *agentv1.Event_ModelOutcome:
-		c.use.Usage = chat.AddUsage(c.use.Usage, k.ModelOutcome.GetUsage())
-		c.use.Turns++
-	case *agentv1.Event_StoreChanged:
+	if e.GetStoreChanged() != nil {
 		c.notes++
 	}
 }
 
 // Next implements [agent.Machine].
 func (c *chatAgent) Next(v agent.View) (agent.Action, error) {
-	action := agent.Action{OwnMessageLimit: c.owns}
-	use := c.use
-	use.Messages = len(v.Messages())
-	rounds := c.notes
+	var action agent.Action
 	if c.At == agent.Answered {
-		if hit := c.scope.AfterGenerate(use); hit != nil {
-			return c.bounded(action, hit)
-		}
-		if hit := c.scope.Growth(use.Messages + 1); hit != nil {
-			return c.bounded(action, hit)
-		}
 		action.Events = append(action.Events, agent.Add(chat.FirstMessage(v.Answer())))
-		use.Messages++
 	}
-	note, err := agent.Store("rounds", rounds)
+	note, err := agent.Store("rounds", c.notes)
 	if err != nil {
 		return action, err
 	}
 	action.Events = append(action.Events, note)
-	if rounds == c.n {
+	if c.notes == c.N {
 		action.Then = agent.Done{}
 		return action, nil
 	}
-	if hit := c.scope.Growth(use.Messages + 1); hit != nil {
-		return c.bounded(action, hit)
-	}
 	action.Events = append(action.Events, agent.Add(agent.Says(modelv1.Role_ROLE_USER, "And?")))
-	use.Messages++
-	if hit := c.scope.BeforeGenerate(use); hit != nil {
-		return c.bounded(action, hit)
-	}
 	action.Then = agent.Generate{NoTools: true}
 	return action, nil
-}
-
-// bounded ends at the agent's own bound: it is caught and noted, or ends the run.
-func (c *chatAgent) bounded(action agent.Action, hit *agentv1.LimitReached) (agent.Action, error) {
-	if !c.catch {
-		action.Then = agent.Stop{Limit: hit}
-		return action, nil
-	}
-	caught, err := agent.Store("caught", map[string]any{"type": hit.GetType(), "limit": hit.GetLimit(), "value": hit.GetValue()})
-	action.Events = append(action.Events, &agentv1.Event{Kind: &agentv1.Event_LimitHit{LimitHit: &agentv1.LimitHit{Limit: hit}}}, caught)
-	action.Then = agent.Done{}
-	return action, err
 }

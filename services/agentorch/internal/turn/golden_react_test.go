@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,7 +48,12 @@ func reactCase(t *goldentest.T, c goldentest.Case) {
 	}
 	f.Models.Answer = script.answer
 	f.Tools.Tools = scriptedTools()
+	f.Tools.Tools["operator"] = f.operator()
 	spec := reactSpec(t, c)
+	var asked *atomic.Int32
+	if steps, ok := c.At("agent", "on_continue", "steps").([]any); ok {
+		asked = f.guided(t, steps)
+	}
 	if scores, ok := c.At("scores").([]any); ok {
 		f.Scorers = score.NewRegistry(scoresInTurn(t, scores))
 		spec.Scorers = []*agentv1.ScorerRef{{Name: "scripted"}}
@@ -66,6 +72,9 @@ func reactCase(t *goldentest.T, c goldentest.Case) {
 	got := f.reactOutcome(t, state)
 	if n := script.unused(); len(n) > 0 {
 		got["unused_outputs"] = n
+	}
+	if asked != nil {
+		got["on_continue_calls"] = asked.Load()
 	}
 	if want["error"] != nil && got["error"] != nil {
 		got["error"] = want["error"] // that there is one is all that is compared
@@ -89,6 +98,11 @@ func reactSpec(t *goldentest.T, c goldentest.Case) *agentv1.RunSpec {
 			model, ok := value.(string)
 			require.True(t, ok, "a model that is an agent")
 			params["model"] = "mockllm/" + model
+		case "on_continue":
+			if _, function := value.(map[string]any); function {
+				value = map[string]any{"worker": guide}
+			}
+			params[name] = value
 		default:
 			params[name] = value
 		}

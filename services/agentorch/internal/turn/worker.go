@@ -55,8 +55,8 @@ func (d *driver) askWorker(ref *agentv1.WorkerRef, purpose string) error {
 }
 
 // askForAgent asks the worker that an agent wants to hear, unless a bound forbids it.
-func (d *driver) askForAgent(ref *agentv1.WorkerRef, ownBound bool) error {
-	if reached := d.forbidden(ownBound); reached != nil {
+func (d *driver) askForAgent(ref *agentv1.WorkerRef) error {
+	if reached := d.forbidden(); reached != nil {
 		return d.hit(reached)
 	}
 	return d.askWorker(ref, run.PurposeAgent)

@@ -143,9 +143,6 @@ func (p *player) act() (over bool) {
 	case agent.Done:
 		p.Effects = append(p.Effects, map[bool]string{false: "done", true: "completed"}[then.Completed])
 		return true
-	case agent.Stop:
-		p.Effects = append(p.Effects, "stop "+then.Limit.GetType())
-		return true
 	}
 	return false
 }
