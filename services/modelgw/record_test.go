@@ -2,7 +2,9 @@ package modelgw_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,4 +71,39 @@ func TestARecordOfFailuresAloneHasNoAnswers(t *testing.T) {
 	at := slices.IndexFunc(details, func(d any) bool { _, ok := d.(*modelv1.ModelCall); return ok })
 	require.GreaterOrEqual(t, at, 0)
 	assert.JSONEq(t, `{"error":{"status":400,"message":"refused"}}`, details[at].(*modelv1.ModelCall).GetResponseJson())
+}
+
+// Attempts before an answer have their records too: the latest ones, within a bound.
+func TestTheRecordsOfAttemptsBeforeAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, func(*modelgw.Config, *modelgw.Deps) {})
+		const args = `{"outputs":[{"output":{"text":"fine","error":{"status":503,"message":"busy","times":4,"retry_after_s":0.01}}}]}`
+		for name, tt := range map[string]struct {
+			request *modelv1.GenerateRequest
+			kept    []bool
+		}{
+			"failures": {&modelv1.GenerateRequest{RecordFailedCall: true}, []bool{false, true, true, true}},
+			"all":      {&modelv1.GenerateRequest{RecordCall: true}, []bool{false, true, true, true}},
+			"none":     {&modelv1.GenerateRequest{}, []bool{false, false, false, false}},
+		} {
+			r := tt.request
+			r.Parent, r.Model, r.ModelArgsJson = project, "mockllm/model", args
+			r.Messages = []*modelv1.ChatMessage{chat.User(strings.Repeat("how are you? ", 10_000))}
+			answer, err := g.models.Generate(t.Context(), r)
+			require.NoError(t, err, name)
+			var kept []bool
+			for _, failed := range answer.GetFailedAttempts() {
+				call := failed.GetCall()
+				if kept = append(kept, call != nil); call == nil {
+					continue
+				}
+				assert.True(t, call.GetError())
+				assert.JSONEq(t, `{"error":{"status":503,"message":"busy"}}`, call.GetResponseJson())
+				assert.Contains(t, call.GetRequestJson(), "how are you?")
+				assert.LessOrEqual(t, len(call.GetRequestJson()), 32<<10)
+			}
+			assert.Equal(t, tt.kept, kept, name)
+		}
+	})
 }

@@ -25,6 +25,8 @@ type Models struct {
 	Retries chan *modelv1.WatchRetriesResponse
 	// Answer gives the output of a call. It may block until ctx ends.
 	Answer func(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.ModelOutput, error)
+	// Failed are the attempts that fail before each answer.
+	Failed []*modelv1.FailedAttempt
 
 	mu       sync.Mutex
 	requests []*modelv1.GenerateRequest
@@ -45,7 +47,7 @@ func (m *Models) Generate(ctx context.Context, r *modelv1.GenerateRequest, _ ...
 		if err != nil {
 			return nil, err
 		}
-		return &modelv1.GenerateResponse{Output: output, Timing: &effectv1.Timing{Working: durationpb.New(0), Attempts: 1}}, nil
+		return &modelv1.GenerateResponse{Output: output, Timing: &effectv1.Timing{Working: durationpb.New(0), Attempts: 1}, FailedAttempts: m.Failed}, nil
 	})
 	if err != nil {
 		return nil, err

@@ -91,10 +91,16 @@ func (c *modelCall) do(ctx context.Context, f *flight) ([]*agentv1.Event, error)
 	if waited := f.waited(began); waited > time.Millisecond {
 		timing.Queued = durationpb.New(timing.GetQueued().AsDuration() + waited)
 	}
+	content := &agentv1.ModelOutcomeContent{Output: output, Call: answer.GetCall(), Warnings: answer.GetWarnings()}
+	for _, failed := range answer.GetFailedAttempts() {
+		if failed.GetCall() != nil {
+			content.FailedCalls = append(content.FailedCalls, failed.GetCall())
+			failed.Call = nil
+		}
+	}
 	return []*agentv1.Event{event(&agentv1.ModelOutcome{
 		Intent: c.seq, Usage: output.GetUsage(), StopReason: chat.StopReason(output), Timing: timing, Cache: answer.GetCache(), FailedAttempts: answer.GetFailedAttempts(),
-		UnsentOptions: answer.GetUnsentOptions(),
-		Content:       &agentv1.ModelOutcomeContent{Output: output, Call: answer.GetCall(), Warnings: answer.GetWarnings()},
+		UnsentOptions: answer.GetUnsentOptions(), Content: content,
 	})}, nil
 }
 

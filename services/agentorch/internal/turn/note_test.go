@@ -126,6 +126,25 @@ func TestACallThatGaveUpIsRecordedWithItsAttempts(t *testing.T) {
 	assert.Equal(t, "slow down", recorded[0].GetError())
 }
 
+func TestAnAnswerIsRecordedWithWhatFailedBeforeIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t).start()
+	said := &modelv1.ModelCall{RequestJson: `{}`, ResponseJson: `{"body":"overloaded"}`, Error: true}
+	f.Models.Failed = []*modelv1.FailedAttempt{{Error: "earlier"}, {Error: "slow down", Call: said}}
+	f.Models.Answer = ownertest.ByTurn(ownertest.Says("fine"))
+	name := f.Create(spec(step("generate", ""))).Name
+	f.Finish(name)
+	for e, err := range f.Events(name) {
+		require.NoError(t, err)
+		if o := e.GetModelOutcome(); o != nil {
+			require.Len(t, o.GetFailedAttempts(), 2)
+			assert.Nil(t, o.GetFailedAttempts()[1].GetCall(), "what is long is in the content")
+			require.Len(t, o.GetContent().GetFailedCalls(), 1)
+			assert.True(t, proto.Equal(said, o.GetContent().GetFailedCalls()[0]))
+		}
+	}
+}
+
 func TestARunIsListedWithWhatWasAnsweredBeforeACallThatTakesLong(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t).start()

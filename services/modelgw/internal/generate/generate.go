@@ -79,6 +79,8 @@ type Notes struct {
 	// Attempts counts calls of the provider.
 	Attempts int
 	Failed   []*modelv1.FailedAttempt
+	// records are those of the latest of Failed; nil where none was asked for.
+	records []*modelv1.ModelCall
 	Cache    modelv1.CacheUse
 	// BrokenOff says that the answer ended before its end, which whoever it went to has seen.
 	BrokenOff bool

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -47,7 +48,7 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 					EndTime: timestamppb.Now(),
 					Wait:    durationpb.New(wait),
 				}
-				c.Notes.Failed = append(c.Notes.Failed, failed)
+				c.Notes.fail(failed, failure.Call)
 				log.InfoContext(ctx, "model call is retried", "model", c.Model.FullName(), "account", c.Model.Account,
 					"attempt", c.Attempt, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
 				if err := c.sleep(ctx, wait, failed); err != nil {
@@ -73,7 +74,29 @@ const (
 	// toldAttempts bounds the failed attempts that travel with an error, the latest ones, and toldKinds the different ones that its message repeats.
 	toldAttempts = 5
 	toldKinds    = 3
+	// keptRecords bounds the failed attempts whose records travel with an answer, the latest ones.
+	keptRecords = 3
 )
+
+// fail notes an attempt that failed and is followed by another, with the record of it; nil is none.
+func (n *Notes) fail(failed *modelv1.FailedAttempt, record *modelv1.ModelCall) {
+	n.Failed, n.records = append(n.Failed, failed), append(n.records, record)
+	n.records = n.records[max(0, len(n.records)-keptRecords):]
+}
+
+// FailedAttempts are the attempts that failed before an answer, the latest of them with their records, where those were
+// asked for.
+func (n *Notes) FailedAttempts() []*modelv1.FailedAttempt {
+	all := slices.Clone(n.Failed)
+	first := len(all) - len(n.records)
+	for i, record := range n.records {
+		if record != nil { // Others hold the attempt too.
+			all[first+i] = proto.CloneOf(all[first+i])
+			all[first+i].Call = provider.Small(record)
+		}
+	}
+	return all
+}
 
 // Explain adds to an error that ends a call the attempts that failed before.
 func (n *Notes) Explain(err error) error {

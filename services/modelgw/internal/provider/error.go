@@ -112,7 +112,7 @@ func RPC(err error) error {
 	}
 	refused := e.rpc(err)
 	if e.Call != nil {
-		_ = refused.WithDetail(small(e.Call))
+		_ = refused.WithDetail(Small(e.Call))
 	}
 	return refused
 }
@@ -125,8 +125,8 @@ const (
 	maxDetailText = 1000
 )
 
-// small is a record without what would be too long to keep.
-func small(call *modelv1.ModelCall) *modelv1.ModelCall {
+// Small is a record without what would be too long to keep.
+func Small(call *modelv1.ModelCall) *modelv1.ModelCall {
 	return &modelv1.ModelCall{RequestJson: fitting(call.GetRequestJson()), ResponseJson: fitting(call.GetResponseJson()), Error: call.GetError(), Time: call.Time}
 }
 

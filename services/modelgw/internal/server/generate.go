@@ -242,7 +242,7 @@ func (s *Server) answer(ctx context.Context, call *generate.Call) (*modelv1.Gene
 		Call:           response.Call,
 		Config:         call.Config,
 		Warnings:       response.Warnings,
-		FailedAttempts: call.Notes.Failed,
+		FailedAttempts: call.Notes.FailedAttempts(),
 		BrokenOff:      response.BrokenOff,
 	}
 	if call.Changed {
@@ -292,7 +292,10 @@ func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	}
 	if proto.Size(answer) > maxAnswerBytes {
 		answer.Call = nil
-		answer.Warnings = append(answer.Warnings, "the record of the call is left out: the answer would be too large with it")
+		for _, failed := range answer.GetFailedAttempts() {
+			failed.Call = nil
+		}
+		answer.Warnings = append(answer.Warnings, "the records of the call are left out: the answer would be too large with them")
 	}
 	return answer
 }

@@ -119,7 +119,7 @@ type GenerateRequest struct {
 	// Optional. Only check: everything that can be known without a call fails as it would, no provider is called and nothing is kept. The answer has `config`, `unsent_options`, `warnings`
 	// and `prices`. Generate alone takes it; messages may be left out.
 	ValidateOnly bool `protobuf:"varint,17,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// Optional. As record_call for a call that fails, and nothing for one that does not.
+	// Optional. As record_call for attempts that fail, and nothing for one that does not.
 	RecordFailedCall bool `protobuf:"varint,18,opt,name=record_failed_call,json=recordFailedCall,proto3" json:"record_failed_call,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -574,7 +574,7 @@ type FailedAttempt struct {
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// How long the call slept after it.
 	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Optional. What was said to the provider, when record_call or record_failed_call was set: of the latest attempts, as far as they are small.
+	// Optional. What was said to the provider, when record_call or record_failed_call was set: of the latest three attempts before an answer, at most 32 KiB each way.
 	Call          *ModelCall `protobuf:"bytes,5,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
