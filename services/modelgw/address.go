@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
+	"strings"
 )
 
 // RefuseOwn fails where an account's base URL leads to one of these addresses, host:port, at which the platform itself takes clients: calls of the
@@ -43,7 +45,7 @@ func (c *Config) baseURLs() map[string]string {
 }
 
 // leadsTo reports whether a URL has the host and port of an address. All loopback hosts are one. An address of every
-// interface is loopback too, and each IP address of this machine. No other name is resolved.
+// interface is loopback too, and each IP address of this machine, and its name. No name is resolved.
 func leadsTo(base, address string) bool {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
@@ -53,9 +55,12 @@ func leadsTo(base, address string) bool {
 	if err != nil || port != portOf(u) {
 		return false
 	}
-	to := u.Hostname()
-	return host == to || local(host) && local(to) || everyInterface(host) && ofThisMachine(to)
+	to := plainName(u.Hostname())
+	return plainName(host) == to || local(host) && local(to) || everyInterface(host) && ofThisMachine(to)
 }
+
+// plainName is a host's name as it is compared.
+func plainName(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
 func portOf(u *url.URL) string {
 	if u.Port() != "" {
@@ -75,11 +80,14 @@ func everyInterface(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// ofThisMachine reports whether a host is an IP address of an interface of this machine.
+// ofThisMachine reports whether a host is an IP address of an interface of this machine, or its name with or without its
+// domain.
 func ofThisMachine(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
-		return false
+		name, _ := os.Hostname() // Where it is not known, calls of the account fail later.
+		short, _, _ := strings.Cut(plainName(name), ".")
+		return host != "" && (host == plainName(name) || host == short)
 	}
 	interfaces, _ := net.InterfaceAddrs() // Where they are not known, calls of the account fail later.
 	return slices.ContainsFunc(interfaces, func(a net.Addr) bool {

@@ -3,6 +3,8 @@ package modelgw_test
 import (
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,6 +39,24 @@ func TestABaseURLThatLeadsBackIsRefused(t *testing.T) {
 		c.Anthropic.BaseURL = base
 		require.NoError(t, c.RefuseOwn(own), base)
 	}
+}
+
+// The machine's name leads back too: as it is, without its domain, and however it is written.
+func TestTheNameOfThisMachineLeadsBackFromEveryInterface(t *testing.T) {
+	t.Parallel()
+	name, err := os.Hostname()
+	require.NoError(t, err)
+	short, _, _ := strings.Cut(name, ".")
+	for _, host := range []string{name, short, strings.ToUpper(name), name + "."} {
+		c := modelgw.Config{}
+		c.OpenAI.BaseURL = "http://" + host + ":7460/v1"
+		require.ErrorContains(t, c.RefuseOwn("0.0.0.0:7460"), "evalfleet's own endpoint at 0.0.0.0:7460", c.OpenAI.BaseURL)
+		require.NoError(t, c.RefuseOwn("0.0.0.0:7461"), c.OpenAI.BaseURL)
+		require.NoError(t, c.RefuseOwn("192.0.2.1:7460"), c.OpenAI.BaseURL)
+	}
+	c := modelgw.Config{}
+	c.OpenAI.BaseURL = "http://" + short + "x.example:7460/v1"
+	require.NoError(t, c.RefuseOwn("0.0.0.0:7460"))
 }
 
 // A server that listens on every interface is reached at each IP address of its machine.

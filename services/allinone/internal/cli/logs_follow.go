@@ -56,7 +56,7 @@ func (s *session) followEval(ctx context.Context, name string, f logFlags) error
 			break
 		}
 	}
-	a.note("%s %s · %s", short(name), evalState(e), facts(e))
+	a.note("%s %s · %s", short(name), evalState(e), s.facts(e))
 	if e.GetState() != agentv1.EvalState_EVAL_STATE_SUCCEEDED {
 		return statusError{code: exitFailed}
 	}

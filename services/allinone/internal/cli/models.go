@@ -55,13 +55,13 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 			continue
 		}
 		for _, account := range p.GetAccounts() {
-			rows = append(rows, []string{p.GetName(), account.GetName(), usable(account), p.GetDescription()})
+			rows = append(rows, []string{p.GetName(), account.GetName(), keyOf(account), p.GetDescription()})
 		}
 		if len(p.GetAccounts()) == 0 {
 			rows = append(rows, []string{p.GetName(), "–", "–", p.GetDescription()})
 		}
 	}
-	s.app.table([]string{"provider", "account", "usable", "what it is"}, rows)
+	s.app.table([]string{"provider", "account", "key", "what it is"}, rows)
 	if len(known) == 0 {
 		return nil
 	}
@@ -74,12 +74,16 @@ func (s *session) listModels(ctx context.Context, provider string) error {
 	return nil
 }
 
-// usable says whether an account has the key that it needs, or what to set.
-func usable(account *modelv1.Account) string {
-	if account.GetUsable() {
+// keyOf says whether an account has the key that it needs, or what to set.
+func keyOf(account *modelv1.Account) string {
+	switch {
+	case account.GetKeyless():
+		return "not needed"
+	case account.GetUsable():
 		return "yes"
+	default:
+		return "no: " + account.GetProblem()
 	}
-	return "no key: " + account.GetProblem()
 }
 
 func tokenCount(n *int64) string {

@@ -75,7 +75,7 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 	if err := e.GetError(); err != nil {
 		a.print("  %s: %s", err.GetReason(), err.GetMessage())
 	}
-	a.print("model %s · %s", models(e.GetSpec()), facts(e))
+	a.print("model %s · %s", models(e.GetSpec()), s.facts(e))
 	for _, w := range e.GetWarnings() {
 		a.print("  warning: %s", w.GetMessage())
 	}
@@ -183,8 +183,12 @@ func (s *session) showFailures(ctx context.Context, e *agentv1.Eval) error {
 var sandboxName = regexp.MustCompile(`projects/[^/ ]+/sandboxes/\S+|\bsb-\w+`)
 
 // facts are samples, time, tokens and money in a line.
-func facts(e *agentv1.Eval) string {
+func (s *session) facts(e *agentv1.Eval) string {
 	p := e.GetProgress()
+	atWork := "running"
+	if s.idle && !ended(e) {
+		atWork = stateInterrupted
+	}
 	parts := []string{fmt.Sprintf("%d samples", p.GetTotal())}
 	failed := p.GetFailed()
 	switch done := progress.Done(p); {
@@ -200,7 +204,7 @@ func facts(e *agentv1.Eval) string {
 	for _, c := range []struct {
 		n    int32
 		what string
-	}{{p.GetPending(), "not begun"}, {p.GetRunning(), "running"}, {p.GetWaiting(), "waiting"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}, {p.GetSandboxFaults(), "without a sandbox"}} {
+	}{{p.GetPending(), "not begun"}, {p.GetRunning(), atWork}, {p.GetWaiting(), "waiting"}, {p.GetLimited(), "at a limit"}, {p.GetCancelled(), "cancelled"}, {p.GetSandboxFaults(), "without a sandbox"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}

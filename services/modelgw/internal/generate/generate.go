@@ -81,7 +81,7 @@ type Notes struct {
 	Failed   []*modelv1.FailedAttempt
 	// records are those of the latest of Failed; nil where none was asked for.
 	records []*modelv1.ModelCall
-	Cache    modelv1.CacheUse
+	Cache   modelv1.CacheUse
 	// BrokenOff says that the answer ended before its end, which whoever it went to has seen.
 	BrokenOff bool
 	// unfinished is what streams took that were left before their end.

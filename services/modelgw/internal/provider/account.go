@@ -67,7 +67,7 @@ func Usable(accounts map[string]Account, vendor string, hint func(name string) s
 	for _, name := range slices.Sorted(maps.Keys(accounts)) {
 		a := accounts[name]
 		endpoint, _ := a.Endpoint("", vendor) // Fails only for an address that is asked for.
-		info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), BaseUrl: endpoint}
+		info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), Keyless: a.KeyOptional && a.APIKey.IsZero(), BaseUrl: endpoint}
 		if !info.GetUsable() {
 			info.Problem = hint(name)
 		}

@@ -2489,7 +2489,9 @@ type Account struct {
 	// Base URL.
 	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
 	// Projects that may use it; empty: all.
-	Projects      []string `protobuf:"bytes,5,rep,name=projects,proto3" json:"projects,omitempty"`
+	Projects []string `protobuf:"bytes,5,rep,name=projects,proto3" json:"projects,omitempty"`
+	// Whether it is usable without a key: it has none, and needs none.
+	Keyless       bool `protobuf:"varint,6,opt,name=keyless,proto3" json:"keyless,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2557,6 +2559,13 @@ func (x *Account) GetProjects() []string {
 		return x.Projects
 	}
 	return nil
+}
+
+func (x *Account) GetKeyless() bool {
+	if x != nil {
+		return x.Keyless
+	}
+	return false
 }
 
 // GetCacheSizeRequest asks for sizes.
@@ -4029,13 +4038,14 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x18\n" +
 	"\adialect\x18\x03 \x01(\tR\adialect\x127\n" +
 	"\baccounts\x18\x04 \x03(\v2\x1b.evalfleet.model.v1.AccountR\baccounts\x12(\n" +
-	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\x86\x01\n" +
+	"\x10account_in_model\x18\x05 \x01(\bR\x0eaccountInModel\"\xa0\x01\n" +
 	"\aAccount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06usable\x18\x02 \x01(\bR\x06usable\x12\x18\n" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x19\n" +
 	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12\x1a\n" +
-	"\bprojects\x18\x05 \x03(\tR\bprojects\"E\n" +
+	"\bprojects\x18\x05 \x03(\tR\bprojects\x12\x18\n" +
+	"\akeyless\x18\x06 \x01(\bR\akeyless\"E\n" +
 	"\x13GetCacheSizeRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\"\x9b\x01\n" +

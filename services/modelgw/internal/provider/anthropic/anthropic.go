@@ -75,13 +75,18 @@ func Kind(c Config) (provider.Kind, func() error) {
 	h.accounts[provider.DefaultAccount] = provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional || !c.AuthToken.IsZero(),
 	}
+	listed := maps.Clone(h.accounts)
+	if token := listed[provider.DefaultAccount]; !c.AuthToken.IsZero() {
+		token.APIKey = c.AuthToken
+		listed[provider.DefaultAccount] = token
+	}
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "Anthropic, and servers that behave like it",
 		Dialect:     dialect.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    provider.Usable(h.accounts, vendor, keyHint),
+		Accounts:    provider.Usable(listed, vendor, keyHint),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/anthropic"
@@ -86,5 +87,27 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 			_, unsent := provider.Sent(p, tt.config)
 			assert.Equal(t, tt.unsent, unsent)
 		})
+	}
+}
+
+// A list of accounts tells those that have a key or a token from those that need none and those that lack one.
+func TestWhichAccountsHaveAKey(t *testing.T) {
+	t.Parallel()
+	key := config.NewSecret("k")
+	for name, tt := range map[string]struct {
+		config          anthropic.Config
+		usable, keyless bool
+	}{
+		"a key":              {anthropic.Config{APIKey: key}, true, false},
+		"a token":            {anthropic.Config{AuthToken: key}, true, false},
+		"a key, though none": {anthropic.Config{APIKey: key, KeyOptional: true}, true, false},
+		"none needed":        {anthropic.Config{KeyOptional: true}, true, true},
+		"none":               {anthropic.Config{}, false, false},
+	} {
+		kind, closeIdle := anthropic.Kind(tt.config)
+		t.Cleanup(func() { _ = closeIdle() })
+		account := kind.Accounts[0]
+		assert.Equal(t, []bool{tt.usable, tt.keyless}, []bool{account.GetUsable(), account.GetKeyless()}, name)
+		assert.Equal(t, !tt.usable, account.GetProblem() != "", name)
 	}
 }

@@ -97,7 +97,7 @@ func Kind(config Config, blobs Blobs) (provider.Kind, func() error, error) {
 		Name:        Name,
 		Description: "answers from a script; needs no account",
 		Models:      append([]string{"model"}, slices.Collect(maps.Keys(config.Scripts))...),
-		Accounts:    []*modelv1.Account{{Name: provider.DefaultAccount, Usable: true}},
+		Accounts:    []*modelv1.Account{{Name: provider.DefaultAccount, Usable: true, Keyless: true}},
 		Open:        func(spec provider.Spec) (provider.Provider, error) { return h.open(spec) },
 		Check:       h.check,
 	}, log.Close, nil
