@@ -1,13 +1,11 @@
 package launch
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,7 +28,7 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 	if err != nil {
 		return nil, err
 	}
-	if p.Warnings, err = l.checkModels(ctx, project, p.spec); err != nil {
+	if p.Warnings, err = l.checkModels(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := l.checkSandboxes(ctx, p); err != nil {
@@ -97,6 +95,7 @@ func (l *Launcher) checkOwn(project string, spec *agentv1.RunSpec) (*Plan, error
 		if err != nil {
 			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
+		p.asks = append(p.asks, asksOf(machine))
 		resolved.Steps[i] = pinned
 	}
 	return p, l.checkScorers(project, resolved)
@@ -241,127 +240,6 @@ func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *age
 		return ofSample(rpcerr.InvalidField("target", says, ref.GetName()), spec)
 	}
 	return nil
-}
-
-// checkModels checks that the models' providers exist, have an account that can be used, and would take the calls. It says what they would not be sent. Models of a sample were checked with its
-// evaluation, and are no more than looked up.
-func (l *Launcher) checkModels(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
-	refs := modelsOf(spec)
-	if len(refs) == 0 {
-		return nil, nil
-	}
-	answer, err := l.deps.Models.ListProviders(ctx, &modelv1.ListProvidersRequest{})
-	if err != nil {
-		return nil, rpcerr.Wrap(err, "look up the model's provider")
-	}
-	var warnings []*agentv1.EvalWarning
-	for _, field := range slices.Sorted(maps.Keys(refs)) {
-		ref := refs[field]
-		err := checkModel(ref, answer.GetProviders())
-		if err == nil && spec.GetAttribution().GetEval() == "" {
-			var said *agentv1.EvalWarning
-			said, err = l.checkCalls(ctx, project, spec, ref)
-			if said != nil {
-				warnings = append(warnings, said)
-			}
-		}
-		if err != nil {
-			return nil, rpcerr.Wrap(err, "%s", field)
-		}
-	}
-	return warnings, nil
-}
-
-// modelsOf are the models of a run by the field that names them.
-func modelsOf(spec *agentv1.RunSpec) map[string]*agentv1.ModelRef {
-	refs := map[string]*agentv1.ModelRef{}
-	if spec.GetModel() != nil {
-		refs["spec.model"] = spec.GetModel()
-	}
-	for role, ref := range spec.GetModelRoles() {
-		refs[fmt.Sprintf("spec.model_roles[%q]", role)] = ref
-	}
-	return refs
-}
-
-// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of the run is not known.
-func (l *Launcher) CheckCost(ctx context.Context, project string, spec *agentv1.RunSpec, limits *agentv1.RunLimits) error {
-	bounded := proto.CloneOf(spec)
-	bounded.Limits = limits
-	refs := modelsOf(bounded)
-	for _, field := range slices.Sorted(maps.Keys(refs)) {
-		if _, err := l.checkCalls(ctx, project, bounded, refs[field]); err != nil {
-			return rpcerr.Wrap(err, "%s", field)
-		}
-	}
-	return nil
-}
-
-// checkCalls asks modelgw what would become of the calls of a model, without one. It says which options the provider would not be sent; nil for none.
-func (l *Launcher) checkCalls(ctx context.Context, project string, spec *agentv1.RunSpec, ref *agentv1.ModelRef) (*agentv1.EvalWarning, error) {
-	answer, err := l.deps.Models.Generate(ctx, &modelv1.GenerateRequest{
-		Parent: "projects/" + project, Model: ref.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
-		Config: chat.ResolveConfig(ref.GetConfig(), spec.GetConfig(), nil, ref == spec.GetModel()), ValidateOnly: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if limits := spec.GetLimits(); limits != nil && limits.Cost != nil && answer.GetPrices() == nil {
-		return nil, rpcerr.PriceUnknown(ref.GetModel(), "limits.cost")
-	}
-	if len(answer.GetUnsentOptions()) == 0 {
-		return nil, nil
-	}
-	return &agentv1.EvalWarning{Message: strings.Join(answer.GetWarnings(), "; "), Model: ref.GetModel(), UnsentOptions: answer.GetUnsentOptions()}, nil
-}
-
-func checkModel(ref *agentv1.ModelRef, providers []*modelv1.Provider) error {
-	name, model, ok := strings.Cut(ref.GetModel(), "/")
-	if !ok || model == "" {
-		return rpcerr.InvalidField("model", "%q is no model; write provider/name, such as mockllm/model", ref.GetModel())
-	}
-	var known []string
-	for _, p := range providers {
-		known = append(known, p.GetName())
-		if p.GetName() == name {
-			return checkAccount(ref, p)
-		}
-	}
-	return rpcerr.ModelNotFound(ref.GetModel(), known,
-		"no provider %q for the model %s; known are %s", name, ref.GetModel(), strings.Join(known, ", "))
-}
-
-// defaultAccount is the account of references that name none.
-const defaultAccount = "default"
-
-func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
-	account := cmp.Or(ref.GetAccount(), defaultAccount)
-	if p.GetAccountInModel() {
-		named, model, _ := strings.Cut(strings.TrimPrefix(ref.GetModel(), p.GetName()+"/"), "/")
-		switch {
-		case model == "":
-			return rpcerr.InvalidField("model", "%q names no account; write %s/account/name", ref.GetModel(), p.GetName())
-		case account != defaultAccount:
-			return rpcerr.InvalidField("account", "the model %s names its account, %s; leave %q out", ref.GetModel(), named, account)
-		}
-		account = named
-	}
-	var known []string
-	for _, a := range p.GetAccounts() {
-		known = append(known, a.GetName())
-		if a.GetName() != account {
-			continue
-		}
-		if !a.GetUsable() {
-			return rpcerr.ProviderNotConfigured(p.GetName(), account, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
-		}
-		return nil
-	}
-	configured := "none is configured"
-	if len(known) > 0 {
-		configured = "configured are: " + strings.Join(known, ", ")
-	}
-	return rpcerr.ProviderNotConfigured(p.GetName(), account, "%s has no account %q; %s", p.GetName(), account, configured)
 }
 
 // checkSandboxes checks that the sandboxes can be made, and that tools that need one have it. Those of a sample were checked with its evaluation, and what has gone away since, the run waits for.

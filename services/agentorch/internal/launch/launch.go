@@ -67,6 +67,8 @@ type Plan struct {
 	project string
 	spec    *agentv1.RunSpec
 	tools   []*toolv1.ToolDefinition
+	// asks are the model calls that the steps may make, by step.
+	asks [][]agent.Generate
 }
 
 // Project returns the project's id.

@@ -196,34 +196,139 @@ func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 func TestABoundOnDollarsNeedsThePriceOfEveryModel(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
+	solver := fleettest.Step("react", `{"model": "mockllm/unpriced"}`)
+	fallback := &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"priced", "unpriced"}}}
 	for name, c := range map[string]struct {
-		model, grader string
-		cost          *float64
-		says          string
+		change func(*agentv1.RunSpec)
+		cost   *float64
+		says   string
 	}{
-		"a price is known":           {"mockllm/model", "mockllm/grader", new(0.5), ""},
-		"no bound":                   {"mockllm/unpriced", "mockllm/unpriced", nil, ""},
-		"no price":                   {"mockllm/unpriced", "mockllm/grader", new(0.5), "spec.model: limits.cost bounds dollars"},
-		"no price, and nothing left": {"mockllm/unpriced", "mockllm/grader", new(0.0), "prices: {mockllm/unpriced: "},
-		"no price of a role's model": {"mockllm/model", "mockllm/unpriced", new(0.5), `spec.model_roles["grader"]`},
+		"a price is known": {func(*agentv1.RunSpec) {}, new(0.5), ""},
+		"no bound": {func(s *agentv1.RunSpec) {
+			s.Model.Model, s.ModelRoles["grader"].Model, s.Steps, s.Config = "mockllm/unpriced", "mockllm/unpriced", []*agentv1.AgentRef{solver}, fallback
+		}, nil, ""},
+		"no price":                     {func(s *agentv1.RunSpec) { s.Model.Model = "mockllm/unpriced" }, new(0.5), "spec.limits.cost bounds dollars"},
+		"no price, and nothing left":   {func(s *agentv1.RunSpec) { s.Model.Model = "mockllm/unpriced" }, new(0.0), "prices: {mockllm/unpriced: "},
+		"no price of a role's model":   {func(s *agentv1.RunSpec) { s.ModelRoles["grader"].Model = "mockllm/unpriced" }, new(0.5), "spec.limits.cost bounds dollars"},
+		"no price of a solver's model": {func(s *agentv1.RunSpec) { s.Steps = []*agentv1.AgentRef{solver} }, new(0.5), "the price of mockllm/unpriced"},
+		"no price of the model of a later step": {
+			func(s *agentv1.RunSpec) { s.Steps = append(s.Steps, solver) }, new(0.5), "the price of mockllm/unpriced",
+		},
+		"no price of a fallback model":            {func(s *agentv1.RunSpec) { s.Config = fallback }, new(0.5), "the price of mockllm/unpriced"},
+		"no price of a fallback model of a role":  {func(s *agentv1.RunSpec) { s.ModelRoles["grader"].Config = fallback }, new(0.5), "the price of mockllm/unpriced"},
+		"no price of a fallback model of a model": {func(s *agentv1.RunSpec) { s.Model.Config = fallback }, new(0.5), "the price of mockllm/unpriced"},
+		"no price of a fallback model of a step": {func(s *agentv1.RunSpec) {
+			s.Steps = []*agentv1.AgentRef{fleettest.Step("generate", `{"config": {"fallback_models": ["unpriced"]}}`)}
+		}, new(0.5), "the price of mockllm/unpriced"},
 	} {
-		spec := fleettest.Spec(fleettest.Step("generate", ""))
-		spec.Model.Model, spec.ModelRoles = c.model, map[string]*agentv1.ModelRef{"grader": {Model: c.grader}}
-		spec.Limits = &agentv1.RunLimits{Cost: c.cost}
-		_, err := f.Launcher.Check(t.Context(), "p", spec)
-		if c.says == "" {
-			require.NoError(t, err, name)
-			continue
-		}
-		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN), "%s: %v", name, err)
-		assert.ErrorContains(t, err, c.says, name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := fleettest.Spec(fleettest.Step("generate", ""))
+			spec.ModelRoles = map[string]*agentv1.ModelRef{"grader": {Model: "mockllm/grader"}}
+			c.change(spec)
+			plan, err := f.Launcher.Check(t.Context(), "p", spec)
+			require.NoError(t, err)
+			if c.cost == nil {
+				return
+			}
+			limits := &agentv1.RunLimits{Cost: c.cost}
+			later := f.Launcher.CheckCost(t.Context(), "p", plan.Spec(), limits)
+			spec.Limits = limits
+			_, err = f.Launcher.Check(t.Context(), "p", spec)
+			if c.says == "" {
+				require.NoError(t, err)
+				require.NoError(t, later)
+				return
+			}
+			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN), "%v", err)
+			require.ErrorContains(t, err, c.says)
+			assert.True(t, rpcerr.Is(later, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN), "%v", later)
+			assert.ErrorContains(t, later, "limits.cost bounds dollars")
+		})
 	}
 }
 
+// A model that is not the run's own is refused before anything runs, too, at the place that names it.
+func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	batch := &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}
+	for name, c := range map[string]struct {
+		change func(*agentv1.RunSpec)
+		reason errorsv1.ErrorReason
+		says   string
+	}{
+		"a solver's provider": {
+			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "nosuch/m"}` },
+			errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, `spec.steps[1]: params_json/model: no provider "nosuch"`,
+		},
+		"a key for a solver's model": {
+			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "openai/gpt-4o"}` },
+			errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "spec.steps[1]: params_json/model: the account default of openai cannot be used: set OPENAI_API_KEY",
+		},
+		"a role that is not there": {
+			func(s *agentv1.RunSpec) {
+				s.ModelRoles = map[string]*agentv1.ModelRef{"grader": {Model: "mockllm/g"}, "judge": {Model: "mockllm/j"}}
+				s.Steps[1].ParamsJson = `{"model": "jugde"}`
+			},
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST,
+			`spec.steps[1]: params_json/model: "jugde" is no model; write provider/name, such as mockllm/model, or a role of the run: grader, judge`,
+		},
+		"a batch of the run": {
+			func(s *agentv1.RunSpec) { s.Config = batch }, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.config.batch: batch processing",
+		},
+		"a batch of the model": {
+			func(s *agentv1.RunSpec) { s.Model.Config = batch }, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.model.config.batch: batch processing",
+		},
+		"a batch of a role's model": {
+			func(s *agentv1.RunSpec) {
+				s.ModelRoles = map[string]*agentv1.ModelRef{"grader": {Model: "mockllm/g", Config: batch}}
+			},
+			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, `spec.model_roles["grader"].config.batch: batch processing`,
+		},
+		"a batch of a step": {
+			func(s *agentv1.RunSpec) {
+				s.Config, s.Steps[0].ParamsJson = &modelv1.GenerateConfig{Temperature: new(0.5)}, `{"config": {"batch": true}}`
+			},
+			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.steps[0]: params_json/config.batch: batch processing",
+		},
+		"a fallback model with its provider": {
+			func(s *agentv1.RunSpec) {
+				s.Config = &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"mockllm/other"}}}
+			},
+			errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.config.fallback_models: write other, not mockllm/other",
+		},
+		"no model at all": {
+			func(s *agentv1.RunSpec) { s.Model = nil }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.model: spec.steps[0] asks the run's model, and the run names none",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := fleettest.Spec(fleettest.Step("generate", ""), fleettest.Step("react", ""))
+			c.change(spec)
+			_, err := f.Launcher.Check(t.Context(), "p", spec)
+			assert.True(t, rpcerr.Is(err, c.reason), "%v", err)
+			assert.ErrorContains(t, err, c.says)
+			assert.Truef(t, err != nil && strings.HasPrefix(err.Error(), "spec."), "%v", err)
+		})
+	}
+	assert.Empty(t, f.Models.Requests(), "no model was called")
+}
+
+func TestARunMayNameNoModelWhereItsStepsDo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(fleettest.Step("react", `{"model": "mockllm/own"}`))
+	spec.Model = nil
+	_, err := f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+}
+
+// What an option does not reach is said once for a model, wherever the option was set.
 func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	spec := fleettest.Spec(fleettest.Step("generate", ""))
+	spec := fleettest.Spec(fleettest.Step("generate", `{"config": {"temperature": 0.7}}`), fleettest.Step("react", `{"model": "judge"}`), fleettest.Step("generate", ""))
 	spec.Model.Model, spec.Config = "mockllm/cold", &modelv1.GenerateConfig{Temperature: new(0.3)}
 	spec.ModelRoles = map[string]*agentv1.ModelRef{
 		"grader": {Model: "mockllm/cold"}, // The run's options are not for it.
@@ -231,10 +336,21 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	}
 	plan, err := f.Launcher.Check(t.Context(), "p", spec)
 	require.NoError(t, err)
-	require.Len(t, plan.Warnings, 2)
+	require.Len(t, plan.Warnings, 1)
 	assert.Equal(t, []string{"temperature"}, plan.Warnings[0].GetUnsentOptions())
+	assert.Equal(t, "mockllm/cold", plan.Warnings[0].GetModel())
 	assert.Equal(t, "temperature is not sent to mockllm/cold", plan.Warnings[0].GetMessage())
 	assert.Empty(t, f.Models.Requests(), "no model was called")
+
+	spec.Config, spec.ModelRoles["judge"].Config = nil, nil
+	plan, err = f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	require.Len(t, plan.Warnings, 1, "the step alone asks for it")
+
+	spec.Steps = spec.GetSteps()[1:]
+	plan, err = f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	assert.Empty(t, plan.Warnings)
 }
 
 func TestNamesMeanOneToolThroughout(t *testing.T) {

@@ -93,7 +93,8 @@ func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, .
 	}}, nil
 }
 
-// validate is Generate with validate_only: every model takes the arguments outputs and script alone and has a price, but for mockllm/unpriced, and mockllm/cold is not sent a temperature.
+// validate is Generate with validate_only: every model takes the arguments outputs and script alone, no batch, and has a
+// price, but for mockllm/unpriced. mockllm/cold is not sent a temperature.
 func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	var args map[string]json.RawMessage
 	if text := r.GetModelArgsJson(); text != "" {
@@ -106,11 +107,14 @@ func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 			return nil, rpcerr.InvalidField("model_args_json", "unknown field %q", name)
 		}
 	}
+	if r.GetConfig().GetBatch() != nil {
+		return nil, rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
+	}
 	answer := &modelv1.GenerateResponse{Config: r.GetConfig()}
 	if r.GetModel() != "mockllm/unpriced" {
 		answer.Prices = &modelv1.Prices{}
 	}
-	if r.GetModel() == "mockllm/cold" && r.GetConfig().Temperature != nil {
+	if r.GetModel() == "mockllm/cold" && r.GetConfig() != nil && r.GetConfig().Temperature != nil {
 		answer.UnsentOptions, answer.Warnings = []string{"temperature"}, []string{"temperature is not sent to mockllm/cold"}
 	}
 	return answer, nil

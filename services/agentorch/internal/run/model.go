@@ -2,13 +2,24 @@ package run
 
 import agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 
-// Model finds the model that a step names: none is the run's, else it is a role of the run or `provider/name`. It returns nil where the run names no model.
+// Model is [NamedModel] for the run's steps.
 func (s *State) Model(name string) (ref *agentv1.ModelRef, role string) {
+	return NamedModel(s.spec, name)
+}
+
+// NamedModel returns the model that a step of a run names: none is the run's, else it is a role of the run or
+// `provider/name`. It returns nil where the run names no model. A model of the run's name has its account and its
+// arguments, and none of its configuration.
+func NamedModel(spec *agentv1.RunSpec, name string) (ref *agentv1.ModelRef, role string) {
+	own := spec.GetModel()
 	if name == "" {
-		return s.spec.GetModel(), ""
+		return own, ""
 	}
-	if ref, ok := s.spec.GetModelRoles()[name]; ok {
+	if ref, ok := spec.GetModelRoles()[name]; ok {
 		return ref, name
+	}
+	if name == own.GetModel() {
+		return &agentv1.ModelRef{Model: name, Account: own.GetAccount(), BaseUrl: own.GetBaseUrl(), ModelArgsJson: own.GetModelArgsJson()}, ""
 	}
 	return &agentv1.ModelRef{Model: name}, ""
 }

@@ -157,7 +157,6 @@ func TestErrors(t *testing.T) {
 			s.Scorers = []*agentv1.ScorerRef{{Name: "choice"}}
 			return s
 		}(), "", 0},
-		"no model": {func() *agentv1.RunSpec { s := spec(step("generate", "")); s.Model = nil; return s }(), "AGENT_FAILED", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -69,6 +69,9 @@ func newMachine(step *agentv1.AgentRef) (*machine, error) {
 	return &machine{ask: agent.Generate{Config: config}, use: p.ToolCalls}, err
 }
 
+// Asks implements [agent.Asking].
+func (m *machine) Asks() []agent.Generate { return []agent.Generate{m.ask} }
+
 // Next implements [agent.Machine].
 func (m *machine) Next(run agent.View) (agent.Action, error) {
 	action, over, err := m.Loop.Next(run, m.ask, m.use)

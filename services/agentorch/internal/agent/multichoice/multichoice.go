@@ -80,17 +80,23 @@ func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	return nil
 }
 
+func (m *machine) ask() agent.Generate {
+	if m.params.MaxTokens == nil {
+		return agent.Generate{}
+	}
+	return agent.Generate{Config: &modelv1.GenerateConfig{MaxTokens: m.params.MaxTokens}}
+}
+
+// Asks implements [agent.Asking].
+func (m *machine) Asks() []agent.Generate { return []agent.Generate{m.ask()} }
+
 // Next implements [agent.Machine].
 func (m *machine) Next(run agent.View) (agent.Action, error) {
 	if err := m.Demand(run.Spec()); err != nil {
 		return agent.Action{}, err
 	}
 	choices := choice.New(run.Spec().GetChoices())
-	ask := agent.Generate{}
-	if m.params.MaxTokens != nil {
-		ask.Config = &modelv1.GenerateConfig{MaxTokens: m.params.MaxTokens}
-	}
-	action, over, err := m.Loop.Next(run, ask, agent.UntilDone)
+	action, over, err := m.Loop.Next(run, m.ask(), agent.UntilDone)
 	if err != nil {
 		return agent.Action{}, err
 	}

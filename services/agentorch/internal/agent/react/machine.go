@@ -141,6 +141,9 @@ func (m *machine) turn(run agent.View) agent.Action {
 
 func (m *machine) ask() agent.Generate { return agent.Generate{Model: m.params.Model} }
 
+// Asks implements [agent.Asking].
+func (m *machine) Asks() []agent.Generate { return []agent.Generate{m.ask()} }
+
 // answered takes the model's answer.
 func (m *machine) answered(run agent.View) (agent.Action, error) {
 	refused := m.StopReason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER

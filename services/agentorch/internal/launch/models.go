@@ -1,0 +1,278 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// modelCall is a call that a run may make, as far as it is known before the run starts.
+type modelCall struct {
+	// field names the model in the specification.
+	field string
+	ref   *agentv1.ModelRef
+	// roles could be named in place of the model.
+	roles []string
+	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
+	config *modelv1.GenerateConfig
+	layers []layer
+}
+
+// layer is a configuration and the field that holds it.
+type layer struct {
+	field  string
+	config *modelv1.GenerateConfig
+}
+
+// modelCalls returns the calls that a run may make: those of its model, of its roles, and of its steps, whose calls asks
+// holds. Equal calls are there once.
+func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, error) {
+	var calls []modelCall
+	roles := slices.Sorted(maps.Keys(spec.GetModelRoles()))
+	add := func(field string, ref *agentv1.ModelRef, roles []string, own layer) {
+		active := ref == spec.GetModel()
+		call := modelCall{
+			field: field, ref: ref, roles: roles, config: chat.ResolveConfig(ref.GetConfig(), spec.GetConfig(), own.config, active),
+			layers: []layer{{field + ".config", ref.GetConfig()}, {"spec.config", chat.ResolveConfig(nil, spec.GetConfig(), nil, active)}, own},
+		}
+		if !slices.ContainsFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, ref) && proto.Equal(c.config, call.config) }) {
+			calls = append(calls, call)
+		}
+	}
+	if spec.GetModel() != nil {
+		add("spec.model", spec.GetModel(), nil, layer{})
+	}
+	for _, role := range roles {
+		add(fmt.Sprintf("spec.model_roles[%q]", role), spec.GetModelRoles()[role], nil, layer{})
+	}
+	for i, step := range asks {
+		at := fmt.Sprintf("spec.steps[%d]", i)
+		for _, ask := range step {
+			ref, _ := run.NamedModel(spec, ask.Model)
+			if ref == nil {
+				return nil, rpcerr.InvalidField("spec.model", "%s asks the run's model, and the run names none", at)
+			}
+			add(at+": params_json/model", ref, roles, layer{at + ": params_json/config", ask.Config})
+		}
+	}
+	return calls, nil
+}
+
+// asksOf returns the model calls that a step may make.
+func asksOf(machine agent.Machine) []agent.Generate {
+	if asking, ok := machine.(agent.Asking); ok {
+		return asking.Asks()
+	}
+	return nil
+}
+
+// fieldOf returns the field that sets an option of the call; empty where none does.
+func (c *modelCall) fieldOf(option string) string {
+	for _, l := range slices.Backward(c.layers) {
+		m := l.config.ProtoReflect()
+		if field := m.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil && m.Has(field) {
+			return l.field + "." + option
+		}
+	}
+	return ""
+}
+
+// placed puts in front of an error the field that is wrong: that of an option where modelgw names one, else that of the
+// model.
+func (c *modelCall) placed(err error) error {
+	fault, ok := rpcerr.As(err)
+	if !ok {
+		return rpcerr.Wrap(err, "%s", c.field)
+	}
+	path, says, _ := strings.Cut(fault.Message, ": ")
+	option, isOption := strings.CutPrefix(path, "config.")
+	field := c.fieldOf(option)
+	if !isOption || field == "" {
+		return rpcerr.Wrap(err, "%s", c.field)
+	}
+	placed := *fault
+	placed.Message = field + ": " + says
+	placed.Fields = slices.Clone(fault.Fields)
+	for i := range placed.Fields {
+		if placed.Fields[i].Path == path {
+			placed.Fields[i].Path = field
+		}
+	}
+	return &placed
+}
+
+// checkModels checks that the models of a plan have a provider and an account that can be used, and that their calls
+// would be taken. It returns a warning for each option that a model is not sent. Models of a sample's run were checked
+// with its evaluation and are only looked up.
+func (l *Launcher) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWarning, error) {
+	calls, err := modelCalls(p.spec, p.asks)
+	if err != nil || len(calls) == 0 {
+		return nil, err
+	}
+	answer, err := l.deps.Models.ListProviders(ctx, &modelv1.ListProvidersRequest{})
+	if err != nil {
+		return nil, rpcerr.Wrap(err, "look up the model's provider")
+	}
+	var warnings []*agentv1.EvalWarning
+	for _, call := range calls {
+		if err := checkModel(&call, answer.GetProviders()); err != nil {
+			return nil, rpcerr.Wrap(err, "%s", call.field)
+		}
+		if p.spec.GetAttribution().GetEval() != "" {
+			continue
+		}
+		unsent, err := l.checkCall(ctx, p.project, &call, costBound(p.spec.GetLimits(), "spec.limits.cost"))
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range unsent {
+			if !slices.ContainsFunc(warnings, func(known *agentv1.EvalWarning) bool { return proto.Equal(known, w) }) {
+				warnings = append(warnings, w)
+			}
+		}
+	}
+	return warnings, nil
+}
+
+// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of a run is
+// not known. The specification is one that the run has pinned.
+func (l *Launcher) CheckCost(ctx context.Context, project string, spec *agentv1.RunSpec, limits *agentv1.RunLimits) error {
+	bound := costBound(limits, "limits.cost")
+	if bound == "" {
+		return nil
+	}
+	var asks [][]agent.Generate
+	for i, step := range spec.GetSteps() {
+		machine, err := l.deps.Agents.New(step)
+		if err != nil {
+			return rpcerr.Wrap(err, "spec.steps[%d]", i)
+		}
+		asks = append(asks, asksOf(machine))
+	}
+	calls, err := modelCalls(spec, asks)
+	if err != nil {
+		return err
+	}
+	for _, call := range calls {
+		if _, err := l.checkCall(ctx, project, &call, bound); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// costBound returns the field where limits bound dollars; empty where they do not.
+func costBound(limits *agentv1.RunLimits, field string) string {
+	if limits == nil || limits.Cost == nil {
+		return ""
+	}
+	return field
+}
+
+// checkCall asks modelgw what would become of a call, without making one. bound is the field that bounds dollars; empty
+// for none. It returns a warning for each option that the provider is not sent.
+func (l *Launcher) checkCall(ctx context.Context, project string, call *modelCall, bound string) ([]*agentv1.EvalWarning, error) {
+	answer, err := l.validate(ctx, project, call.ref, call.config)
+	if err != nil {
+		return nil, call.placed(err)
+	}
+	if bound != "" && answer.GetPrices() == nil {
+		return nil, rpcerr.PriceUnknown(call.ref.GetModel(), bound)
+	}
+	provider, _, _ := strings.Cut(call.ref.GetModel(), "/")
+	for _, name := range answer.GetConfig().GetFallbackModels().GetValues() {
+		if bare, ok := strings.CutPrefix(name, provider+"/"); ok {
+			return nil, call.placed(rpcerr.InvalidField("config.fallback_models", "write %s, not %s: a fallback model is of the same provider", bare, name))
+		}
+		fallback := proto.CloneOf(call.ref)
+		fallback.Model = provider + "/" + name
+		// The options are those of the call, which the provider is sent with the first model.
+		answer, err := l.validate(ctx, project, fallback, nil)
+		if err != nil {
+			return nil, rpcerr.Wrap(err, "%s", call.fieldOf("fallback_models"))
+		}
+		if bound != "" && answer.GetPrices() == nil {
+			return nil, rpcerr.PriceUnknown(fallback.GetModel(), bound)
+		}
+	}
+	warnings := make([]*agentv1.EvalWarning, len(answer.GetUnsentOptions()))
+	for i, option := range answer.GetUnsentOptions() {
+		warnings[i] = &agentv1.EvalWarning{Message: answer.GetWarnings()[i], Model: call.ref.GetModel(), UnsentOptions: []string{option}}
+	}
+	return warnings, nil
+}
+
+// validate is a call of modelgw that only checks.
+func (l *Launcher) validate(ctx context.Context, project string, ref *agentv1.ModelRef, config *modelv1.GenerateConfig) (*modelv1.GenerateResponse, error) {
+	return l.deps.Models.Generate(ctx, &modelv1.GenerateRequest{
+		Parent: "projects/" + project, Model: ref.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(),
+		ModelArgsJson: ref.GetModelArgsJson(), Config: config, ValidateOnly: true,
+	})
+}
+
+func checkModel(call *modelCall, providers []*modelv1.Provider) error {
+	ref := call.ref
+	name, model, ok := strings.Cut(ref.GetModel(), "/")
+	if !ok || model == "" {
+		says := fmt.Sprintf("%q is no model; write provider/name, such as mockllm/model", ref.GetModel())
+		if len(call.roles) > 0 {
+			says += ", or a role of the run: " + strings.Join(call.roles, ", ")
+		}
+		return rpcerr.InvalidRequest("%s", says).WithField(call.field, "%s", says)
+	}
+	var known []string
+	for _, p := range providers {
+		known = append(known, p.GetName())
+		if p.GetName() == name {
+			return checkAccount(ref, p)
+		}
+	}
+	return rpcerr.ModelNotFound(ref.GetModel(), known,
+		"no provider %q for the model %s; known are %s", name, ref.GetModel(), strings.Join(known, ", "))
+}
+
+// defaultAccount is the account of references that name none.
+const defaultAccount = "default"
+
+func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
+	account := cmp.Or(ref.GetAccount(), defaultAccount)
+	if p.GetAccountInModel() {
+		named, model, _ := strings.Cut(strings.TrimPrefix(ref.GetModel(), p.GetName()+"/"), "/")
+		switch {
+		case model == "":
+			return rpcerr.InvalidField("model", "%q names no account; write %s/account/name", ref.GetModel(), p.GetName())
+		case account != defaultAccount:
+			return rpcerr.InvalidField("account", "the model %s names its account, %s; leave %q out", ref.GetModel(), named, account)
+		}
+		account = named
+	}
+	var known []string
+	for _, a := range p.GetAccounts() {
+		known = append(known, a.GetName())
+		if a.GetName() != account {
+			continue
+		}
+		if !a.GetUsable() {
+			return rpcerr.ProviderNotConfigured(p.GetName(), account, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
+		}
+		return nil
+	}
+	configured := "none is configured"
+	if len(known) > 0 {
+		configured = "configured are: " + strings.Join(known, ", ")
+	}
+	return rpcerr.ProviderNotConfigured(p.GetName(), account, "%s has no account %q; %s", p.GetName(), account, configured)
+}
