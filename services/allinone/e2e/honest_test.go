@@ -19,27 +19,30 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	h.serve()
 	task := h.write("honest.yaml", "dataset: [{input: Say hello., target: hello there}, {input: Say it again., target: hello there}]\nscorer: includes\n")
 	const (
-		warning = "temperature is not sent to anthropic/claude-sonnet-4-5, which does not take it; " +
-			"extra_body.own is not sent to anthropic/claude-sonnet-4-5, which does not take it"
-		config = "config={temperature: 0.3, max_tokens: 50, extra_body: {own: 7, service_tier: auto}}"
+		warning = "temperature is not sent to anthropic/claude-sonnet-4-5, which does not take it"
+		another = "extra_body.own is not sent to anthropic/claude-sonnet-4-5, which does not take it"
+		config  = "config={temperature: 0.3, max_tokens: 50, extra_body: {own: 7, service_tier: auto}}"
 	)
 	sent := object{"max_tokens": 50.0, "extra_body": object{"service_tier": "auto"}}
 
+	claude := []string{"-m", "anthropic/claude-sonnet-4-5"}
 	for name, tt := range map[string]struct {
 		args []string
 		says string
 	}{
-		"a limit of dollars without a price": {[]string{"-m", "anthropic/claude-sonnet-4-5", "--set", "limits.cost=0.01"}, "PRICE"},
-		"an API that is not built":           {[]string{"-m", "openai/gpt-5"}, "Responses API, which is not built yet"},
-		"an option that is not built":        {[]string{"-m", "anthropic/claude-sonnet-4-5", "--set", "config={batch: true}"}, "batch processing is not built yet"},
+		"a limit of dollars without a price": {
+			append(claude, "--set", "limits.cost=0.01"), "limits.cost bounds dollars, and the price of anthropic/claude-sonnet-4-5 is not known",
+		},
+		"an API that is not built":               {[]string{"-m", "openai/gpt-5"}, "model: openai/gpt-5: this model needs OpenAI's Responses API, which is not built yet"},
+		"an API that is not built, of a solver":  {append(claude, "--set", "solver={react: {model: openai/gpt-5}}"), "solver[0]: parameters model: openai/gpt-5: this model needs"},
+		"a provider that is not there":           {append(claude, "--set", "solver=[generate, {react: {model: nosuch/m}}]"), `solver[1]: parameters model: no provider "nosuch"`},
+		"an option that is not built":            {append(claude, "--set", "config={batch: true}"), "config.batch: batch processing is not built yet"},
+		"an option that is not built, of a step": {append(claude, "--set", "solver={generate: {config: {batch: true}}}"), "solver[0]: parameters config.batch: batch processing is not built yet"},
 	} {
-		if tt.says == "PRICE" {
-			tt.says = "limits.cost bounds dollars, and the price of anthropic/claude-sonnet-4-5 is not known"
-		}
 		for _, check := range [][]string{nil, {"--check"}} {
 			s := h.run(append(append([]string{"eval", "run", task}, tt.args...), check...)...)
-			assert.NotZero(t, s.code, name)
-			assert.Contains(t, s.err, tt.says, name)
+			assert.Equal(t, 2, s.code, name)
+			assert.Contains(t, s.err, task+": "+tt.says, name)
 		}
 	}
 	assert.Empty(t, at(h.rest().ok(t, http.MethodGet, "/api/v1/projects/default/evals", nil), "evals"), "nothing was made")
@@ -51,13 +54,22 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 
 	checked := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", config, "--check")
 	assert.Zero(t, checked.code, checked.err)
-	assert.Contains(t, checked.err, "warning: "+warning)
+	assert.Contains(t, checked.err, "warning: "+warning+"\nwarning: "+another+"\n")
+
+	const ofStep = "solver=[{generate: {config: {temperature: 0.3}}}, generate]"
+	checked = h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", ofStep, "--check")
+	assert.Zero(t, checked.code, checked.err)
+	assert.Equal(t, 1, strings.Count(checked.err, "warning: "+warning), checked.err)
 
 	ran := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", config)
 	require.Zero(t, ran.code, ran.err)
-	assert.Equal(t, 1, strings.Count(ran.err, warning), "not once a sample: %s", ran.err)
+	assert.Equal(t, 1, strings.Count(ran.err+ran.out, warning), "not once a sample, and not again at the end: %s%s", ran.err, ran.out)
+	assert.Contains(t, ran.out, "2 warnings, see above")
 	made := at(h.rest().ok(t, http.MethodGet, "/api/v1/projects/default/evals", nil), "evals", 0)
-	assert.Equal(t, object{"message": warning, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"temperature", "extra_body.own"}}, at(made, "warnings", 0))
+	assert.Equal(t, []any{
+		object{"message": warning, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"temperature"}},
+		object{"message": another, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"extra_body.own"}},
+	}, at(made, "warnings"))
 	name, _ := at(made, "name").(string)
 
 	exported := h.run("logs", "export", name, "--format", "json", "-o", "-")
@@ -65,20 +77,22 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	var log object
 	require.NoError(t, json.Unmarshal([]byte(exported.out), &log))
 	assert.Equal(t, sent, at(log, "plan", "config"))
-	lines, calls := 0, 0
+	calls := 0
+	var lines []any
 	samples, _ := at(log, "samples").([]any)
 	for _, sample := range samples {
 		events, _ := at(sample, "events").([]any)
 		for _, event := range events {
 			switch at(event, "event") {
 			case "logger":
-				lines++
-				assert.Equal(t, []any{"warning", warning}, []any{at(event, "message", "level"), at(event, "message", "message")})
+				assert.Equal(t, "warning", at(event, "message", "level"))
+				lines = append(lines, at(event, "message", "message"))
 			case "model":
 				calls++
 				assert.Equal(t, sent, at(event, "config"))
 			}
 		}
 	}
-	assert.Equal(t, []int{1, 2}, []int{lines, calls})
+	assert.Equal(t, []any{warning, another}, lines)
+	assert.Equal(t, 2, calls)
 }

@@ -157,7 +157,7 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 // sent is a configuration without what a model's provider is not sent: a log must not say that answers were made with it.
 func (l *Log) sent(ref *agentv1.ModelRef, config *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	for _, w := range l.ledger.state.Eval.GetWarnings() {
-		if w.GetModel() == ref.GetModel() {
+		if w.GetModel() == ref.GetModel() && w.GetField() == "" {
 			config = chat.Without(config, w.GetUnsentOptions())
 		}
 	}

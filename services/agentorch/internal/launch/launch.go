@@ -108,7 +108,9 @@ func (l *Launcher) Start(ctx context.Context, p *Plan, r Request, principal stri
 	bare, content := run.Split(spec)
 	event := &agentv1.Event{
 		Journal: name, Seq: 1, Epoch: 1, Time: timestamppb.New(now), Actor: principal, Id: "1", Critical: true,
-		Kind: &agentv1.Event_RunCreated{RunCreated: &agentv1.RunCreated{Spec: bare, Tools: p.tools, FoldVersion: run.FoldVersion, Content: content}},
+		Kind: &agentv1.Event_RunCreated{RunCreated: &agentv1.RunCreated{
+			Spec: bare, Tools: p.tools, FoldVersion: run.FoldVersion, Content: content, Warnings: p.Warnings,
+		}},
 	}
 	state, err := run.Fold(name, l.deps.Agents, one(event))
 	if err != nil {

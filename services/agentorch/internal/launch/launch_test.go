@@ -339,6 +339,7 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	require.Len(t, plan.Warnings, 1)
 	assert.Equal(t, []string{"temperature"}, plan.Warnings[0].GetUnsentOptions())
 	assert.Equal(t, "mockllm/cold", plan.Warnings[0].GetModel())
+	assert.Empty(t, plan.Warnings[0].GetField())
 	assert.Equal(t, "temperature is not sent to mockllm/cold", plan.Warnings[0].GetMessage())
 	assert.Empty(t, f.Models.Requests(), "no model was called")
 
@@ -346,6 +347,7 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	plan, err = f.Launcher.Check(t.Context(), "p", spec)
 	require.NoError(t, err)
 	require.Len(t, plan.Warnings, 1, "the step alone asks for it")
+	assert.Equal(t, "spec.steps[0]", plan.Warnings[0].GetField())
 
 	spec.Steps = spec.GetSteps()[1:]
 	plan, err = f.Launcher.Check(t.Context(), "p", spec)

@@ -21,8 +21,8 @@ import (
 
 // modelCall is a call that a run may make, as far as it is known before the run starts.
 type modelCall struct {
-	// field names the model in the specification.
-	field string
+	// field names the model in the specification, step the step that asks for the call; empty where none does.
+	field, step string
 	ref   *agentv1.ModelRef
 	// roles could be named in place of the model.
 	roles []string
@@ -42,10 +42,10 @@ type layer struct {
 func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, error) {
 	var calls []modelCall
 	roles := slices.Sorted(maps.Keys(spec.GetModelRoles()))
-	add := func(field string, ref *agentv1.ModelRef, roles []string, own layer) {
+	add := func(field, step string, ref *agentv1.ModelRef, roles []string, own layer) {
 		active := ref == spec.GetModel()
 		call := modelCall{
-			field: field, ref: ref, roles: roles, config: chat.ResolveConfig(ref.GetConfig(), spec.GetConfig(), own.config, active),
+			field: field, step: step, ref: ref, roles: roles, config: chat.ResolveConfig(ref.GetConfig(), spec.GetConfig(), own.config, active),
 			layers: []layer{{field + ".config", ref.GetConfig()}, {"spec.config", chat.ResolveConfig(nil, spec.GetConfig(), nil, active)}, own},
 		}
 		if !slices.ContainsFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, ref) && proto.Equal(c.config, call.config) }) {
@@ -53,10 +53,10 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 		}
 	}
 	if spec.GetModel() != nil {
-		add("spec.model", spec.GetModel(), nil, layer{})
+		add("spec.model", "", spec.GetModel(), nil, layer{})
 	}
 	for _, role := range roles {
-		add(fmt.Sprintf("spec.model_roles[%q]", role), spec.GetModelRoles()[role], nil, layer{})
+		add(fmt.Sprintf("spec.model_roles[%q]", role), "", spec.GetModelRoles()[role], nil, layer{})
 	}
 	for i, step := range asks {
 		at := fmt.Sprintf("spec.steps[%d]", i)
@@ -65,7 +65,7 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 			if ref == nil {
 				return nil, rpcerr.InvalidField("spec.model", "%s asks the run's model, and the run names none", at)
 			}
-			add(at+": params_json/model", ref, roles, layer{at + ": params_json/config", ask.Config})
+			add(at+": params_json/model", at, ref, roles, layer{at + ": params_json/config", ask.Config})
 		}
 	}
 	return calls, nil
@@ -139,7 +139,7 @@ func (l *Launcher) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWar
 			return nil, err
 		}
 		for _, w := range unsent {
-			if !slices.ContainsFunc(warnings, func(known *agentv1.EvalWarning) bool { return proto.Equal(known, w) }) {
+			if !slices.ContainsFunc(warnings, func(known *agentv1.EvalWarning) bool { return known.GetMessage() == w.GetMessage() }) {
 				warnings = append(warnings, w)
 			}
 		}
@@ -200,17 +200,17 @@ func (l *Launcher) checkCall(ctx context.Context, project string, call *modelCal
 		fallback := proto.CloneOf(call.ref)
 		fallback.Model = provider + "/" + name
 		// The options are those of the call, which the provider is sent with the first model.
-		answer, err := l.validate(ctx, project, fallback, nil)
+		checked, err := l.validate(ctx, project, fallback, nil)
 		if err != nil {
 			return nil, rpcerr.Wrap(err, "%s", call.fieldOf("fallback_models"))
 		}
-		if bound != "" && answer.GetPrices() == nil {
+		if bound != "" && checked.GetPrices() == nil {
 			return nil, rpcerr.PriceUnknown(fallback.GetModel(), bound)
 		}
 	}
 	warnings := make([]*agentv1.EvalWarning, len(answer.GetUnsentOptions()))
 	for i, option := range answer.GetUnsentOptions() {
-		warnings[i] = &agentv1.EvalWarning{Message: answer.GetWarnings()[i], Model: call.ref.GetModel(), UnsentOptions: []string{option}}
+		warnings[i] = &agentv1.EvalWarning{Message: answer.GetWarnings()[i], Model: call.ref.GetModel(), UnsentOptions: []string{option}, Field: call.step}
 	}
 	return warnings, nil
 }

@@ -16,7 +16,7 @@ func (s *State) created(e *agentv1.Event, c *agentv1.RunCreated) error {
 		return fmt.Errorf("the run was created before")
 	}
 	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion || len(c.GetFeatures()) > 0 // this version has none
-	s.spec, s.tools = Join(c), c.GetTools()
+	s.spec, s.tools, s.Warnings = Join(c), c.GetTools(), c.GetWarnings()
 	s.messages = append(s.messages, s.spec.GetInput()...)
 	for key, value := range s.spec.GetStore() {
 		s.store[key] = value

@@ -52,6 +52,8 @@ type State struct {
 	// TooNew says that the run cannot be owned by this version: its fold or a critical event is not known here.
 	TooNew bool
 
+	// Warnings say what is not done as the specification asks for.
+	Warnings []*agentv1.EvalWarning
 	// Limits are the bounds as they are now, retuned ones included.
 	Limits *limit.Set
 	// Turns counts the agent's model calls whose answers were within the bounds, Answers all that were answered.

@@ -25,7 +25,7 @@ func (s *State) View(full bool) *agentv1.Run {
 		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
 		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working),
 		SandboxFault: s.SandboxFault, Retries: int32(s.Retries), Activity: s.activity(),
-		LostModelCalls: int32(s.LostModelCalls), Cancelling: s.Cancel != nil && !s.Finished,
+		LostModelCalls: int32(s.LostModelCalls), Cancelling: s.Cancel != nil && !s.Finished, Warnings: s.Warnings,
 	}
 	for environment, box := range s.Sandboxes {
 		if r.Sandboxes == nil {

@@ -54,6 +54,22 @@ func TestARunIsTheFoldOfItsJournal(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
 }
 
+// What of a run's options a model is not sent, its answer says at once, and its journal keeps.
+func TestARunSaysWhatIsNotDoneAsAsked(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	spec := answering()
+	spec.Model.Model, spec.Config = "mockllm/cold", &modelv1.GenerateConfig{Temperature: new(0.3)}
+	made, err := r.runs.CreateRun(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: spec})
+	require.NoError(t, err)
+	require.Len(t, made.GetWarnings(), 1)
+	assert.Equal(t, "temperature is not sent to mockllm/cold", made.GetWarnings()[0].GetMessage())
+	r.Finish(made.GetName())
+	got, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: made.GetName()})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"temperature"}, got.GetWarnings()[0].GetUnsentOptions())
+}
+
 func TestARequestMakesOneRun(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

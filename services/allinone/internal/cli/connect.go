@@ -48,6 +48,8 @@ type session struct {
 	again *rerun
 	// logFlags are those of this command that say where logs are written, for a shell.
 	logFlags []string
+	// warned says that this command has shown the warnings of its evaluation.
+	warned bool
 	// leave is set when the user wants to be gone at once.
 	leave bool
 

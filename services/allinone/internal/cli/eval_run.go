@@ -257,6 +257,7 @@ func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool, 
 	for _, w := range eval.GetWarnings() {
 		s.app.note("warning: %s", w.GetMessage())
 	}
+	s.warned = true
 	if check {
 		s.app.note("%s is fine: %d samples, model %s", task.Spec.GetTaskFile(), eval.GetProgress().GetTotal(), models(task.Spec))
 		return nil

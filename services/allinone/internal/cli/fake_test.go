@@ -109,8 +109,9 @@ type server struct {
 	// evals are the ids of evaluations beside it; where there are any, others are not found. samples are those of each.
 	evals   []string
 	samples []*agentv1.EvalSample
-	// events are those of the run that has ended.
-	events []*agentv1.Event
+	// events are those of the run that has ended, warnings what was said when it was made.
+	events   []*agentv1.Event
+	warnings []*agentv1.EvalWarning
 	// keyed are the providers that have a key, PROVIDER or PROVIDER/ACCOUNT.
 	keyed []string
 	// refusal answers every CreateEval, where there is one.
@@ -225,7 +226,7 @@ func (s *server) ListRuns(_ context.Context, req *agentv1.ListRunsRequest) (*age
 
 // CreateRun makes the run that has ended.
 func (s *server) CreateRun(context.Context, *agentv1.CreateRunRequest) (*agentv1.Run, error) {
-	return &agentv1.Run{Name: "projects/default/runs/r-over"}, nil
+	return &agentv1.Run{Name: "projects/default/runs/r-over", Warnings: s.warnings}, nil
 }
 
 // WatchRun gives the events of the run that has ended.

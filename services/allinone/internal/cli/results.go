@@ -76,8 +76,15 @@ func (s *session) showEval(ctx context.Context, e *agentv1.Eval, logs []string) 
 		a.print("  %s: %s", err.GetReason(), err.GetMessage())
 	}
 	a.print("model %s · %s", models(e.GetSpec()), s.facts(e))
-	for _, w := range e.GetWarnings() {
-		a.print("  warning: %s", w.GetMessage())
+	switch n := len(e.GetWarnings()); {
+	case !s.warned:
+		for _, w := range e.GetWarnings() {
+			a.print("  warning: %s", w.GetMessage())
+		}
+	case n == 1:
+		a.print("  1 warning, see above")
+	case n > 1:
+		a.print("  %d warnings, see above", n)
 	}
 	for _, wait := range progress.Waits(e.GetProgress()) {
 		a.print("  %s", wait)
@@ -214,7 +221,7 @@ func (s *session) facts(e *agentv1.Eval) string {
 	}
 	parts = append(parts, progress.Count(p.GetTotalTokens())+" tokens")
 	if p.TotalCost != nil {
-		parts = append(parts, progress.Cost(p))
+		parts = append(parts, progress.Cost(p.GetTotalCost(), p.GetCostPartial()))
 	}
 	return strings.Join(parts, " · ")
 }

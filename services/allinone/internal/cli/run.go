@@ -193,12 +193,18 @@ func (s *session) runAgent(ctx context.Context, prompt string, f runFlags) error
 	}
 	w := transcript.New(s.app.Stdout, transcript.Options{Color: s.app.StdoutWidth() > 0})
 	warned := map[string]bool{}
+	warn := func(text string) {
+		if !warned[text] {
+			warned[text] = true
+			s.app.note("warning: %s", text)
+		}
+	}
+	for _, w := range run.GetWarnings() {
+		warn(w.GetMessage())
+	}
 	show := func(e *agentv1.Event) error {
-		for _, warning := range e.GetModelOutcome().GetContent().GetWarnings() {
-			if !warned[warning] {
-				warned[warning] = true
-				s.app.note("warning: %s", warning)
-			}
+		for _, text := range e.GetModelOutcome().GetContent().GetWarnings() {
+			warn(text)
 		}
 		switch {
 		case s.app.json:

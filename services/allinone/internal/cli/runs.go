@@ -131,6 +131,21 @@ func totalTokens(r *agentv1.Run) int64 {
 	return n
 }
 
+// cost is what a run cost, with a mark where a model that it used has no price; empty where none has one.
+func cost(r *agentv1.Run) string {
+	var total float64
+	known, partial := false, false
+	for _, u := range r.GetUsage() {
+		total += u.GetTotalCost()
+		known = known || u.TotalCost != nil
+		partial = partial || u.TotalCost == nil && u.GetTotalTokens() > 0
+	}
+	if !known {
+		return ""
+	}
+	return " · " + progress.Cost(total, partial)
+}
+
 func (a *app) runShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show RUN",
@@ -162,8 +177,11 @@ func (a *app) runShowCommand() *cobra.Command {
 func (s *session) showRun(r *agentv1.Run) {
 	a := s.app
 	a.print("%s · %s", r.GetName(), s.runState(r))
-	a.print("model %s · %d turns · %d messages · %s tokens · %d retries · working %s", dash(r.GetSpec().GetModel().GetModel()), r.GetTurns(), r.GetMessageCount(),
-		progress.Count(totalTokens(r)), r.GetRetries(), r.GetWorkingTime().AsDuration().Round(10*time.Millisecond))
+	a.print("model %s · %d turns · %d messages · %s tokens%s · %d retries · working %s", dash(r.GetSpec().GetModel().GetModel()), r.GetTurns(), r.GetMessageCount(),
+		progress.Count(totalTokens(r)), cost(r), r.GetRetries(), r.GetWorkingTime().AsDuration().Round(10*time.Millisecond))
+	for _, w := range r.GetWarnings() {
+		a.print("  warning: %s", w.GetMessage())
+	}
 	if n := r.GetLostModelCalls(); n > 0 {
 		a.print("%s", progress.Lost(n))
 	}

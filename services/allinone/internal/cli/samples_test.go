@@ -97,9 +97,11 @@ func TestARunWarnsOfOptionsThatAreNotSent(t *testing.T) {
 	answered := &agentv1.Event{Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{
 		Content: &agentv1.ModelOutcomeContent{Warnings: []string{"temperature is not sent to anthropic/claude: the API refuses it"}},
 	}}}
-	c := begin(t, append(serve(t, &server{events: []*agentv1.Event{answered, answered}}), "run", "-m", "anthropic/claude", "hello")...)
-	require.Equal(t, 0, c.end(t), c.stderr.String())
-	assert.Equal(t, 1, strings.Count(c.stderr.String(), "warning: temperature is not sent to anthropic/claude: the API refuses it\n"), c.stderr.String())
+	for _, warnings := range [][]*agentv1.EvalWarning{nil, {{Message: "temperature is not sent to anthropic/claude: the API refuses it"}}} {
+		c := begin(t, append(serve(t, &server{events: []*agentv1.Event{answered, answered}, warnings: warnings}), "run", "-m", "anthropic/claude", "hello")...)
+		require.Equal(t, 0, c.end(t), c.stderr.String())
+		assert.Equal(t, 1, strings.Count(c.stderr.String(), "warning: temperature is not sent to anthropic/claude: the API refuses it\n"), c.stderr.String())
+	}
 }
 
 func TestAListSaysHowManySamplesWait(t *testing.T) {

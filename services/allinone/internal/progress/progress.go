@@ -134,7 +134,7 @@ func (s *State) costs() string {
 	p := s.eval.GetProgress()
 	parts := []string{Count(p.GetTotalTokens()) + " tokens"}
 	if p.TotalCost != nil {
-		parts = append(parts, Cost(p))
+		parts = append(parts, Cost(p.GetTotalCost(), p.GetCostPartial()))
 	}
 	parts = append(parts, clock(time.Since(s.start)))
 	for _, m := range s.means {
@@ -232,12 +232,12 @@ func Count(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// Cost writes what an evaluation cost so far, as a lower bound where the price of a model is not known.
-func Cost(p *agentv1.EvalProgress) string {
-	if p.GetCostPartial() {
-		return "≥ " + Dollars(p.GetTotalCost())
+// Cost writes a sum of dollars, as a lower bound where it is partial, since the price of a model is not known.
+func Cost(total float64, partial bool) string {
+	if partial {
+		return "≥ " + Dollars(total)
 	}
-	return Dollars(p.GetTotalCost())
+	return Dollars(total)
 }
 
 // Lost says that model calls were lost with the process that made them, which sums of tokens and money cannot show.

@@ -1234,70 +1234,6 @@ func (x *Eval) GetWarnings() []*EvalWarning {
 	return nil
 }
 
-// EvalWarning says what an evaluation does otherwise than it was asked to.
-type EvalWarning struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// For people.
-	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The model that it is about, `provider/name`.
-	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// Options of the model's configuration that its provider is not sent. Names of GenerateConfig, such as `temperature`; of a member of extra_body `extra_body.NAME`.
-	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EvalWarning) Reset() {
-	*x = EvalWarning{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EvalWarning) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EvalWarning) ProtoMessage() {}
-
-func (x *EvalWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EvalWarning.ProtoReflect.Descriptor instead.
-func (*EvalWarning) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *EvalWarning) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *EvalWarning) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *EvalWarning) GetUnsentOptions() []string {
-	if x != nil {
-		return x.UnsentOptions
-	}
-	return nil
-}
-
 // EvalProgress counts samples, each epoch and model by itself.
 type EvalProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1336,7 +1272,7 @@ type EvalProgress struct {
 
 func (x *EvalProgress) Reset() {
 	*x = EvalProgress{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1284,7 @@ func (x *EvalProgress) String() string {
 func (*EvalProgress) ProtoMessage() {}
 
 func (x *EvalProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1297,7 @@ func (x *EvalProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalProgress.ProtoReflect.Descriptor instead.
 func (*EvalProgress) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EvalProgress) GetTotal() int32 {
@@ -1479,7 +1415,7 @@ type EvalWait struct {
 
 func (x *EvalWait) Reset() {
 	*x = EvalWait{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1427,7 @@ func (x *EvalWait) String() string {
 func (*EvalWait) ProtoMessage() {}
 
 func (x *EvalWait) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1440,7 @@ func (x *EvalWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalWait.ProtoReflect.Descriptor instead.
 func (*EvalWait) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EvalWait) GetReason() string {
@@ -1588,7 +1524,7 @@ type EvalSample struct {
 
 func (x *EvalSample) Reset() {
 	*x = EvalSample{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1536,7 @@ func (x *EvalSample) String() string {
 func (*EvalSample) ProtoMessage() {}
 
 func (x *EvalSample) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1549,7 @@ func (x *EvalSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalSample.ProtoReflect.Descriptor instead.
 func (*EvalSample) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EvalSample) GetName() string {
@@ -1785,7 +1721,7 @@ type EvalResults struct {
 
 func (x *EvalResults) Reset() {
 	*x = EvalResults{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1733,7 @@ func (x *EvalResults) String() string {
 func (*EvalResults) ProtoMessage() {}
 
 func (x *EvalResults) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1746,7 @@ func (x *EvalResults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvalResults.ProtoReflect.Descriptor instead.
 func (*EvalResults) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EvalResults) GetTotalSamples() int32 {
@@ -1859,7 +1795,7 @@ type ScoreResult struct {
 
 func (x *ScoreResult) Reset() {
 	*x = ScoreResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1807,7 @@ func (x *ScoreResult) String() string {
 func (*ScoreResult) ProtoMessage() {}
 
 func (x *ScoreResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1820,7 @@ func (x *ScoreResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreResult.ProtoReflect.Descriptor instead.
 func (*ScoreResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScoreResult) GetName() string {
@@ -1962,7 +1898,7 @@ type MetricResult struct {
 
 func (x *MetricResult) Reset() {
 	*x = MetricResult{}
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +1910,7 @@ func (x *MetricResult) String() string {
 func (*MetricResult) ProtoMessage() {}
 
 func (x *MetricResult) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_eval_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +1923,7 @@ func (x *MetricResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetricResult.ProtoReflect.Descriptor instead.
 func (*MetricResult) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_eval_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MetricResult) GetKey() string {
@@ -2154,11 +2090,7 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x0eRoleUsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
 	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05value:\x028\x01:8\xeaA5\n" +
-	"\x12evalfleet.dev/Eval\x12\x1fprojects/{project}/evals/{eval}\"d\n" +
-	"\vEvalWarning\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
-	"\x05model\x18\x02 \x01(\tR\x05model\x12%\n" +
-	"\x0eunsent_options\x18\x03 \x03(\tR\runsentOptions\"\xde\x03\n" +
+	"\x12evalfleet.dev/Eval\x12\x1fprojects/{project}/evals/{eval}\"\xde\x03\n" +
 	"\fEvalProgress\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -2259,7 +2191,7 @@ func file_evalfleet_agent_v1_eval_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_eval_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_evalfleet_agent_v1_eval_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(EvalState)(0),                // 0: evalfleet.agent.v1.EvalState
 	(*EvalSpec)(nil),              // 1: evalfleet.agent.v1.EvalSpec
@@ -2272,32 +2204,32 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 	(*DatasetFile)(nil),           // 8: evalfleet.agent.v1.DatasetFile
 	(*Sample)(nil),                // 9: evalfleet.agent.v1.Sample
 	(*Eval)(nil),                  // 10: evalfleet.agent.v1.Eval
-	(*EvalWarning)(nil),           // 11: evalfleet.agent.v1.EvalWarning
-	(*EvalProgress)(nil),          // 12: evalfleet.agent.v1.EvalProgress
-	(*EvalWait)(nil),              // 13: evalfleet.agent.v1.EvalWait
-	(*EvalSample)(nil),            // 14: evalfleet.agent.v1.EvalSample
-	(*EvalResults)(nil),           // 15: evalfleet.agent.v1.EvalResults
-	(*ScoreResult)(nil),           // 16: evalfleet.agent.v1.ScoreResult
-	(*MetricResult)(nil),          // 17: evalfleet.agent.v1.MetricResult
-	nil,                           // 18: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	nil,                           // 19: evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	nil,                           // 20: evalfleet.agent.v1.Sample.FilesEntry
-	nil,                           // 21: evalfleet.agent.v1.Eval.UsageEntry
-	nil,                           // 22: evalfleet.agent.v1.Eval.RoleUsageEntry
-	(*AgentRef)(nil),              // 23: evalfleet.agent.v1.AgentRef
-	(*ModelRef)(nil),              // 24: evalfleet.agent.v1.ModelRef
-	(*v1.GenerateConfig)(nil),     // 25: evalfleet.model.v1.GenerateConfig
-	(*v11.ToolRef)(nil),           // 26: evalfleet.tool.v1.ToolRef
-	(*ScorerRef)(nil),             // 27: evalfleet.agent.v1.ScorerRef
-	(*MetricRef)(nil),             // 28: evalfleet.agent.v1.MetricRef
-	(*RunLimits)(nil),             // 29: evalfleet.agent.v1.RunLimits
-	(*v11.ApprovalPolicy)(nil),    // 30: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.BlobRef)(nil),           // 31: evalfleet.content.v1.BlobRef
-	(*v1.ChatMessage)(nil),        // 32: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                // 33: evalfleet.agent.v1.Target
-	(*v12.SandboxSpec)(nil),       // 34: evalfleet.sandbox.v1.SandboxSpec
-	(*RunError)(nil),              // 35: evalfleet.agent.v1.RunError
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*EvalProgress)(nil),          // 11: evalfleet.agent.v1.EvalProgress
+	(*EvalWait)(nil),              // 12: evalfleet.agent.v1.EvalWait
+	(*EvalSample)(nil),            // 13: evalfleet.agent.v1.EvalSample
+	(*EvalResults)(nil),           // 14: evalfleet.agent.v1.EvalResults
+	(*ScoreResult)(nil),           // 15: evalfleet.agent.v1.ScoreResult
+	(*MetricResult)(nil),          // 16: evalfleet.agent.v1.MetricResult
+	nil,                           // 17: evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	nil,                           // 18: evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	nil,                           // 19: evalfleet.agent.v1.Sample.FilesEntry
+	nil,                           // 20: evalfleet.agent.v1.Eval.UsageEntry
+	nil,                           // 21: evalfleet.agent.v1.Eval.RoleUsageEntry
+	(*AgentRef)(nil),              // 22: evalfleet.agent.v1.AgentRef
+	(*ModelRef)(nil),              // 23: evalfleet.agent.v1.ModelRef
+	(*v1.GenerateConfig)(nil),     // 24: evalfleet.model.v1.GenerateConfig
+	(*v11.ToolRef)(nil),           // 25: evalfleet.tool.v1.ToolRef
+	(*ScorerRef)(nil),             // 26: evalfleet.agent.v1.ScorerRef
+	(*MetricRef)(nil),             // 27: evalfleet.agent.v1.MetricRef
+	(*RunLimits)(nil),             // 28: evalfleet.agent.v1.RunLimits
+	(*v11.ApprovalPolicy)(nil),    // 29: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.BlobRef)(nil),           // 30: evalfleet.content.v1.BlobRef
+	(*v1.ChatMessage)(nil),        // 31: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                // 32: evalfleet.agent.v1.Target
+	(*v12.SandboxSpec)(nil),       // 33: evalfleet.sandbox.v1.SandboxSpec
+	(*RunError)(nil),              // 34: evalfleet.agent.v1.RunError
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*EvalWarning)(nil),           // 36: evalfleet.agent.v1.EvalWarning
 	(RunState)(0),                 // 37: evalfleet.agent.v1.RunState
 	(*NamedScore)(nil),            // 38: evalfleet.agent.v1.NamedScore
 	(*LimitReached)(nil),          // 39: evalfleet.agent.v1.LimitReached
@@ -2308,55 +2240,55 @@ var file_evalfleet_agent_v1_eval_proto_goTypes = []any{
 }
 var file_evalfleet_agent_v1_eval_proto_depIdxs = []int32{
 	6,  // 0: evalfleet.agent.v1.EvalSpec.dataset:type_name -> evalfleet.agent.v1.Dataset
-	23, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
-	24, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
-	18, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
-	25, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	26, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	19, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
-	27, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	28, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
+	22, // 1: evalfleet.agent.v1.EvalSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
+	23, // 2: evalfleet.agent.v1.EvalSpec.models:type_name -> evalfleet.agent.v1.ModelRef
+	17, // 3: evalfleet.agent.v1.EvalSpec.model_roles:type_name -> evalfleet.agent.v1.EvalSpec.ModelRolesEntry
+	24, // 4: evalfleet.agent.v1.EvalSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	25, // 5: evalfleet.agent.v1.EvalSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	18, // 6: evalfleet.agent.v1.EvalSpec.sandboxes:type_name -> evalfleet.agent.v1.EvalSpec.SandboxesEntry
+	26, // 7: evalfleet.agent.v1.EvalSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	27, // 8: evalfleet.agent.v1.EvalSpec.metrics:type_name -> evalfleet.agent.v1.MetricRef
 	4,  // 9: evalfleet.agent.v1.EvalSpec.epochs:type_name -> evalfleet.agent.v1.Epochs
-	29, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
+	28, // 10: evalfleet.agent.v1.EvalSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
 	3,  // 11: evalfleet.agent.v1.EvalSpec.limit:type_name -> evalfleet.agent.v1.SampleRange
 	5,  // 12: evalfleet.agent.v1.EvalSpec.fail_on_error:type_name -> evalfleet.agent.v1.FailOnError
-	30, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	29, // 13: evalfleet.agent.v1.EvalSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	2,  // 14: evalfleet.agent.v1.EvalSpec.revision:type_name -> evalfleet.agent.v1.Revision
 	7,  // 15: evalfleet.agent.v1.Dataset.inline:type_name -> evalfleet.agent.v1.SampleList
 	8,  // 16: evalfleet.agent.v1.Dataset.file:type_name -> evalfleet.agent.v1.DatasetFile
 	9,  // 17: evalfleet.agent.v1.SampleList.samples:type_name -> evalfleet.agent.v1.Sample
-	31, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
-	32, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
-	33, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
-	20, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
-	34, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	30, // 18: evalfleet.agent.v1.DatasetFile.blob:type_name -> evalfleet.content.v1.BlobRef
+	31, // 19: evalfleet.agent.v1.Sample.input:type_name -> evalfleet.model.v1.ChatMessage
+	32, // 20: evalfleet.agent.v1.Sample.target:type_name -> evalfleet.agent.v1.Target
+	19, // 21: evalfleet.agent.v1.Sample.files:type_name -> evalfleet.agent.v1.Sample.FilesEntry
+	33, // 22: evalfleet.agent.v1.Sample.sandbox:type_name -> evalfleet.sandbox.v1.SandboxSpec
 	1,  // 23: evalfleet.agent.v1.Eval.spec:type_name -> evalfleet.agent.v1.EvalSpec
 	0,  // 24: evalfleet.agent.v1.Eval.state:type_name -> evalfleet.agent.v1.EvalState
-	12, // 25: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
-	15, // 26: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
-	21, // 27: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
-	22, // 28: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
-	35, // 29: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
-	36, // 30: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
-	36, // 31: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
-	36, // 32: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
-	11, // 33: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	13, // 34: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
-	36, // 35: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
+	11, // 25: evalfleet.agent.v1.Eval.progress:type_name -> evalfleet.agent.v1.EvalProgress
+	14, // 26: evalfleet.agent.v1.Eval.results:type_name -> evalfleet.agent.v1.EvalResults
+	20, // 27: evalfleet.agent.v1.Eval.usage:type_name -> evalfleet.agent.v1.Eval.UsageEntry
+	21, // 28: evalfleet.agent.v1.Eval.role_usage:type_name -> evalfleet.agent.v1.Eval.RoleUsageEntry
+	34, // 29: evalfleet.agent.v1.Eval.error:type_name -> evalfleet.agent.v1.RunError
+	35, // 30: evalfleet.agent.v1.Eval.create_time:type_name -> google.protobuf.Timestamp
+	35, // 31: evalfleet.agent.v1.Eval.start_time:type_name -> google.protobuf.Timestamp
+	35, // 32: evalfleet.agent.v1.Eval.end_time:type_name -> google.protobuf.Timestamp
+	36, // 33: evalfleet.agent.v1.Eval.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	12, // 34: evalfleet.agent.v1.EvalProgress.waits:type_name -> evalfleet.agent.v1.EvalWait
+	35, // 35: evalfleet.agent.v1.EvalWait.since:type_name -> google.protobuf.Timestamp
 	37, // 36: evalfleet.agent.v1.EvalSample.state:type_name -> evalfleet.agent.v1.RunState
 	38, // 37: evalfleet.agent.v1.EvalSample.scores:type_name -> evalfleet.agent.v1.NamedScore
 	39, // 38: evalfleet.agent.v1.EvalSample.limit:type_name -> evalfleet.agent.v1.LimitReached
-	35, // 39: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
+	34, // 39: evalfleet.agent.v1.EvalSample.error:type_name -> evalfleet.agent.v1.RunError
 	40, // 40: evalfleet.agent.v1.EvalSample.usage:type_name -> evalfleet.model.v1.ModelUsage
 	41, // 41: evalfleet.agent.v1.EvalSample.total_time:type_name -> google.protobuf.Duration
 	41, // 42: evalfleet.agent.v1.EvalSample.working_time:type_name -> google.protobuf.Duration
 	42, // 43: evalfleet.agent.v1.EvalSample.wait:type_name -> evalfleet.agent.v1.RunWait
 	43, // 44: evalfleet.agent.v1.EvalSample.note:type_name -> evalfleet.effect.v1.Note
-	36, // 45: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
-	16, // 46: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
-	17, // 47: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
-	24, // 48: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	34, // 49: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	35, // 45: evalfleet.agent.v1.EvalSample.start_time:type_name -> google.protobuf.Timestamp
+	15, // 46: evalfleet.agent.v1.EvalResults.scores:type_name -> evalfleet.agent.v1.ScoreResult
+	16, // 47: evalfleet.agent.v1.ScoreResult.metrics:type_name -> evalfleet.agent.v1.MetricResult
+	23, // 48: evalfleet.agent.v1.EvalSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	33, // 49: evalfleet.agent.v1.EvalSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
 	40, // 50: evalfleet.agent.v1.Eval.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
 	40, // 51: evalfleet.agent.v1.Eval.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
 	52, // [52:52] is the sub-list for method output_type
@@ -2385,16 +2317,16 @@ func file_evalfleet_agent_v1_eval_proto_init() {
 		(*Dataset_Worker)(nil),
 	}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[7].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[11].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[10].OneofWrappers = []any{}
+	file_evalfleet_agent_v1_eval_proto_msgTypes[14].OneofWrappers = []any{}
 	file_evalfleet_agent_v1_eval_proto_msgTypes[15].OneofWrappers = []any{}
-	file_evalfleet_agent_v1_eval_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_proto_rawDesc), len(file_evalfleet_agent_v1_eval_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

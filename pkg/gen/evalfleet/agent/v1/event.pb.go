@@ -1112,7 +1112,9 @@ type RunCreated struct {
 	// Capabilities that a replica must have to own the run, such as a limit of a newer version; one that lacks any leaves the run waiting for a version.
 	Features []string `protobuf:"bytes,5,rep,name=features,proto3" json:"features,omitempty"`
 	// The conversation to begin with and all else in the specification that is content: input, target, choices, metadata, store, prompts.
-	Content       *RunCreatedContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content *RunCreatedContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// What is not done as the specification asks for.
+	Warnings      []*EvalWarning `protobuf:"bytes,6,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1178,6 +1180,13 @@ func (x *RunCreated) GetFeatures() []string {
 func (x *RunCreated) GetContent() *RunCreatedContent {
 	if x != nil {
 		return x.Content
+	}
+	return nil
+}
+
+func (x *RunCreated) GetWarnings() []*EvalWarning {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -5864,14 +5873,15 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\feval_updated\x18i \x01(\v2\x1f.evalfleet.agent.v1.EvalUpdatedH\x00R\vevalUpdated\x12B\n" +
 	"\x05delta\x18x \x01(\v2*.evalfleet.model.v1.StreamGenerateResponseH\x00R\x05delta\x12=\n" +
 	"\textension\x18y \x01(\v2\x1d.evalfleet.agent.v1.ExtensionH\x00R\textensionB\x06\n" +
-	"\x04kind\"\xf6\x01\n" +
+	"\x04kind\"\xb3\x02\n" +
 	"\n" +
 	"RunCreated\x12/\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x127\n" +
 	"\x05tools\x18\x02 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\x12!\n" +
 	"\ffold_version\x18\x03 \x01(\x05R\vfoldVersion\x12\x1a\n" +
 	"\bfeatures\x18\x05 \x03(\tR\bfeatures\x12?\n" +
-	"\acontent\x18\x04 \x01(\v2%.evalfleet.agent.v1.RunCreatedContentR\acontent\"\xf3\x02\n" +
+	"\acontent\x18\x04 \x01(\v2%.evalfleet.agent.v1.RunCreatedContentR\acontent\x12;\n" +
+	"\bwarnings\x18\x06 \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\"\xf3\x02\n" +
 	"\x11RunCreatedContent\x125\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x122\n" +
 	"\x06target\x18\x02 \x01(\v2\x1a.evalfleet.agent.v1.TargetR\x06target\x12\x18\n" +
@@ -6319,44 +6329,44 @@ var file_evalfleet_agent_v1_event_proto_goTypes = []any{
 	(*v1.StreamGenerateResponse)(nil), // 76: evalfleet.model.v1.StreamGenerateResponse
 	(*RunSpec)(nil),                   // 77: evalfleet.agent.v1.RunSpec
 	(*v11.ToolDefinition)(nil),        // 78: evalfleet.tool.v1.ToolDefinition
-	(*v1.ChatMessage)(nil),            // 79: evalfleet.model.v1.ChatMessage
-	(*Target)(nil),                    // 80: evalfleet.agent.v1.Target
-	(*AgentRef)(nil),                  // 81: evalfleet.agent.v1.AgentRef
-	(RunState)(0),                     // 82: evalfleet.agent.v1.RunState
-	(*RunWait)(nil),                   // 83: evalfleet.agent.v1.RunWait
-	(*RunError)(nil),                  // 84: evalfleet.agent.v1.RunError
-	(*LimitReached)(nil),              // 85: evalfleet.agent.v1.LimitReached
-	(v1.Role)(0),                      // 86: evalfleet.model.v1.Role
-	(*v1.ModelOutput)(nil),            // 87: evalfleet.model.v1.ModelOutput
-	(*v11.StoreChange)(nil),           // 88: evalfleet.tool.v1.StoreChange
-	(*v11.ToolChoice)(nil),            // 89: evalfleet.tool.v1.ToolChoice
-	(*v1.GenerateConfig)(nil),         // 90: evalfleet.model.v1.GenerateConfig
-	(*v1.ModelUsage)(nil),             // 91: evalfleet.model.v1.ModelUsage
-	(v1.StopReason)(0),                // 92: evalfleet.model.v1.StopReason
-	(*v12.Timing)(nil),                // 93: evalfleet.effect.v1.Timing
-	(v1.CacheUse)(0),                  // 94: evalfleet.model.v1.CacheUse
-	(*v1.FailedAttempt)(nil),          // 95: evalfleet.model.v1.FailedAttempt
-	(*v1.ModelCall)(nil),              // 96: evalfleet.model.v1.ModelCall
-	(*v13.BlobRef)(nil),               // 97: evalfleet.content.v1.BlobRef
-	(v11.ReviewDecision)(0),           // 98: evalfleet.tool.v1.ReviewDecision
-	(*v11.ToolReview)(nil),            // 99: evalfleet.tool.v1.ToolReview
-	(*v11.ToolCall)(nil),              // 100: evalfleet.tool.v1.ToolCall
-	(v11.ToolErrorType)(0),            // 101: evalfleet.tool.v1.ToolErrorType
-	(*v11.ToolFailure)(nil),           // 102: evalfleet.tool.v1.ToolFailure
-	(*v11.Truncation)(nil),            // 103: evalfleet.tool.v1.Truncation
-	(*v11.ToolResult)(nil),            // 104: evalfleet.tool.v1.ToolResult
-	(*v14.Sandbox)(nil),               // 105: evalfleet.sandbox.v1.Sandbox
-	(*v11.SandboxAction)(nil),         // 106: evalfleet.tool.v1.SandboxAction
-	(*v14.ExecSpec)(nil),              // 107: evalfleet.sandbox.v1.ExecSpec
-	(*v14.ExecResult)(nil),            // 108: evalfleet.sandbox.v1.ExecResult
-	(*WorkerRef)(nil),                 // 109: evalfleet.agent.v1.WorkerRef
-	(*ScorerRef)(nil),                 // 110: evalfleet.agent.v1.ScorerRef
-	(*ScoreValue)(nil),                // 111: evalfleet.agent.v1.ScoreValue
-	(*Score)(nil),                     // 112: evalfleet.agent.v1.Score
-	(*RunLimits)(nil),                 // 113: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCallView)(nil),          // 114: evalfleet.tool.v1.ToolCallView
-	(*EvalSpec)(nil),                  // 115: evalfleet.agent.v1.EvalSpec
-	(*EvalWarning)(nil),               // 116: evalfleet.agent.v1.EvalWarning
+	(*EvalWarning)(nil),               // 79: evalfleet.agent.v1.EvalWarning
+	(*v1.ChatMessage)(nil),            // 80: evalfleet.model.v1.ChatMessage
+	(*Target)(nil),                    // 81: evalfleet.agent.v1.Target
+	(*AgentRef)(nil),                  // 82: evalfleet.agent.v1.AgentRef
+	(RunState)(0),                     // 83: evalfleet.agent.v1.RunState
+	(*RunWait)(nil),                   // 84: evalfleet.agent.v1.RunWait
+	(*RunError)(nil),                  // 85: evalfleet.agent.v1.RunError
+	(*LimitReached)(nil),              // 86: evalfleet.agent.v1.LimitReached
+	(v1.Role)(0),                      // 87: evalfleet.model.v1.Role
+	(*v1.ModelOutput)(nil),            // 88: evalfleet.model.v1.ModelOutput
+	(*v11.StoreChange)(nil),           // 89: evalfleet.tool.v1.StoreChange
+	(*v11.ToolChoice)(nil),            // 90: evalfleet.tool.v1.ToolChoice
+	(*v1.GenerateConfig)(nil),         // 91: evalfleet.model.v1.GenerateConfig
+	(*v1.ModelUsage)(nil),             // 92: evalfleet.model.v1.ModelUsage
+	(v1.StopReason)(0),                // 93: evalfleet.model.v1.StopReason
+	(*v12.Timing)(nil),                // 94: evalfleet.effect.v1.Timing
+	(v1.CacheUse)(0),                  // 95: evalfleet.model.v1.CacheUse
+	(*v1.FailedAttempt)(nil),          // 96: evalfleet.model.v1.FailedAttempt
+	(*v1.ModelCall)(nil),              // 97: evalfleet.model.v1.ModelCall
+	(*v13.BlobRef)(nil),               // 98: evalfleet.content.v1.BlobRef
+	(v11.ReviewDecision)(0),           // 99: evalfleet.tool.v1.ReviewDecision
+	(*v11.ToolReview)(nil),            // 100: evalfleet.tool.v1.ToolReview
+	(*v11.ToolCall)(nil),              // 101: evalfleet.tool.v1.ToolCall
+	(v11.ToolErrorType)(0),            // 102: evalfleet.tool.v1.ToolErrorType
+	(*v11.ToolFailure)(nil),           // 103: evalfleet.tool.v1.ToolFailure
+	(*v11.Truncation)(nil),            // 104: evalfleet.tool.v1.Truncation
+	(*v11.ToolResult)(nil),            // 105: evalfleet.tool.v1.ToolResult
+	(*v14.Sandbox)(nil),               // 106: evalfleet.sandbox.v1.Sandbox
+	(*v11.SandboxAction)(nil),         // 107: evalfleet.tool.v1.SandboxAction
+	(*v14.ExecSpec)(nil),              // 108: evalfleet.sandbox.v1.ExecSpec
+	(*v14.ExecResult)(nil),            // 109: evalfleet.sandbox.v1.ExecResult
+	(*WorkerRef)(nil),                 // 110: evalfleet.agent.v1.WorkerRef
+	(*ScorerRef)(nil),                 // 111: evalfleet.agent.v1.ScorerRef
+	(*ScoreValue)(nil),                // 112: evalfleet.agent.v1.ScoreValue
+	(*Score)(nil),                     // 113: evalfleet.agent.v1.Score
+	(*RunLimits)(nil),                 // 114: evalfleet.agent.v1.RunLimits
+	(*v11.ToolCallView)(nil),          // 115: evalfleet.tool.v1.ToolCallView
+	(*EvalSpec)(nil),                  // 116: evalfleet.agent.v1.EvalSpec
 	(EvalState)(0),                    // 117: evalfleet.agent.v1.EvalState
 	(*NamedScore)(nil),                // 118: evalfleet.agent.v1.NamedScore
 	(*EvalResults)(nil),               // 119: evalfleet.agent.v1.EvalResults
@@ -6422,115 +6432,116 @@ var file_evalfleet_agent_v1_event_proto_depIdxs = []int32{
 	77,  // 57: evalfleet.agent.v1.RunCreated.spec:type_name -> evalfleet.agent.v1.RunSpec
 	78,  // 58: evalfleet.agent.v1.RunCreated.tools:type_name -> evalfleet.tool.v1.ToolDefinition
 	2,   // 59: evalfleet.agent.v1.RunCreated.content:type_name -> evalfleet.agent.v1.RunCreatedContent
-	79,  // 60: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
-	80,  // 61: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
-	70,  // 62: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
-	81,  // 63: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
-	82,  // 64: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
-	83,  // 65: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
-	75,  // 66: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
-	82,  // 67: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
-	84,  // 68: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
-	85,  // 69: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	75,  // 70: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
-	75,  // 71: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
-	86,  // 72: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
-	79,  // 73: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
-	12,  // 74: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
-	79,  // 75: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	87,  // 76: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
-	15,  // 77: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
-	88,  // 78: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
-	89,  // 79: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	90,  // 80: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
-	12,  // 81: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
-	91,  // 82: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
-	92,  // 83: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
-	93,  // 84: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	94,  // 85: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
-	84,  // 86: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	95,  // 87: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	18,  // 88: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
-	87,  // 89: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
-	96,  // 90: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
-	97,  // 91: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
-	96,  // 92: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
-	20,  // 93: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
-	21,  // 94: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
-	98,  // 95: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	99,  // 96: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	100, // 97: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
-	101, // 98: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
-	102, // 99: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
-	103, // 100: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
-	93,  // 101: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	24,  // 102: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
-	104, // 103: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
-	100, // 104: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	105, // 105: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
-	84,  // 106: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 107: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	106, // 108: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
-	107, // 109: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
-	84,  // 110: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 111: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	108, // 112: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
-	109, // 113: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
-	84,  // 114: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 115: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	33,  // 116: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
-	88,  // 117: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
-	110, // 118: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
-	111, // 119: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
-	84,  // 120: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
-	93,  // 121: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	36,  // 122: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
-	112, // 123: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
-	80,  // 124: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
-	85,  // 125: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
-	113, // 126: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
-	40,  // 127: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
-	84,  // 128: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
-	43,  // 129: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
-	12,  // 130: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
-	71,  // 131: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
-	40,  // 132: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
-	93,  // 133: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
-	40,  // 134: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
-	51,  // 135: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
-	79,  // 136: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
-	100, // 137: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	53,  // 138: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
-	100, // 139: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
-	114, // 140: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
-	55,  // 141: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
-	100, // 142: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
-	40,  // 143: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
-	40,  // 144: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
-	112, // 145: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
-	115, // 146: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	97,  // 147: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
-	116, // 148: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	117, // 149: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
-	84,  // 150: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
-	82,  // 151: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
-	85,  // 152: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
-	84,  // 153: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
-	72,  // 154: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
-	73,  // 155: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
-	75,  // 156: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
-	75,  // 157: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
-	66,  // 158: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
-	118, // 159: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
-	119, // 160: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
-	40,  // 161: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
-	91,  // 162: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	91,  // 163: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	164, // [164:164] is the sub-list for method output_type
-	164, // [164:164] is the sub-list for method input_type
-	164, // [164:164] is the sub-list for extension type_name
-	164, // [164:164] is the sub-list for extension extendee
-	0,   // [0:164] is the sub-list for field type_name
+	79,  // 60: evalfleet.agent.v1.RunCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	80,  // 61: evalfleet.agent.v1.RunCreatedContent.input:type_name -> evalfleet.model.v1.ChatMessage
+	81,  // 62: evalfleet.agent.v1.RunCreatedContent.target:type_name -> evalfleet.agent.v1.Target
+	70,  // 63: evalfleet.agent.v1.RunCreatedContent.store:type_name -> evalfleet.agent.v1.RunCreatedContent.StoreEntry
+	82,  // 64: evalfleet.agent.v1.RunCreatedContent.steps:type_name -> evalfleet.agent.v1.AgentRef
+	83,  // 65: evalfleet.agent.v1.RunStateChanged.state:type_name -> evalfleet.agent.v1.RunState
+	84,  // 66: evalfleet.agent.v1.RunStateChanged.wait:type_name -> evalfleet.agent.v1.RunWait
+	75,  // 67: evalfleet.agent.v1.OwnerChanged.away:type_name -> google.protobuf.Duration
+	83,  // 68: evalfleet.agent.v1.RunFinished.state:type_name -> evalfleet.agent.v1.RunState
+	85,  // 69: evalfleet.agent.v1.RunFinished.error:type_name -> evalfleet.agent.v1.RunError
+	86,  // 70: evalfleet.agent.v1.RunFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	75,  // 71: evalfleet.agent.v1.RunFinished.total_time:type_name -> google.protobuf.Duration
+	75,  // 72: evalfleet.agent.v1.RunFinished.working_time:type_name -> google.protobuf.Duration
+	87,  // 73: evalfleet.agent.v1.MessageAdded.role:type_name -> evalfleet.model.v1.Role
+	80,  // 74: evalfleet.agent.v1.MessageAdded.content:type_name -> evalfleet.model.v1.ChatMessage
+	12,  // 75: evalfleet.agent.v1.HistoryChanged.content:type_name -> evalfleet.agent.v1.HistoryContent
+	80,  // 76: evalfleet.agent.v1.HistoryContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	88,  // 77: evalfleet.agent.v1.OutputSet.content:type_name -> evalfleet.model.v1.ModelOutput
+	15,  // 78: evalfleet.agent.v1.StoreChanged.content:type_name -> evalfleet.agent.v1.StoreContent
+	89,  // 79: evalfleet.agent.v1.StoreContent.changes:type_name -> evalfleet.tool.v1.StoreChange
+	90,  // 80: evalfleet.agent.v1.ModelIntent.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	91,  // 81: evalfleet.agent.v1.ModelIntent.config:type_name -> evalfleet.model.v1.GenerateConfig
+	12,  // 82: evalfleet.agent.v1.ModelIntent.content:type_name -> evalfleet.agent.v1.HistoryContent
+	92,  // 83: evalfleet.agent.v1.ModelOutcome.usage:type_name -> evalfleet.model.v1.ModelUsage
+	93,  // 84: evalfleet.agent.v1.ModelOutcome.stop_reason:type_name -> evalfleet.model.v1.StopReason
+	94,  // 85: evalfleet.agent.v1.ModelOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	95,  // 86: evalfleet.agent.v1.ModelOutcome.cache:type_name -> evalfleet.model.v1.CacheUse
+	85,  // 87: evalfleet.agent.v1.ModelOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	96,  // 88: evalfleet.agent.v1.ModelOutcome.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
+	18,  // 89: evalfleet.agent.v1.ModelOutcome.content:type_name -> evalfleet.agent.v1.ModelOutcomeContent
+	88,  // 90: evalfleet.agent.v1.ModelOutcomeContent.output:type_name -> evalfleet.model.v1.ModelOutput
+	97,  // 91: evalfleet.agent.v1.ModelOutcomeContent.call:type_name -> evalfleet.model.v1.ModelCall
+	98,  // 92: evalfleet.agent.v1.ModelOutcomeContent.output_blob:type_name -> evalfleet.content.v1.BlobRef
+	97,  // 93: evalfleet.agent.v1.ModelOutcomeContent.failed_calls:type_name -> evalfleet.model.v1.ModelCall
+	20,  // 94: evalfleet.agent.v1.ToolsReviewed.decisions:type_name -> evalfleet.agent.v1.ToolDecision
+	21,  // 95: evalfleet.agent.v1.ToolsReviewed.content:type_name -> evalfleet.agent.v1.ToolsReviewedContent
+	99,  // 96: evalfleet.agent.v1.ToolDecision.decision:type_name -> evalfleet.tool.v1.ReviewDecision
+	100, // 97: evalfleet.agent.v1.ToolsReviewedContent.reviews:type_name -> evalfleet.tool.v1.ToolReview
+	101, // 98: evalfleet.agent.v1.ToolIntent.content:type_name -> evalfleet.tool.v1.ToolCall
+	102, // 99: evalfleet.agent.v1.ToolOutcome.error_type:type_name -> evalfleet.tool.v1.ToolErrorType
+	103, // 100: evalfleet.agent.v1.ToolOutcome.failure:type_name -> evalfleet.tool.v1.ToolFailure
+	104, // 101: evalfleet.agent.v1.ToolOutcome.truncation:type_name -> evalfleet.tool.v1.Truncation
+	94,  // 102: evalfleet.agent.v1.ToolOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	24,  // 103: evalfleet.agent.v1.ToolOutcome.content:type_name -> evalfleet.agent.v1.ToolOutcomeContent
+	105, // 104: evalfleet.agent.v1.ToolOutcomeContent.result:type_name -> evalfleet.tool.v1.ToolResult
+	101, // 105: evalfleet.agent.v1.ToolOutcomeContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	106, // 106: evalfleet.agent.v1.SandboxOutcome.sandbox:type_name -> evalfleet.sandbox.v1.Sandbox
+	85,  // 107: evalfleet.agent.v1.SandboxOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	94,  // 108: evalfleet.agent.v1.SandboxOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	107, // 109: evalfleet.agent.v1.SandboxActed.content:type_name -> evalfleet.tool.v1.SandboxAction
+	108, // 110: evalfleet.agent.v1.ExecIntent.content:type_name -> evalfleet.sandbox.v1.ExecSpec
+	85,  // 111: evalfleet.agent.v1.ExecOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	94,  // 112: evalfleet.agent.v1.ExecOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	109, // 113: evalfleet.agent.v1.ExecOutcome.content:type_name -> evalfleet.sandbox.v1.ExecResult
+	110, // 114: evalfleet.agent.v1.WorkerIntent.worker:type_name -> evalfleet.agent.v1.WorkerRef
+	85,  // 115: evalfleet.agent.v1.WorkerOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	94,  // 116: evalfleet.agent.v1.WorkerOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	33,  // 117: evalfleet.agent.v1.WorkerOutcome.content:type_name -> evalfleet.agent.v1.WorkerAnswer
+	89,  // 118: evalfleet.agent.v1.WorkerAnswer.store_changes:type_name -> evalfleet.tool.v1.StoreChange
+	111, // 119: evalfleet.agent.v1.ScoreIntent.scorer:type_name -> evalfleet.agent.v1.ScorerRef
+	112, // 120: evalfleet.agent.v1.ScoreOutcome.value:type_name -> evalfleet.agent.v1.ScoreValue
+	85,  // 121: evalfleet.agent.v1.ScoreOutcome.error:type_name -> evalfleet.agent.v1.RunError
+	94,  // 122: evalfleet.agent.v1.ScoreOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	36,  // 123: evalfleet.agent.v1.ScoreOutcome.content:type_name -> evalfleet.agent.v1.ScoreContent
+	113, // 124: evalfleet.agent.v1.ScoreContent.score:type_name -> evalfleet.agent.v1.Score
+	81,  // 125: evalfleet.agent.v1.ScoreContent.target:type_name -> evalfleet.agent.v1.Target
+	86,  // 126: evalfleet.agent.v1.LimitHit.limit:type_name -> evalfleet.agent.v1.LimitReached
+	114, // 127: evalfleet.agent.v1.LimitsRetuned.limits:type_name -> evalfleet.agent.v1.RunLimits
+	40,  // 128: evalfleet.agent.v1.Info.content:type_name -> evalfleet.agent.v1.InfoContent
+	85,  // 129: evalfleet.agent.v1.ErrorRaised.error:type_name -> evalfleet.agent.v1.RunError
+	43,  // 130: evalfleet.agent.v1.LogLine.content:type_name -> evalfleet.agent.v1.LogLineContent
+	12,  // 131: evalfleet.agent.v1.Compacted.content:type_name -> evalfleet.agent.v1.HistoryContent
+	71,  // 132: evalfleet.agent.v1.Checkpointed.snapshots:type_name -> evalfleet.agent.v1.Checkpointed.SnapshotsEntry
+	40,  // 133: evalfleet.agent.v1.SubtaskIntent.content:type_name -> evalfleet.agent.v1.InfoContent
+	94,  // 134: evalfleet.agent.v1.SubtaskOutcome.timing:type_name -> evalfleet.effect.v1.Timing
+	40,  // 135: evalfleet.agent.v1.SubtaskOutcome.content:type_name -> evalfleet.agent.v1.InfoContent
+	51,  // 136: evalfleet.agent.v1.CommandReceived.content:type_name -> evalfleet.agent.v1.CommandContent
+	80,  // 137: evalfleet.agent.v1.CommandContent.messages:type_name -> evalfleet.model.v1.ChatMessage
+	101, // 138: evalfleet.agent.v1.CommandContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	53,  // 139: evalfleet.agent.v1.ApprovalRequested.content:type_name -> evalfleet.agent.v1.ApprovalContent
+	101, // 140: evalfleet.agent.v1.ApprovalContent.call:type_name -> evalfleet.tool.v1.ToolCall
+	115, // 141: evalfleet.agent.v1.ApprovalContent.view:type_name -> evalfleet.tool.v1.ToolCallView
+	55,  // 142: evalfleet.agent.v1.ApprovalDecided.content:type_name -> evalfleet.agent.v1.ApprovalDecidedContent
+	101, // 143: evalfleet.agent.v1.ApprovalDecidedContent.modified:type_name -> evalfleet.tool.v1.ToolCall
+	40,  // 144: evalfleet.agent.v1.InputRequested.content:type_name -> evalfleet.agent.v1.InfoContent
+	40,  // 145: evalfleet.agent.v1.InputAnswered.content:type_name -> evalfleet.agent.v1.InfoContent
+	113, // 146: evalfleet.agent.v1.ScoreEdited.content:type_name -> evalfleet.agent.v1.Score
+	116, // 147: evalfleet.agent.v1.EvalCreated.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	98,  // 148: evalfleet.agent.v1.EvalCreated.dataset:type_name -> evalfleet.content.v1.BlobRef
+	79,  // 149: evalfleet.agent.v1.EvalCreated.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	117, // 150: evalfleet.agent.v1.EvalStateChanged.state:type_name -> evalfleet.agent.v1.EvalState
+	85,  // 151: evalfleet.agent.v1.EvalStateChanged.error:type_name -> evalfleet.agent.v1.RunError
+	83,  // 152: evalfleet.agent.v1.SampleFinished.state:type_name -> evalfleet.agent.v1.RunState
+	86,  // 153: evalfleet.agent.v1.SampleFinished.limit:type_name -> evalfleet.agent.v1.LimitReached
+	85,  // 154: evalfleet.agent.v1.SampleFinished.error:type_name -> evalfleet.agent.v1.RunError
+	72,  // 155: evalfleet.agent.v1.SampleFinished.usage:type_name -> evalfleet.agent.v1.SampleFinished.UsageEntry
+	73,  // 156: evalfleet.agent.v1.SampleFinished.role_usage:type_name -> evalfleet.agent.v1.SampleFinished.RoleUsageEntry
+	75,  // 157: evalfleet.agent.v1.SampleFinished.total_time:type_name -> google.protobuf.Duration
+	75,  // 158: evalfleet.agent.v1.SampleFinished.working_time:type_name -> google.protobuf.Duration
+	66,  // 159: evalfleet.agent.v1.SampleFinished.content:type_name -> evalfleet.agent.v1.SampleFinishedContent
+	118, // 160: evalfleet.agent.v1.SampleFinishedContent.scores:type_name -> evalfleet.agent.v1.NamedScore
+	119, // 161: evalfleet.agent.v1.ResultsComputed.results:type_name -> evalfleet.agent.v1.EvalResults
+	40,  // 162: evalfleet.agent.v1.Extension.content:type_name -> evalfleet.agent.v1.InfoContent
+	92,  // 163: evalfleet.agent.v1.SampleFinished.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	92,  // 164: evalfleet.agent.v1.SampleFinished.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	165, // [165:165] is the sub-list for method output_type
+	165, // [165:165] is the sub-list for method input_type
+	165, // [165:165] is the sub-list for extension type_name
+	165, // [165:165] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_event_proto_init() }

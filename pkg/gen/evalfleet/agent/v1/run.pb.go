@@ -801,7 +801,10 @@ type Run struct {
 	// True from when an operator's cancel is in the journal until the run has ended.
 	Cancelling bool `protobuf:"varint,28,opt,name=cancelling,proto3" json:"cancelling,omitempty"`
 	// What is known of an open effect: the latest note, such as why an attempt failed and when the next begins. Unset where nothing is.
-	Note          *v13.Note `protobuf:"bytes,29,opt,name=note,proto3" json:"note,omitempty"`
+	Note *v13.Note `protobuf:"bytes,29,opt,name=note,proto3" json:"note,omitempty"`
+	// What is not done as the specification asks for, known since it was made. A run of an evaluation has none: they are the
+	// evaluation's.
+	Warnings      []*EvalWarning `protobuf:"bytes,30,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,6 +1042,88 @@ func (x *Run) GetNote() *v13.Note {
 	return nil
 }
 
+func (x *Run) GetWarnings() []*EvalWarning {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// EvalWarning says what an evaluation or a run does otherwise than it was asked to.
+type EvalWarning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// The model that it is about, `provider/name`.
+	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// Options of the model's configuration that its provider is not sent, one in each warning. Names of GenerateConfig, such as
+	// `temperature`; of a member of extra_body `extra_body.NAME`.
+	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
+	// The field of the specification to whose options it is limited, such as `spec.steps[0]`; empty where it is about all calls
+	// of the model.
+	Field         string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvalWarning) Reset() {
+	*x = EvalWarning{}
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvalWarning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvalWarning) ProtoMessage() {}
+
+func (x *EvalWarning) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvalWarning.ProtoReflect.Descriptor instead.
+func (*EvalWarning) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EvalWarning) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *EvalWarning) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *EvalWarning) GetUnsentOptions() []string {
+	if x != nil {
+		return x.UnsentOptions
+	}
+	return nil
+}
+
+func (x *EvalWarning) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
 // RunWait says what a run waits for.
 type RunWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1062,7 +1147,7 @@ type RunWait struct {
 
 func (x *RunWait) Reset() {
 	*x = RunWait{}
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1159,7 @@ func (x *RunWait) String() string {
 func (*RunWait) ProtoMessage() {}
 
 func (x *RunWait) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1172,7 @@ func (x *RunWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWait.ProtoReflect.Descriptor instead.
 func (*RunWait) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunWait) GetReason() string {
@@ -1144,7 +1229,7 @@ type RunNote struct {
 
 func (x *RunNote) Reset() {
 	*x = RunNote{}
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1241,7 @@ func (x *RunNote) String() string {
 func (*RunNote) ProtoMessage() {}
 
 func (x *RunNote) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1254,7 @@ func (x *RunNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNote.ProtoReflect.Descriptor instead.
 func (*RunNote) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunNote) GetRun() string {
@@ -1224,7 +1309,7 @@ type LimitReached struct {
 
 func (x *LimitReached) Reset() {
 	*x = LimitReached{}
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1321,7 @@ func (x *LimitReached) String() string {
 func (*LimitReached) ProtoMessage() {}
 
 func (x *LimitReached) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1334,7 @@ func (x *LimitReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitReached.ProtoReflect.Descriptor instead.
 func (*LimitReached) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LimitReached) GetType() string {
@@ -1293,7 +1378,7 @@ type RunError struct {
 
 func (x *RunError) Reset() {
 	*x = RunError{}
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1390,7 @@ func (x *RunError) String() string {
 func (*RunError) ProtoMessage() {}
 
 func (x *RunError) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1403,7 @@ func (x *RunError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunError.ProtoReflect.Descriptor instead.
 func (*RunError) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunError) GetReason() string {
@@ -1413,7 +1498,7 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\x81\r\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\xbe\r\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
@@ -1449,7 +1534,8 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"cancelling\x18\x1c \x01(\bR\n" +
 	"cancelling\x12-\n" +
-	"\x04note\x18\x1d \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x1aX\n" +
+	"\x04note\x18\x1d \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x12;\n" +
+	"\bwarnings\x18\x1e \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
@@ -1464,7 +1550,12 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:5\xeaA2\n" +
-	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"\xbe\x01\n" +
+	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"z\n" +
+	"\vEvalWarning\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12%\n" +
+	"\x0eunsent_options\x18\x03 \x03(\tR\runsentOptions\x12\x14\n" +
+	"\x05field\x18\x04 \x01(\tR\x05field\"\xbe\x01\n" +
 	"\aRunWait\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
@@ -1509,7 +1600,7 @@ func file_evalfleet_agent_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_evalfleet_agent_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: evalfleet.agent.v1.RunState
 	(*Agent)(nil),                 // 1: evalfleet.agent.v1.Agent
@@ -1519,83 +1610,85 @@ var file_evalfleet_agent_v1_run_proto_goTypes = []any{
 	(*RunSpec)(nil),               // 5: evalfleet.agent.v1.RunSpec
 	(*Target)(nil),                // 6: evalfleet.agent.v1.Target
 	(*Run)(nil),                   // 7: evalfleet.agent.v1.Run
-	(*RunWait)(nil),               // 8: evalfleet.agent.v1.RunWait
-	(*RunNote)(nil),               // 9: evalfleet.agent.v1.RunNote
-	(*LimitReached)(nil),          // 10: evalfleet.agent.v1.LimitReached
-	(*RunError)(nil),              // 11: evalfleet.agent.v1.RunError
-	nil,                           // 12: evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	nil,                           // 13: evalfleet.agent.v1.RunSpec.SandboxesEntry
-	nil,                           // 14: evalfleet.agent.v1.RunSpec.StoreEntry
-	nil,                           // 15: evalfleet.agent.v1.RunSpec.LabelsEntry
-	nil,                           // 16: evalfleet.agent.v1.Run.UsageEntry
-	nil,                           // 17: evalfleet.agent.v1.Run.RoleUsageEntry
-	nil,                           // 18: evalfleet.agent.v1.Run.StoreEntry
-	nil,                           // 19: evalfleet.agent.v1.Run.SandboxesEntry
-	(*v1.ToolRef)(nil),            // 20: evalfleet.tool.v1.ToolRef
-	(*WorkerRef)(nil),             // 21: evalfleet.agent.v1.WorkerRef
-	(*v11.GenerateConfig)(nil),    // 22: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*v11.ChatMessage)(nil),       // 24: evalfleet.model.v1.ChatMessage
-	(*ScorerRef)(nil),             // 25: evalfleet.agent.v1.ScorerRef
-	(*v1.ApprovalPolicy)(nil),     // 26: evalfleet.tool.v1.ApprovalPolicy
-	(*v13.Attribution)(nil),       // 27: evalfleet.effect.v1.Attribution
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*NamedScore)(nil),            // 29: evalfleet.agent.v1.NamedScore
-	(*v11.ModelOutput)(nil),       // 30: evalfleet.model.v1.ModelOutput
-	(*v13.Note)(nil),              // 31: evalfleet.effect.v1.Note
-	(*v12.SandboxSpec)(nil),       // 32: evalfleet.sandbox.v1.SandboxSpec
-	(*v11.ModelUsage)(nil),        // 33: evalfleet.model.v1.ModelUsage
+	(*EvalWarning)(nil),           // 8: evalfleet.agent.v1.EvalWarning
+	(*RunWait)(nil),               // 9: evalfleet.agent.v1.RunWait
+	(*RunNote)(nil),               // 10: evalfleet.agent.v1.RunNote
+	(*LimitReached)(nil),          // 11: evalfleet.agent.v1.LimitReached
+	(*RunError)(nil),              // 12: evalfleet.agent.v1.RunError
+	nil,                           // 13: evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	nil,                           // 14: evalfleet.agent.v1.RunSpec.SandboxesEntry
+	nil,                           // 15: evalfleet.agent.v1.RunSpec.StoreEntry
+	nil,                           // 16: evalfleet.agent.v1.RunSpec.LabelsEntry
+	nil,                           // 17: evalfleet.agent.v1.Run.UsageEntry
+	nil,                           // 18: evalfleet.agent.v1.Run.RoleUsageEntry
+	nil,                           // 19: evalfleet.agent.v1.Run.StoreEntry
+	nil,                           // 20: evalfleet.agent.v1.Run.SandboxesEntry
+	(*v1.ToolRef)(nil),            // 21: evalfleet.tool.v1.ToolRef
+	(*WorkerRef)(nil),             // 22: evalfleet.agent.v1.WorkerRef
+	(*v11.GenerateConfig)(nil),    // 23: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*v11.ChatMessage)(nil),       // 25: evalfleet.model.v1.ChatMessage
+	(*ScorerRef)(nil),             // 26: evalfleet.agent.v1.ScorerRef
+	(*v1.ApprovalPolicy)(nil),     // 27: evalfleet.tool.v1.ApprovalPolicy
+	(*v13.Attribution)(nil),       // 28: evalfleet.effect.v1.Attribution
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*NamedScore)(nil),            // 30: evalfleet.agent.v1.NamedScore
+	(*v11.ModelOutput)(nil),       // 31: evalfleet.model.v1.ModelOutput
+	(*v13.Note)(nil),              // 32: evalfleet.effect.v1.Note
+	(*v12.SandboxSpec)(nil),       // 33: evalfleet.sandbox.v1.SandboxSpec
+	(*v11.ModelUsage)(nil),        // 34: evalfleet.model.v1.ModelUsage
 }
 var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
-	20, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
+	21, // 0: evalfleet.agent.v1.AgentRef.tools:type_name -> evalfleet.tool.v1.ToolRef
 	2,  // 1: evalfleet.agent.v1.AgentRef.agents:type_name -> evalfleet.agent.v1.AgentRef
-	21, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
-	22, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
-	23, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
-	23, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
-	24, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
+	22, // 2: evalfleet.agent.v1.AgentRef.workers:type_name -> evalfleet.agent.v1.WorkerRef
+	23, // 3: evalfleet.agent.v1.ModelRef.config:type_name -> evalfleet.model.v1.GenerateConfig
+	24, // 4: evalfleet.agent.v1.RunLimits.time:type_name -> google.protobuf.Duration
+	24, // 5: evalfleet.agent.v1.RunLimits.working_time:type_name -> google.protobuf.Duration
+	25, // 6: evalfleet.agent.v1.RunSpec.input:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 7: evalfleet.agent.v1.RunSpec.steps:type_name -> evalfleet.agent.v1.AgentRef
 	3,  // 8: evalfleet.agent.v1.RunSpec.model:type_name -> evalfleet.agent.v1.ModelRef
-	12, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
-	22, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
-	20, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
-	13, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
+	13, // 9: evalfleet.agent.v1.RunSpec.model_roles:type_name -> evalfleet.agent.v1.RunSpec.ModelRolesEntry
+	23, // 10: evalfleet.agent.v1.RunSpec.config:type_name -> evalfleet.model.v1.GenerateConfig
+	21, // 11: evalfleet.agent.v1.RunSpec.tools:type_name -> evalfleet.tool.v1.ToolRef
+	14, // 12: evalfleet.agent.v1.RunSpec.sandboxes:type_name -> evalfleet.agent.v1.RunSpec.SandboxesEntry
 	4,  // 13: evalfleet.agent.v1.RunSpec.limits:type_name -> evalfleet.agent.v1.RunLimits
-	25, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
+	26, // 14: evalfleet.agent.v1.RunSpec.scorers:type_name -> evalfleet.agent.v1.ScorerRef
 	6,  // 15: evalfleet.agent.v1.RunSpec.target:type_name -> evalfleet.agent.v1.Target
-	14, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
-	26, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
-	27, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
-	15, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
+	15, // 16: evalfleet.agent.v1.RunSpec.store:type_name -> evalfleet.agent.v1.RunSpec.StoreEntry
+	27, // 17: evalfleet.agent.v1.RunSpec.approval:type_name -> evalfleet.tool.v1.ApprovalPolicy
+	28, // 18: evalfleet.agent.v1.RunSpec.attribution:type_name -> evalfleet.effect.v1.Attribution
+	16, // 19: evalfleet.agent.v1.RunSpec.labels:type_name -> evalfleet.agent.v1.RunSpec.LabelsEntry
 	5,  // 20: evalfleet.agent.v1.Run.spec:type_name -> evalfleet.agent.v1.RunSpec
 	0,  // 21: evalfleet.agent.v1.Run.state:type_name -> evalfleet.agent.v1.RunState
-	8,  // 22: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
-	28, // 23: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	28, // 24: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	28, // 25: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	10, // 26: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
-	11, // 27: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
-	29, // 28: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
-	16, // 29: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
-	17, // 30: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
-	23, // 31: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
-	24, // 32: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
-	30, // 33: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
-	18, // 34: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
-	19, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
-	31, // 36: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
-	28, // 37: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	28, // 38: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
-	31, // 39: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	3,  // 40: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	32, // 41: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	33, // 42: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	33, // 43: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	9,  // 22: evalfleet.agent.v1.Run.wait:type_name -> evalfleet.agent.v1.RunWait
+	29, // 23: evalfleet.agent.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	29, // 24: evalfleet.agent.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	29, // 25: evalfleet.agent.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	11, // 26: evalfleet.agent.v1.Run.limit:type_name -> evalfleet.agent.v1.LimitReached
+	12, // 27: evalfleet.agent.v1.Run.error:type_name -> evalfleet.agent.v1.RunError
+	30, // 28: evalfleet.agent.v1.Run.scores:type_name -> evalfleet.agent.v1.NamedScore
+	17, // 29: evalfleet.agent.v1.Run.usage:type_name -> evalfleet.agent.v1.Run.UsageEntry
+	18, // 30: evalfleet.agent.v1.Run.role_usage:type_name -> evalfleet.agent.v1.Run.RoleUsageEntry
+	24, // 31: evalfleet.agent.v1.Run.working_time:type_name -> google.protobuf.Duration
+	25, // 32: evalfleet.agent.v1.Run.messages:type_name -> evalfleet.model.v1.ChatMessage
+	31, // 33: evalfleet.agent.v1.Run.output:type_name -> evalfleet.model.v1.ModelOutput
+	19, // 34: evalfleet.agent.v1.Run.store:type_name -> evalfleet.agent.v1.Run.StoreEntry
+	20, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
+	32, // 36: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
+	8,  // 37: evalfleet.agent.v1.Run.warnings:type_name -> evalfleet.agent.v1.EvalWarning
+	29, // 38: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	29, // 39: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
+	32, // 40: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	3,  // 41: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	33, // 42: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	34, // 43: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	34, // 44: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }
@@ -1612,7 +1705,7 @@ func file_evalfleet_agent_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_proto_rawDesc), len(file_evalfleet_agent_v1_run_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -426,7 +426,8 @@ type GenerateResponse struct {
 	Raw *RawRequest `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`
 	// Optional. Stands for the request's messages and the first choice's message in a later prefix.
 	Prefix *MessagePrefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Warnings of the provider's adapter, such as an option that was left out.
+	// Warnings of the provider's adapter, such as an option that was left out. With validate_only there is one for each of `unsent_options`, in
+	// their order.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Failed attempts before this answer, oldest first.
 	FailedAttempts []*FailedAttempt `protobuf:"bytes,9,rep,name=failed_attempts,json=failedAttempts,proto3" json:"failed_attempts,omitempty"`
