@@ -23,7 +23,7 @@ import (
 type modelCall struct {
 	// field names the model in the specification, step the step that asks for the call; empty where none does.
 	field, step string
-	ref   *agentv1.ModelRef
+	ref         *agentv1.ModelRef
 	// roles could be named in place of the model.
 	roles []string
 	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
