@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 
@@ -20,16 +19,7 @@ func TestGoldenBuiltinSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		infos, parallel := []any{}, map[string]any{}
-		for _, definition := range response.GetTools() {
-			info := definition.GetInfo()
-			infos = append(infos, map[string]any{
-				"name":        info.GetName(),
-				"description": info.GetDescription(),
-				"parameters":  json.RawMessage(info.GetParametersJson()),
-			})
-			parallel[info.GetName()] = definition.GetParallel()
-		}
+		infos, parallel := toldOf(response)
 		t.Equal(c.At("tool_infos"), infos)
 		if want := c.At("parallel"); want != nil {
 			t.Equal(want, parallel)
