@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -51,10 +52,10 @@ const everything = `[
 
 func TestTheJSONFormLosesNothing(t *testing.T) {
 	t.Parallel()
-	messages, err := chat.ParseStoredMessages([]byte(everything))
+	messages, err := chattest.Messages([]byte(everything))
 	require.NoError(t, err)
 	written := chat.MessagesJSON(messages)
-	again, err := chat.ParseStoredMessages(written)
+	again, err := chattest.Messages(written)
 	require.NoError(t, err)
 	assert.Empty(t, cmp.Diff(messages, again, protocmp.Transform()))
 	assert.JSONEq(t, strings.ReplaceAll(everything, "1e400", "1"), strings.ReplaceAll(string(written), "1e400", "1"))
@@ -153,12 +154,12 @@ func FuzzMessages(f *testing.F) {
 	f.Add([]byte(everything))
 	f.Add([]byte(`[{"content": "x"}, {"role": "tool", "content": [], "tool_error": "e"}]`))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		messages, err := chat.ParseStoredMessages(document)
+		messages, err := chattest.Messages(document)
 		if err != nil {
 			return
 		}
 		written := chat.MessagesJSON(messages)
-		again, err := chat.ParseStoredMessages(written)
+		again, err := chattest.Messages(written)
 		if err != nil {
 			t.Fatalf("cannot read what was written: %v\n%s", err, written)
 		}
@@ -172,7 +173,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"temperature": 1, "cache": {"expiry": null}, "batch": 7, "adaptive_connections": "2-4-8", "modalities": ["image"]}`))
 	f.Add([]byte(`{"adaptive_connections": {"max": 3}, "logit_bias": {"1": 2}, "cache_prompt": "auto", "response_schema": {"name": "n", "json_schema": {}}}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		c, err := chat.ParseStoredConfig(document)
+		c, err := chat.ParseConfig(document)
 		if err != nil {
 			return
 		}

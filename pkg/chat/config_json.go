@@ -76,22 +76,11 @@ var options = []option{
 
 // ParseConfig reads a configuration that someone gives. An unknown option is a fault.
 func ParseConfig(document []byte) (*modelv1.GenerateConfig, error) {
-	return parseConfig(document, true)
-}
-
-// ParseStoredConfig reads a configuration of a record. Unknown options are dropped.
-func ParseStoredConfig(document []byte) (*modelv1.GenerateConfig, error) {
-	return parseConfig(document, false)
-}
-
-func parseConfig(document []byte, strict bool) (*modelv1.GenerateConfig, error) {
 	o, err := lax.Parse(document)
 	if err != nil {
 		return nil, err
 	}
-	if strict {
-		o.OnlyKnown("options of one provider belong into extra_body", ConfigOptions()...)
-	}
+	o.OnlyKnown("options of one provider belong into extra_body", ConfigOptions()...)
 	c := &modelv1.GenerateConfig{}
 	for _, option := range options {
 		if o.Raw(option.name) != nil {

@@ -16,7 +16,6 @@ import (
 // Defaults of these mechanisms.
 const (
 	defaultCacheExpiry = "1W"
-	defaultBatchSize   = 100
 
 	defaultAdaptiveMin     = 10
 	defaultAdaptiveStart   = 20
@@ -135,18 +134,6 @@ func writeSeconds(w *encode.Writer, name string, d *durationpb.Duration) {
 		w.Key(name)
 		w.Float(d.AsDuration().Seconds())
 	}
-}
-
-// Batch returns the setting of a provider's batch API, or nil when it is off. Switched on without more it has a size.
-func Batch(c *modelv1.GenerateConfig) *modelv1.BatchSetting {
-	b := c.GetBatch()
-	if !b.GetEnabled() {
-		return nil
-	}
-	if b.Size == nil && onlySize(b) {
-		return &modelv1.BatchSetting{Enabled: true, Size: new(int32(defaultBatchSize))}
-	}
-	return b
 }
 
 // readAdaptive reads true, false, the highest limit, `min-max`, `min-start-max`, or an object. All but truth values and a number are filled

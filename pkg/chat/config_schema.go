@@ -1,8 +1,6 @@
 package chat
 
 import (
-	"encoding/json"
-
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -26,23 +24,6 @@ func readSchema(o *lax.Object) *modelv1.ResponseSchema {
 		schema.JsonSchema = o.RawObject("json_schema")
 	}
 	return schema
-}
-
-// ParseResponseSchema reads `{name, json_schema, description, strict}`.
-func ParseResponseSchema(document []byte) (*modelv1.ResponseSchema, error) {
-	o, err := lax.Parse(document)
-	if err != nil {
-		return nil, err
-	}
-	schema := readSchema(o)
-	return schema, o.Err()
-}
-
-// ResponseSchemaJSON writes a schema with its name.
-func ResponseSchemaJSON(schema *modelv1.ResponseSchema) json.RawMessage {
-	var w encode.Writer
-	writeSchema(&w, schema)
-	return w.Bytes()
 }
 
 func writeResponseSchema(w *encode.Writer, c *modelv1.GenerateConfig) {

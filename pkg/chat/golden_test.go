@@ -2,12 +2,12 @@ package chat_test
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -68,10 +68,10 @@ func TestGoldenConfig(t *testing.T) {
 	goldentest.Run(t, "config", goldentest.Load(t, "core/generate-config-*.jsonl"), func(t *goldentest.T, c goldentest.Case) {
 		switch c.Op() {
 		case "parse":
-			given, givenErr := chat.ParseConfig(input(t, c))
-			stored, storedErr := chat.ParseStoredConfig(input(t, c))
-			equalOrFailed(t, c.At("expect", "new"), result(chat.ConfigJSON(given), givenErr))
-			equalOrFailed(t, c.At("expect", "stored"), result(chat.ConfigJSON(stored), storedErr))
+			given, err := chat.ParseConfig(input(t, c))
+			equalOrFailed(t, c.At("expect", "new"), result(chat.ConfigJSON(given), err))
+			// There is one reader, for what is given and for what was kept.
+			equalOrFailed(t, c.At("expect", "stored"), result(chat.ConfigJSON(given), err))
 		case "merge":
 			var layers []*modelv1.GenerateConfig
 			list, _ := c.At("input", "layers").([]any)
@@ -90,8 +90,6 @@ func TestGoldenConfig(t *testing.T) {
 			own := chat.Merge(config(t, c.At("input", "lookup")), config(t, c.At("input", "role")))
 			resolved := chat.ResolveConfig(own, config(t, c.At("input", "run")), config(t, c.At("input", "call")), false)
 			t.Equal(c.At("expect"), result(chat.ConfigJSON(resolved), nil))
-		case "batch_config":
-			t.Equal(c.At("expect"), batchSetting(config(t, map[string]any{"batch": c.At("input")})))
 		case "image_output":
 			t.Equal(c.At("expect"), imageOutput(config(t, map[string]any{"modalities": c.At("input")})))
 		case "adaptive_active":
@@ -122,19 +120,6 @@ func config(t *goldentest.T, value any) *modelv1.GenerateConfig {
 func option(c *modelv1.GenerateConfig, name string) any {
 	object, _ := result(chat.ConfigJSON(c), nil).(map[string]any)
 	return object[name]
-}
-
-// batchSetting is the setting as an object, also where the JSON form is a number.
-func batchSetting(c *modelv1.GenerateConfig) any {
-	setting := chat.Batch(c)
-	if setting == nil {
-		return nil
-	}
-	form := option(&modelv1.GenerateConfig{Batch: setting}, "batch")
-	if number, ok := form.(json.Number); ok {
-		return map[string]any{"size": number}
-	}
-	return form
 }
 
 func imageOutput(c *modelv1.GenerateConfig) any {
@@ -206,8 +191,12 @@ func messageForm(m *modelv1.ChatMessage, err error) any {
 func TestGoldenResponseSchema(t *testing.T) {
 	t.Parallel()
 	goldentest.Run(t, "response-schema", goldentest.Load(t, "core/response-schema.jsonl"), func(t *goldentest.T, c goldentest.Case) {
-		schema, err := chat.ParseResponseSchema(input(t, c))
-		equalOrFailed(t, c.At("expect"), result(chat.ResponseSchemaJSON(schema), err))
+		given, err := chat.ParseConfig(encoded(t, map[string]any{"response_schema": c.At("input")}))
+		if err != nil {
+			equalOrFailed(t, c.At("expect"), failure(err))
+			return
+		}
+		equalOrFailed(t, c.At("expect"), option(given, "response_schema"))
 	})
 }
 
@@ -224,8 +213,6 @@ func TestGoldenOutput(t *testing.T) {
 			equalOrFailed(t, c.At("expect"), outputForm(output, err), match.EmptyAsAbsent("top_logprobs"))
 		case "stop_details":
 			t.Equal(c.At("expect"), stopDetails(t, c))
-		case "helper":
-			helper(t, c)
 		case "output_input_context_tokens":
 			output, err := chat.ParseOutput(input(t, c))
 			require.NoError(t, err)
@@ -263,45 +250,20 @@ func stopDetails(t *goldentest.T, c goldentest.Case) any {
 		"message": map[string]any{"content": ""}, "stop_details": given,
 	}}}))
 	require.NoError(t, err)
-	details := output.GetChoices()[0].GetStopDetails()
-	details = chat.NewStopDetails(details.GetType(), details.GetCategory(), details.GetExplanation(), details.GetCategories()...)
-	if details == nil {
-		return nil
-	}
-	return result(chat.StopDetailsJSON(details), nil)
-}
-
-func helper(t *goldentest.T, c goldentest.Case) {
-	t.Helper()
-	if list, ok := c.At("input", "from_content").([]any); ok {
-		output := chat.TextOutput(list[0].(string), list[1].(string))
-		t.Equal(c.At("expect"), map[string]any{
-			"stop_reason": chat.StopReasonName(chat.StopReason(output)), "source": "generate",
-			"model": output.GetModel(), "completion": output.GetCompletion(),
-		})
-		return
-	}
-	list, ok := c.At("input", "for_tool_call").([]any)
-	if !ok {
-		t.Skipf("no driver for the helper of %v", slices.Collect(maps.Keys(c.Fields)))
-	}
-	text := ""
-	if len(list) > 3 {
-		text, _ = list[3].(string)
-	}
-	output := chat.CallOutput(list[0].(string), text, chat.Call("", list[1].(string), string(encoded(t, list[2]))))
-	call := chat.FirstMessage(output).GetToolCalls()[0]
-	prefix, _ := c.At("expect", "call_id_prefix").(string)
-	require.True(t, strings.HasPrefix(call.GetId(), prefix), call.GetId())
-	t.Equal(c.At("expect"), map[string]any{
-		"stop_reason": chat.StopReasonName(chat.StopReason(output)), "call_id_prefix": prefix,
-		"arguments": result(json.RawMessage(call.GetArgumentsJson()), nil), "completion": output.GetCompletion(), "type": "function",
-	})
+	choice := output.GetChoices()[0]
+	details := choice.GetStopDetails()
+	choice.StopDetails = chat.NewStopDetails(details.GetType(), details.GetCategory(), details.GetExplanation(), details.GetCategories()...)
+	written, _ := result(chat.OutputJSON(output), nil).(map[string]any)
+	choices, _ := written["choices"].([]any)
+	return choices[0].(map[string]any)["stop_details"]
 }
 
 func TestGoldenUsage(t *testing.T) {
 	t.Parallel()
-	goldentest.Run(t, "usage", goldentest.Load(t, "core/usage-*.jsonl", "core/cost.jsonl"), func(t *goldentest.T, c goldentest.Case) {
+	cases := goldentest.Load(t, "core/usage-*.jsonl", "core/cost.jsonl")
+	// How prices are read is the model gateway's.
+	cases = slices.DeleteFunc(cases, func(c goldentest.Case) bool { return c.Op() == "parse_prices" })
+	goldentest.Run(t, "usage", cases, func(t *goldentest.T, c goldentest.Case) {
 		switch c.Op() {
 		case "usage_add":
 			t.Equal(c.At("expect"), usageForm(chat.AddUsage(usage(t, c.At("input", "a")), usage(t, c.At("input", "b")))))
@@ -321,12 +283,8 @@ func TestGoldenUsage(t *testing.T) {
 		case "usage_totals":
 			usageTotals(t, c)
 		case "compute_cost":
-			prices, err := chat.ParsePrices(input(t, c, "prices_per_million"))
-			require.NoError(t, err)
+			prices := pricesOf(t, c.At("input", "prices_per_million"))
 			t.Equal(c.At("expect"), chat.Cost(prices, usage(t, c.At("input", "usage")), c.At("input", "cache_ttl") == "1h"))
-		case "parse_prices":
-			prices, err := chat.ParsePrices(input(t, c))
-			equalOrFailed(t, c.At("expect"), pricesForm(prices, err))
 		default:
 			t.Skipf("no driver for %q", c.Op())
 		}
@@ -350,13 +308,12 @@ func usageForm(u *modelv1.ModelUsage) any {
 	return result(chat.UsageJSON(u), nil)
 }
 
-func pricesForm(p *modelv1.Prices, err error) any {
-	if err != nil {
-		return failure(err)
-	}
-	return map[string]any{
-		"input": p.GetInput(), "output": p.GetOutput(), "input_cache_write": p.GetInputCacheWrite(), "input_cache_read": p.GetInputCacheRead(),
-	}
+// pricesOf reads recorded prices, whose members have the names of the protocol's.
+func pricesOf(t *goldentest.T, recorded any) *modelv1.Prices {
+	t.Helper()
+	prices := &modelv1.Prices{}
+	require.NoError(t, protojson.Unmarshal(encoded(t, recorded), prices))
+	return prices
 }
 
 // usageTotals sums scripted calls by model and by role, with costs where prices are known.
@@ -370,9 +327,7 @@ func usageTotals(t *goldentest.T, c goldentest.Case) {
 		call, _ := item.(map[string]any)
 		u, model := usage(t, call["usage"]), call["model"].(string)
 		if prices := c.At("input", "prices", model); prices != nil {
-			parsed, err := chat.ParsePrices(encoded(t, prices))
-			require.NoError(t, err)
-			u.TotalCost = new(chat.Cost(parsed, u, false))
+			u.TotalCost = new(chat.Cost(pricesOf(t, prices), u, false))
 		}
 		calls = append(calls, usageForm(u))
 		models["mockllm/"+model] = chat.AddUsage(models["mockllm/"+model], u)

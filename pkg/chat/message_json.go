@@ -31,35 +31,25 @@ func ParseStoredMessage(document []byte) (*modelv1.ChatMessage, error) {
 	return m, o.Err()
 }
 
-// ParseMessages reads a list of messages as ParseMessage does.
+// ParseMessages reads a list of messages as ParseMessage does, and joins the errors of its items.
 func ParseMessages(document []byte) ([]*modelv1.ChatMessage, error) {
-	return parseList(document, ParseMessage)
-}
-
-// ParseStoredMessages reads a list of messages as ParseStoredMessage does.
-func ParseStoredMessages(document []byte) ([]*modelv1.ChatMessage, error) {
-	return parseList(document, ParseStoredMessage)
-}
-
-// parseList reads a list, and joins the errors of its items.
-func parseList[T any](document []byte, parse func([]byte) (T, error)) ([]T, error) {
 	var items []json.RawMessage
 	if err := json.Unmarshal(document, &items); err != nil {
 		return nil, errors.New("must be a list")
 	}
-	values := make([]T, len(items))
+	messages := make([]*modelv1.ChatMessage, len(items))
 	faults := make([]error, len(items))
 	for i, item := range items {
-		value, err := parse(item)
+		m, err := ParseMessage(item)
 		if err != nil {
 			faults[i] = fmt.Errorf("item %d: %w", i, err)
 		}
-		values[i] = value
+		messages[i] = m
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	return values, nil
+	return messages, nil
 }
 
 // ensureID gives a message its id where it has none.

@@ -3,33 +3,8 @@ package chat
 import (
 	"strings"
 
-	"github.com/google/uuid"
-
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
-
-// TextOutput returns an output of one choice that says text and stopped by itself.
-func TextOutput(model, text string) *modelv1.ModelOutput {
-	return MessageOutput(model, Assistant(text), modelv1.StopReason_STOP_REASON_STOP)
-}
-
-// CallOutput returns an output of one choice that calls tools. Without a text it says which tools.
-func CallOutput(model, text string, calls ...*toolv1.ToolCall) *modelv1.ModelOutput {
-	if text == "" {
-		var functions []string
-		for _, call := range calls {
-			functions = append(functions, call.GetFunction())
-		}
-		text = "calling " + strings.Join(functions, ", ")
-	}
-	for _, call := range calls {
-		if call.GetId() == "" {
-			call.Id = "for_tool_call_" + uuid.NewString()
-		}
-	}
-	return MessageOutput(model, Assistant(text, calls...), modelv1.StopReason_STOP_REASON_TOOL_CALLS)
-}
 
 // MessageOutput returns an output whose one choice is message. It fills in the message's model and source where they are not set.
 func MessageOutput(model string, message *modelv1.ChatMessage, reason modelv1.StopReason) *modelv1.ModelOutput {

@@ -74,13 +74,6 @@ func writeChoice(w *encode.Writer, choice *modelv1.Choice) {
 	w.EndObject()
 }
 
-// StopDetailsJSON writes the details of a stop.
-func StopDetailsJSON(details *modelv1.StopDetails) json.RawMessage {
-	var w encode.Writer
-	writeStopDetails(&w, details)
-	return w.Bytes()
-}
-
 func writeStopDetails(w *encode.Writer, details *modelv1.StopDetails) {
 	w.BeginObject()
 	w.TextUnlessEmpty("type", details.GetType())

@@ -76,18 +76,3 @@ func Cost(prices *modelv1.Prices, usage *modelv1.ModelUsage, longCache bool) flo
 		float64(usage.GetInputTokensCacheWrite())*write +
 		float64(usage.GetInputTokensCacheRead())*prices.GetInputCacheRead()) / 1e6
 }
-
-// ParsePrices reads `{input, output, input_cache_write, input_cache_read}` in dollars per million tokens; all four are required.
-func ParsePrices(document []byte) (*modelv1.Prices, error) {
-	o, err := lax.Parse(document)
-	if err != nil {
-		return nil, err
-	}
-	prices := &modelv1.Prices{
-		Input:           requireFloat(o, "input"),
-		Output:          requireFloat(o, "output"),
-		InputCacheWrite: requireFloat(o, "input_cache_write"),
-		InputCacheRead:  requireFloat(o, "input_cache_read"),
-	}
-	return prices, o.Err()
-}

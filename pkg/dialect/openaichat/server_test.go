@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -151,8 +152,8 @@ func outputs() map[string]*modelv1.ModelOutput {
 	signed := chat.ReasoningPart("thought")
 	signed.GetReasoning().Signature = new("sig==")
 	sealed := &contentv1.Content{InternalJson: `{"id": "rs_1"}`, Part: &contentv1.Content_Reasoning{Reasoning: &contentv1.Reasoning{Reasoning: "b3BhcXVl", Redacted: true, Summary: new("short")}}}
-	two := chat.TextOutput("m", "One.")
-	two.Choices = append(two.Choices, chat.TextOutput("m", "Two.").GetChoices()[0])
+	two := chattest.Says("m", "One.")
+	two.Choices = append(two.Choices, chattest.Says("m", "Two.").GetChoices()[0])
 	two.Choices[1].StopReason = modelv1.StopReason_STOP_REASON_MAX_TOKENS
 	calls := chat.MessageOutput("m", chat.Assistant("", chat.Call("c1", "add", `{"x": 1.0}`), chat.Call("c2", "ping", "{}")), modelv1.StopReason_STOP_REASON_TOOL_CALLS)
 	answer := func(parts ...*contentv1.Content) *modelv1.ModelOutput {
@@ -161,7 +162,7 @@ func outputs() map[string]*modelv1.ModelOutput {
 		return chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP)
 	}
 	all := map[string]*modelv1.ModelOutput{
-		"text": chat.TextOutput("m", "Größe \"quoted\"\n"), "calls": calls, "two choices": two, "reasoning": answer(chat.ReasoningPart("hm"), chat.TextPart("so")),
+		"text": chattest.Says("m", "Größe \"quoted\"\n"), "calls": calls, "two choices": two, "reasoning": answer(chat.ReasoningPart("hm"), chat.TextPart("so")),
 		"signed": answer(signed, chat.TextPart("so")), "sealed": answer(sealed, chat.TextPart("so")),
 	}
 	for _, output := range all {

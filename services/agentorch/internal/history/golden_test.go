@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
@@ -17,7 +18,7 @@ import (
 func messages(t *goldentest.T, recorded any) []*modelv1.ChatMessage {
 	document, err := json.Marshal(recorded)
 	require.NoError(t, err)
-	parsed, err := chat.ParseStoredMessages(document)
+	parsed, err := chattest.Messages(document)
 	require.NoError(t, err)
 	return parsed
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -132,7 +133,7 @@ func refs(t *goldentest.T, recorded any) (all []*toolv1.ToolRef) {
 func parsed(t *goldentest.T, recorded any) []*modelv1.ChatMessage {
 	document, err := json.Marshal(recorded)
 	require.NoError(t, err)
-	messages, err := chat.ParseStoredMessages(document)
+	messages, err := chattest.Messages(document)
 	require.NoError(t, err)
 	return messages
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
@@ -103,7 +104,7 @@ func TestGoldenModelNames(t *testing.T) {
 			t.Skipf("no driver for %q of %v", c.Op(), c.At("input", "dialect"))
 		}
 		b := newBridged(t, c)
-		b.output = chat.TextOutput("scripted", "hello")
+		b.output = chattest.Says("scripted", "hello")
 		requested := strings.Replace(fmt.Sprint(c.At("input", "requested")), "mockllm/", bridge+"/", 1)
 		answer := b.post(t, format, map[string]any{"model": requested, "max_tokens": 5, "messages": []any{map[string]any{"role": "user", "content": "hi"}}})
 		if c.At("expect", "error") != nil {

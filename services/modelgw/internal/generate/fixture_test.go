@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
@@ -59,7 +60,7 @@ func (s *scripted) count() int {
 // says answers with a text that took 5 tokens.
 func says(text string) step {
 	return func(context.Context, *provider.Request) (*provider.Response, error) {
-		output := chat.TextOutput("m", text)
+		output := chattest.Says("m", text)
 		output.Usage = &modelv1.ModelUsage{InputTokens: 3, OutputTokens: 2, TotalTokens: 5}
 		return &provider.Response{Output: output}, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
-	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -271,7 +271,7 @@ func TestASharedAnswerIsEachCallersOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(after(time.Second, func(context.Context, *provider.Request) (*provider.Response, error) {
-			return &provider.Response{Output: chat.TextOutput("m", "shared"), Warnings: make([]string, 1, 4)}, nil
+			return &provider.Response{Output: chattest.Says("m", "shared"), Warnings: make([]string, 1, 4)}, nil
 		}))
 		answers := make(chan *provider.Response, 3)
 		for i := range cap(answers) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/limit"
@@ -261,11 +262,11 @@ func cachedCall(t *goldentest.T, g *rig, c goldentest.Case, name string) *genera
 		require.NoError(t, err)
 	}
 	if raw := value("tools"); raw != nil {
-		given.Tools, err = chat.ParseTools(raw)
+		given.Tools, err = chattest.Tools(raw)
 		require.NoError(t, err)
 	}
 	if raw := value("tool_choice"); raw != nil {
-		given.Choice, err = chat.ParseToolChoice(raw)
+		given.Choice, err = chattest.ToolChoice(raw)
 		require.NoError(t, err)
 	}
 	call := g.call(nil)

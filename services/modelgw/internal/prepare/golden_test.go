@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
@@ -111,9 +112,9 @@ func TestGoldenToolChoice(t *testing.T) {
 		for _, name := range list {
 			named = append(named, map[string]any{"name": name})
 		}
-		tools, err := chat.ParseTools(encoded(t, named))
+		tools, err := chattest.Tools(encoded(t, named))
 		require.NoError(t, err)
-		choice, err := chat.ParseToolChoice(encoded(t, c.At("input", "tool_choice")))
+		choice, err := chattest.ToolChoice(encoded(t, c.At("input", "tool_choice")))
 		require.NoError(t, err)
 		tools, choice = prepare.Tools(tools, choice, flag(c, "provider_requires_tools"))
 		left := []any{}

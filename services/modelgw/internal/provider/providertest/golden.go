@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
@@ -169,12 +170,12 @@ func conversation(t *goldentest.T, form *goldenCase) prepare.Conversation {
 	require.NoError(t, err)
 	var tools []*toolv1.ToolInfo
 	if len(form.Tools) > 0 && string(form.Tools) != "null" {
-		tools, err = chat.ParseTools(form.Tools)
+		tools, err = chattest.Tools(form.Tools)
 		require.NoError(t, err)
 	}
 	var choice *toolv1.ToolChoice
 	if len(form.ToolChoice) > 0 {
-		choice, err = chat.ParseToolChoice(form.ToolChoice)
+		choice, err = chattest.ToolChoice(form.ToolChoice)
 		require.NoError(t, err)
 	}
 	return prepare.Conversation{
