@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
@@ -97,7 +98,11 @@ func (o *Object) OnlyKnown(hint string, known ...string) {
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		o.Fail("", "unknown field %s; %s", strings.Join(unknown, ", "), hint)
+		question := ""
+		if len(unknown) == 1 {
+			question = meant.Question(unknown[0], known)
+		}
+		o.Fail("", "unknown field %s; %s%s", strings.Join(unknown, ", "), question, hint)
 	}
 }
 

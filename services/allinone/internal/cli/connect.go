@@ -50,6 +50,8 @@ type session struct {
 	logFlags []string
 	// warned says that this command has shown the warnings of its evaluation.
 	warned bool
+	// given says which flags this command was given; nil where nobody asks.
+	given func(flag string) bool
 	// leave is set when the user wants to be gone at once.
 	leave bool
 

@@ -140,6 +140,9 @@ func (a *app) nextStep(err error) string {
 		}
 	}
 	if next := nextSteps[rpcerr.Reason(err)]; next != "" {
+		if fault, _ := rpcerr.As(err); fault.Metadata["metric"]+fault.Metadata["reducer"] != "" {
+			return "docs/metrics.md describes metrics and reducers"
+		}
 		return next
 	}
 	if rpcerr.Code(err) == codes.Unavailable && rpcerr.Reason(err) == errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED {

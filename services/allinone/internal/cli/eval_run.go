@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -78,7 +77,7 @@ The log that Inspect reads is written while the evaluation runs and at its end, 
 			}
 			task.Spec.Revision = revision.Of(c.Context(), filepath.Dir(args[0]))
 			return a.work(c.Context(), func(ctx context.Context, s *session) error {
-				s.again, s.logFlags = rerunOf(c, args[0]), f.logs.words(c)
+				s.again, s.logFlags, s.given = rerunOf(c, args[0]), f.logs.words(c), c.Flags().Changed
 				return s.runEval(ctx, task, f.check, logDir)
 			})
 		},
@@ -234,7 +233,7 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 			return err
 		})
 		if err != nil {
-			err = fmt.Errorf("%s: %w", task.Spec.GetTaskFile(), inFileWords(err))
+			err = inFileWords(err, task.Spec, s.given)
 		}
 	}
 	if err != nil && interrupted(ctx) {

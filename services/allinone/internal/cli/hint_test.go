@@ -1,9 +1,12 @@
 package cli_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -16,18 +19,63 @@ func TestErrorsAboutATaskFileHaveItsWords(t *testing.T) {
 		"spec.steps[1].tools: options_json: wrong":                      "solver[1].tools: parameters: wrong",
 		"spec.steps[0]: params_json/on_continue: leave it out":          "solver[0]: parameters on_continue: leave it out",
 		"spec.model: model_args_json: unknown field \"x\"":              `model: args: unknown field "x"`,
+		`spec.model: model: "gpt" is no model`:                          `model: "gpt" is no model`,
+		"spec.steps[0].tools: tools[0].options_json: tool bash: no":     "tools[0]: parameters: tool bash: no",
+		"spec.steps[1].tools: tools[2].options_json: tool bash: no":     "solver[1].tools[2]: parameters: tool bash: no",
+		"spec.steps[0].tools: unknown tool":                             "tools: unknown tool",
+		`spec.sandboxes["default"]: spec.driver_config_json: no`:        "sandbox.config: no",
+		`spec.sandboxes["web"]: spec.driver_config_json: no`:            `sandbox.environments["web"].config: no`,
 		"spec.dataset.inline.samples[3].input: a sample needs an input": "dataset[3].input: a sample needs an input",
 		`spec.sandboxes["default"]: no`:                                 "sandbox: no",
 		"spec.limit: no sample is left":                                 "samples.limit: no sample is left",
+		"spec.limits.cost bounds dollars":                               "limits.cost bounds dollars",
+		"spec.config.extra_body_json: no":                               "config.extra_body: no",
+		"spec.steps[1]: params_json/model: no":                          "solver[1]: parameters model: no",
 		"spec.limits: no":                                               "limits: no",
 		"spec.dataset: my.spec.jsonl: column params_json is no text":    "dataset: my.spec.jsonl: column params_json is no text",
 		"spec.dataset.inline.samples[3].metadata_json: no":              "dataset[3].metadata: no",
 		`spec.sandboxes["my box"]: spec.image: no`:                      `sandbox.environments["my box"].image: no`,
 		"the file spec.jsonl has no options_json":                       "the file spec.jsonl has no options_json",
 	} {
-		c := begin(t, append(serve(t, &server{refusal: rpcerr.InvalidRequest("%s", api)}), "eval", "run", task(t, 1))...)
+		file := filepath.Join(filepath.Dir(task(t, 1)), "task.yaml")
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, append(text, "\ntools: [bash]\nsolver: [react, {react: {tools: [bash, think, bash]}}]\n"...), 0o600))
+		c := begin(t, append(serve(t, &server{refusal: rpcerr.InvalidRequest("%s", api)}), "eval", "run", file)...)
 		assert.Equal(t, 2, c.end(t))
 		assert.Contains(t, c.stderr.String(), "task.yaml: "+want+"\n")
+	}
+}
+
+// What a flag says is named by the flag.
+func TestErrorsAboutFlagsHaveTheirNames(t *testing.T) {
+	t.Parallel()
+	file := task(t, 1)
+	for _, tt := range []struct {
+		args      []string
+		api, want string
+	}{
+		{[]string{"eval", "run", file, "-m", "foo/bar"}, `spec.model: no provider "foo"`, `evalfleet: --model: no provider "foo"`},
+		{[]string{"eval", "run", file, "-M", "x=1"}, `spec.model: model_args_json: unknown argument "x"`, `evalfleet: -M: unknown argument "x"`},
+		{[]string{"eval", "run", file, "-M", "x=1"}, `spec.model: no provider "foo"`, `task.yaml: model: no provider "foo"`},
+		{[]string{"eval", "run", file, "--limit", "5"}, "spec.limit: no sample is left", "evalfleet: --limit: no sample is left"},
+		{[]string{"eval", "run", file, "--sample-id", "z"}, "spec.sample_ids: none", "evalfleet: --sample-id: none"},
+	} {
+		c := begin(t, append(serve(t, &server{refusal: rpcerr.InvalidRequest("%s", tt.api)}), tt.args...)...)
+		assert.Equal(t, 2, c.end(t))
+		assert.Contains(t, c.stderr.String(), tt.want+"\n")
+	}
+}
+
+// A metric or a reducer is none of a worker's.
+func TestWhereMetricsAndReducersAreDescribed(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []error{rpcerr.MetricNotFound("acuracy", []string{"accuracy"}), rpcerr.ReducerNotFound("meen", []string{"mean"})} {
+		c := begin(t, append(serve(t, &server{refusal: refusal}), "eval", "run", task(t, 1))...)
+		assert.Equal(t, 2, c.end(t))
+		assert.Contains(t, c.stderr.String(), "did you mean ")
+		assert.Contains(t, c.stderr.String(), "docs/metrics.md")
+		assert.NotContains(t, c.stderr.String(), "worker")
 	}
 }
 

@@ -182,7 +182,7 @@ func (s *session) createRun(ctx context.Context, prompt string, f runFlags) (run
 		run, err = s.runs.CreateRun(ctx, req)
 		return err
 	})
-	return run, err
+	return run, inFlagWords(err)
 }
 
 // runAgent makes a run and shows it as it grows.

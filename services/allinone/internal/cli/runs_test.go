@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // A sum without the tokens of a model that has no price says so.
@@ -34,4 +36,22 @@ func TestWithoutAServerWhatWaitsForAPersonIsNotInterrupted(t *testing.T) {
 	assert.Equal(t, "interrupted", s.runState(waits("worker")))
 	assert.Equal(t, "paused", s.evalState(&agentv1.Eval{State: agentv1.EvalState_EVAL_STATE_PAUSED}))
 	assert.Equal(t, "interrupted", s.evalState(&agentv1.Eval{State: agentv1.EvalState_EVAL_STATE_RUNNING}))
+}
+
+// The server names fields of its API; a person who made a run knows the flags.
+func TestErrorsAboutARunNameItsFlags(t *testing.T) {
+	t.Parallel()
+	for api, want := range map[string]string{
+		`spec.model: model_args_json: unknown argument "x"`: `-M: unknown argument "x"`,
+		`spec.model: no provider "foo"`:                     `--model: no provider "foo"`,
+		`spec.model: model: "foo" is no model`:              `--model: "foo" is no model`,
+		`spec.steps[0]: unknown agent "reac"`:               `--agent: unknown agent "reac"`,
+		`spec.steps[1].tools: unknown tool "bsh"`:           `--tool: unknown tool "bsh"`,
+		`spec.sandboxes["default"]: unknown driver`:         `--sandbox: unknown driver`,
+		"spec.limits: no":                                   "limits: no",
+		"the server's fault":                                "the server's fault",
+	} {
+		require.EqualError(t, inFlagWords(rpcerr.InvalidRequest("%s", api)), want)
+	}
+	require.NoError(t, inFlagWords(nil))
 }

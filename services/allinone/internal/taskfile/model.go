@@ -77,11 +77,13 @@ func (r *reader) roles(n *yaml.Node) error {
 	}
 	r.task.Spec.ModelRoles = map[string]*agentv1.ModelRef{}
 	for _, e := range entries(n) {
-		ref, err := r.modelRef(e.value)
+		err := r.within(e.key.Value, func() (err error) {
+			r.task.Spec.ModelRoles[e.key.Value], err = r.modelRef(e.value)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		r.task.Spec.ModelRoles[e.key.Value] = ref
 	}
 	return nil
 }

@@ -78,16 +78,23 @@ func (r *reader) mapping(n *yaml.Node, what string, keys map[string]key) error {
 		case !ok:
 			faults = append(faults, r.fault(e.key, "%s has no key %q; %s", what, e.key.Value, hint(e.key.Value, keys)))
 		default:
-			outer := r.key
-			r.key = e.key.Value
-			if err := read(e.value); err != nil {
+			if err := r.within(e.key.Value, func() error { return read(e.value) }); err != nil {
 				faults = append(faults, err)
 			}
-			r.key = outer
 		}
 		seen[e.key.Value] = true
 	}
 	return errors.Join(faults...)
+}
+
+// within reads the value of a key of the value that is being read.
+func (r *reader) within(key string, read func() error) error {
+	outer := r.key
+	if r.key += "." + key; outer == "" {
+		r.key = key
+	}
+	defer func() { r.key = outer }()
+	return read()
 }
 
 // decode reads a plain value into v.

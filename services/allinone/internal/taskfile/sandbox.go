@@ -21,11 +21,13 @@ func (r *reader) sandboxes(n *yaml.Node) error {
 			return r.fault(all, "environments must be a map from name to sandbox, not %s", show(all))
 		}
 		for _, e := range entries(all) {
-			spec, err := r.sandbox(e.value)
+			err := r.within("environments."+e.key.Value, func() (err error) {
+				s.Sandboxes[e.key.Value], err = r.sandbox(e.value)
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			s.Sandboxes[e.key.Value] = spec
 		}
 		return nil
 	}

@@ -113,7 +113,7 @@ type reader struct {
 	// start says for faults where dir is.
 	start string
 	task  *Task
-	// key is the key whose value is being read, for faults.
+	// key is the key whose value is being read, after those that it is in, for faults.
 	key string
 	// modelArgs are arguments of every model, from the top-level key model_args.
 	modelArgs string

@@ -9,13 +9,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -183,12 +187,28 @@ func (s Spec) Arguments(into any) error {
 	decoder := json.NewDecoder(strings.NewReader(s.Args))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			names := memberNames(into)
+			err = fmt.Errorf("unknown argument %s; %sknown: %s", name, meant.Question(strings.Trim(name, `"`), names), strings.Join(names, ", "))
+		}
 		return InvalidArguments(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return InvalidArguments(errors.New("it is one JSON object, and more follows"))
 	}
 	return nil
+}
+
+// memberNames are the names of the members of the JSON object that a struct is, given by a pointer to it.
+func memberNames(of any) []string {
+	var names []string
+	for field := range reflect.TypeOf(of).Elem().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // InvalidArguments says what is wrong with Args.

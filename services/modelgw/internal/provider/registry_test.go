@@ -167,7 +167,7 @@ func TestArgumentsAreOneObjectOfKnownMembers(t *testing.T) {
 		``:                    {},
 		`{}`:                  {},
 		` {"stream": true} `:  {arguments: arguments{Stream: true}},
-		`{"strem": true}`:     {says: `unknown field "strem"`},
+		`{"strem": true}`:     {says: `unknown argument "strem"; did you mean stream? known: stream`},
 		`{"stream": 1}`:       {says: "stream"},
 		`[]`:                  {says: "array"},
 		`{"stream": true`:     {says: "unexpected"},

@@ -87,7 +87,7 @@ func TestParametersAreStrict(t *testing.T) {
 	t.Parallel()
 	registry := score.NewRegistry(builtin.Definitions()...)
 	for _, c := range []struct{ scorer, params, want string }{
-		{"match", `{"locaton":"end"}`, "scorer match: params.locaton: is not known; known are location, ignore_case, numeric"},
+		{"match", `{"locaton":"end"}`, "scorer match: params.locaton: is not known; did you mean location? known are location, ignore_case, numeric"},
 		{"match", `{"location":"middle"}`, `params.location: is "middle"; allowed are "begin", "end", "any", "exact"`},
 		{"includes", `{"ignore_case":1}`, "params.ignore_case: is 1; want a boolean"},
 		{"exact", `{"x":1}`, "scorer exact: params.x: is not known; there are no parameters"},

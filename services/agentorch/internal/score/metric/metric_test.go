@@ -43,7 +43,7 @@ func TestRegistry(t *testing.T) {
 	t.Parallel()
 	r := metric.NewRegistry()
 	_, err := r.New(metric.Spec{Name: "acuracy"})
-	require.ErrorContains(t, err, `unknown metric "acuracy"; known: accuracy, aggregate, bootstrap_stderr, categorical, ci, ci_wilson, frequency, grouped`)
+	require.ErrorContains(t, err, `unknown metric "acuracy"; did you mean accuracy? known: accuracy, aggregate, bootstrap_stderr, categorical, ci, ci_wilson, frequency, grouped`)
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND))
 	for _, d := range r.Definitions() {
 		assert.NotEmpty(t, d.Description)

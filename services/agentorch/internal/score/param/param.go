@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -90,7 +91,7 @@ func (l List) given(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	}
 	for name, value := range given {
 		if !slices.ContainsFunc(l, func(p Param) bool { return p.Name == name }) {
-			return nil, Invalid(name, "is not known; %s", l.known())
+			return nil, Invalid(name, "is not known; %s", l.known(name))
 		}
 		if string(value) == "null" {
 			delete(given, name)
@@ -99,7 +100,8 @@ func (l List) given(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	return given, nil
 }
 
-func (l List) known() string {
+// known asks whether another name was meant, and says which there are.
+func (l List) known(written string) string {
 	if len(l) == 0 {
 		return "there are no parameters"
 	}
@@ -107,7 +109,7 @@ func (l List) known() string {
 	for i, p := range l {
 		names[i] = p.Name
 	}
-	return "known are " + strings.Join(names, ", ")
+	return meant.Question(written, names) + "known are " + strings.Join(names, ", ")
 }
 
 // check compares one value with the type and the values allowed.

@@ -40,7 +40,7 @@ func TestDecodeKeepsDefaults(t *testing.T) {
 func TestDecodeNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		`{"count":1,"wher":"end"}`:       "params.wher: is not known; known are where, strict, count, level, words, all",
+		`{"count":1,"wher":"end"}`:       "params.wher: is not known; did you mean where? known are where, strict, count, level, words, all",
 		`{}`:                             "params.count: is required",
 		``:                               "params.count: is required",
 		`{"count":1,"where":"middle"}`:   `params.where: is "middle"; allowed are "begin", "end"`,

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/meant"
 )
 
 // decodeStrictly reads a document into a struct. A member that the struct, or one inside it, does not have is an error that names those it has.
@@ -65,7 +67,7 @@ func checkObject(raw []byte, t reflect.Type) error {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		member, ok := known[name]
 		if !ok {
-			return fmt.Errorf("unknown field %q; known: %s", name, strings.Join(names, ", "))
+			return fmt.Errorf("unknown field %q; %sknown: %s", name, meant.Question(name, names), strings.Join(names, ", "))
 		}
 		if err := checkMembers(members[name], member); err != nil {
 			return err

@@ -203,7 +203,7 @@ func TestFaultsOfScriptsAreNamed(t *testing.T) {
 		`{"outputs": [7]}`: "text or an object",
 		`{"bogus": 1}`:     `arguments of mockllm: unknown field "bogus"; known: outputs, script`,
 		`{"outputs": [{"sample": "a", "delay": 2, "output": "x"}]}`: `entry 1: unknown field "delay"; known: sample, epoch, role, turn, min_turn`,
-		`{"outputs": [{"text": "x", "delay": 2}]}`:                  `output 1: unknown field "delay"; known: text, completion`,
+		`{"outputs": [{"text": "x", "delay": 2}]}`:                  `output 1: unknown field "delay"; did you mean delay_s? known: text, completion`,
 		`{"outputs": [{"error": {"code": 500}}]}`:                   `unknown field "code"; known: status, message, retry_after_s`,
 		`{"outputs": [{"tool_calls": [{"name": "f"}]}]}`:            `unknown field "name"; known: id, function, arguments`,
 		`{"output": []}`: "output",

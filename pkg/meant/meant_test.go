@@ -1,0 +1,21 @@
+package meant_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/evalfleet/evalfleet/pkg/meant"
+)
+
+func TestTheNearestNameIsMeant(t *testing.T) {
+	t.Parallel()
+	known := []string{"mean", "median", "mode", "f1", "accuracy"}
+	for written, want := range map[string]string{
+		"acuracy": "accuracy", "meen": "mean", "f2": "f1", "medan": "mean", "average": "", "xy": "", "": "", "mean": "",
+	} {
+		assert.Equal(t, want, meant.Name(written, known), written)
+	}
+	assert.Equal(t, "did you mean mode? ", meant.Question("moed", known))
+	assert.Empty(t, meant.Question("average", known))
+}
