@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -198,6 +199,9 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 	digest := requestDigest(spec)
 	samples, warnings, err := e.check(ctx, project, spec)
 	if err != nil {
+		if !validateOnly {
+			rpcerr.LogRefusal(ctx, e.deps.Logger, "an evaluation is refused", err, "project", project, "task", headtail.Cut(spec.GetTask(), maxLogged))
+		}
 		return nil, err
 	}
 	ref, err := storeSamples(ctx, e.deps.Blobs, project, samples)

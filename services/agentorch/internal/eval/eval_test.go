@@ -75,6 +75,8 @@ func (b *bodies) Open(_ context.Context, project, hash string) (io.ReadCloser, e
 type runs struct {
 	journals journal.Store
 	verdict  func(sample string, epoch, attempt int) *agentv1.Run
+	// unfit is what Check finds; nil finds nothing.
+	unfit error
 	// refuse and lacks are why a sample can have no run, and what CheckSample finds; nil finds nothing.
 	refuse, lacks func(sample string) error
 	// tooLate makes runs fail before the cancellation reaches them.
@@ -103,8 +105,8 @@ func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*age
 	r.mu.Lock()
 	r.checked = append(r.checked, model)
 	r.mu.Unlock()
-	if spec.GetConfig() == nil {
-		return nil, nil
+	if spec.GetConfig() == nil || r.unfit != nil {
+		return nil, r.unfit
 	}
 	return []*agentv1.EvalWarning{{Message: "temperature is not sent to " + model, Model: model, UnsentOptions: []string{"temperature"}}}, nil
 }

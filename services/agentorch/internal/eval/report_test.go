@@ -3,13 +3,17 @@ package eval_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // logLine is a line of the server's log.
@@ -62,4 +66,39 @@ func TestTheLogOfFailuresNamesSomeAndCountsAll(t *testing.T) {
 	assert.Equal(t, []any{"WARN", "failed", 50, 50}, []any{end.Level, end.State, end.Samples, end.Failed})
 	assert.NotEmpty(t, end.Reason)
 	assert.NotContains(t, text, failed().GetError().GetMessage(), "a message may quote what a model was given")
+}
+
+// Who runs the server sees why evaluations are refused, without what their specification holds.
+func TestTheLogSaysWhyAnEvaluationWasRefused(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	bench := start(t, nil)
+	bench.logger = slog.New(slog.NewJSONHandler(&b, nil))
+	bench.engine = bench.newEngine()
+	create := func(task string, validateOnly bool, refusal error) map[string]any {
+		bench.runs.unfit = refusal
+		asked := spec(2)
+		asked.Task = task
+		_, err := bench.engine.Create(t.Context(), "p", asked, "", validateOnly)
+		require.ErrorIs(t, err, refusal)
+		text := b.String()
+		b.Reset()
+		var line map[string]any
+		if text != "" {
+			require.NoError(t, json.Unmarshal([]byte(text), &line), text)
+			delete(line, "time")
+		}
+		return line
+	}
+	keyless := rpcerr.Wrap(rpcerr.ProviderNotConfigured("openai", "default", "the account default of openai cannot be used: set OPENAI_API_KEY"), "spec.model")
+	assert.Equal(t, map[string]any{
+		"level": "WARN", "msg": "an evaluation is refused", "project": "p", "task": "t", "reason": "PROVIDER_NOT_CONFIGURED", "provider": "openai", "account": "default",
+	}, create("t", false, keyless))
+	assert.Equal(t, map[string]any{
+		"level": "INFO", "msg": "an evaluation is refused", "project": "p", "task": "t", "reason": "INVALID_REQUEST", "field": "spec.steps[0]",
+	}, create("t", false, rpcerr.InvalidField("spec.steps[0]", "quotes a question")))
+	assert.Equal(t, "PRICE_UNKNOWN", create("t", false, rpcerr.PriceUnknown("a/b", "limits.cost"))["reason"])
+	assert.Less(t, len(fmt.Sprint(create(strings.Repeat("t", 1<<16), false, rpcerr.InvalidField(strings.Repeat("f", 1<<16), "no")))), 2000, "no line is long")
+	assert.Empty(t, create("t", true, keyless), "a check alone refuses nothing")
+	assert.Empty(t, create("t", false, errors.New("a fault of our own is logged with its call")))
 }

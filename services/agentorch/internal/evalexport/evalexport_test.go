@@ -28,6 +28,7 @@ const name = "projects/p/evals/e"
 
 // document is what a log says, in part.
 type document struct {
+	Plan    struct{ Config map[string]any }
 	Samples []struct {
 		ID, Input, UUID string
 		Messages        []struct{ Content string }
@@ -102,6 +103,18 @@ func TestASampleThatCouldHaveNoRunIsInTheLogWithItsError(t *testing.T) {
 	require.Len(t, s.Messages, 1)
 	assert.Equal(t, "needs choices", s.Error.Message)
 	assert.Equal(t, "Traceback (most recent call last):\nINVALID_REQUEST: needs choices\n", s.Error.Traceback)
+}
+
+// An option that one step alone does not send stays among those of the evaluation.
+func TestAWarningOfAStepIsNoneOfTheEvaluationsOptions(t *testing.T) {
+	t.Parallel()
+	first := created(&agentv1.EvalCreated{Samples: 1, Warnings: []*agentv1.EvalWarning{
+		{Message: "effort is not sent", Model: "mockllm/model", UnsentOptions: []string{"effort"}, Field: "spec.steps[0]"},
+		{Message: "temperature is not sent", Model: "mockllm/model", UnsentOptions: []string{"temperature"}},
+	}})
+	first.GetEvalCreated().Spec.Config = &modelv1.GenerateConfig{Temperature: new(0.5), Effort: new("low")}
+	d := written(t, []*agentv1.Sample{question("a")}, map[string][]*agentv1.Event{name: {first, refused("a", 0)}})
+	assert.Equal(t, map[string]any{"effort": "low"}, d.Plan.Config)
 }
 
 // Warnings of an evaluation are in its log once, also where its first sample has no transcript that could hold them.

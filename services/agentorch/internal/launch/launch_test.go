@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -322,6 +323,36 @@ func TestARunMayNameNoModelWhereItsStepsDo(t *testing.T) {
 	spec.Model = nil
 	_, err := f.Launcher.Check(t.Context(), "p", spec)
 	require.NoError(t, err)
+}
+
+// What a call would be made with is what it is checked with.
+func TestACallIsCheckedWithTheOptionsThatItIsMadeWith(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(
+		fleettest.Step("multiple_choice", `{"max_tokens": 7}`), fleettest.Step("generate", ""), fleettest.Step("react", `{"model": "mockllm/own", "submit": false}`),
+		fleettest.Step("react", `{"model": "judge", "submit": false}`), fleettest.Step("generate", `{"config": {"temperature": 0.1}}`),
+	)
+	spec.Choices = []string{"a", "b"}
+	spec.Config = &modelv1.GenerateConfig{Temperature: new(0.3), MaxRetries: new(int32(2))}
+	spec.ModelRoles = map[string]*agentv1.ModelRef{"judge": {Model: "mockllm/judge", Config: &modelv1.GenerateConfig{TopP: new(0.5)}}}
+	plan, err := f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	var checked []string
+	for _, r := range f.Models.Checks() {
+		checked = append(checked, r.GetModel()+" "+string(chat.ConfigJSON(r.GetConfig())))
+	}
+	head, _, err := f.Launcher.Start(t.Context(), plan, launch.Request{}, "user:ada")
+	require.NoError(t, err)
+	f.Finish(head.Name)
+	made := map[string]bool{}
+	for _, r := range f.Models.Requests() {
+		call := r.GetModel() + " " + string(chat.ConfigJSON(r.GetConfig()))
+		assert.Contains(t, checked, call)
+		made[call] = true
+	}
+	assert.Len(t, made, 5)
+	assert.Len(t, checked, len(made), "each once: %s", checked)
 }
 
 // What an option does not reach is said once for a model, wherever the option was set.

@@ -30,11 +30,15 @@ type Models struct {
 
 	mu       sync.Mutex
 	requests []*modelv1.GenerateRequest
+	checks   []*modelv1.GenerateRequest
 }
 
 // Generate implements the client.
 func (m *Models) Generate(ctx context.Context, r *modelv1.GenerateRequest, _ ...grpc.CallOption) (*modelv1.GenerateResponse, error) {
 	if r.GetValidateOnly() {
+		m.mu.Lock()
+		m.checks = append(m.checks, proto.CloneOf(r))
+		m.mu.Unlock()
 		return validate(r)
 	}
 	content := proto.CloneOf(r)
@@ -61,6 +65,13 @@ func (m *Models) Requests() []*modelv1.GenerateRequest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]*modelv1.GenerateRequest(nil), m.requests...)
+}
+
+// Checks returns the calls that were only checked, in order.
+func (m *Models) Checks() []*modelv1.GenerateRequest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]*modelv1.GenerateRequest(nil), m.checks...)
 }
 
 // WatchRetries implements the client.

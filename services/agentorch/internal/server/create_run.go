@@ -8,11 +8,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
 )
+
+// maxLogged bounds a text in the log that a caller chose, in bytes.
+const maxLogged = 200
 
 // CreateRun makes a run and answers when it is durable.
 func (s *Runs) CreateRun(ctx context.Context, r *agentv1.CreateRunRequest) (*agentv1.Run, error) {
@@ -20,7 +24,11 @@ func (s *Runs) CreateRun(ctx context.Context, r *agentv1.CreateRunRequest) (*age
 	if own.GetSpec() != nil {
 		own.Spec.Attribution = nil // the platform's to give
 	}
-	return s.Create(ctx, own)
+	run, err := s.Create(ctx, own)
+	if err != nil {
+		rpcerr.LogRefusal(ctx, s.deps.Logger, "a run is refused", err, "parent", headtail.Cut(own.GetParent(), maxLogged))
+	}
+	return run, err
 }
 
 // Create is CreateRun for callers in this process, who may say which sample of an eval the run is.

@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"bytes"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +20,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 )
 
 func TestARunIsTheFoldOfItsJournal(t *testing.T) {
@@ -68,6 +71,19 @@ func TestARunSaysWhatIsNotDoneAsAsked(t *testing.T) {
 	got, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: made.GetName()})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"temperature"}, got.GetWarnings()[0].GetUnsentOptions())
+}
+
+func TestTheLogSaysWhyARunWasRefused(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	var b bytes.Buffer
+	runs := server.NewRuns(server.Deps{Store: r.Store, Launcher: r.Launcher, Agents: r.Agents, Notes: r.Notes, Logger: slog.New(slog.NewTextHandler(&b, nil))})
+	spec := answering()
+	spec.Model.Model = "openai/gpt-4o"
+	_, err := runs.CreateRun(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: spec})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED), "%v", err)
+	assert.Contains(t, b.String(), `level=WARN msg="a run is refused" parent=projects/default reason=PROVIDER_NOT_CONFIGURED provider=openai account=default`)
+	assert.NotContains(t, b.String(), "the question")
 }
 
 func TestARequestMakesOneRun(t *testing.T) {

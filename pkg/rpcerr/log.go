@@ -1,0 +1,40 @@
+package rpcerr
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/evalfleet/evalfleet/pkg/headtail"
+)
+
+// maxLogged bounds a value of an error that is logged, in bytes.
+const maxLogged = 200
+
+// LogRefusal logs that a caller was refused: at warn where something must be done at the server, such as giving it a key,
+// else at info. The line has the error's reason, its first field, and the account, provider, model or capability that it
+// is about. It is without the message, which may quote what the caller sent. An error that is no refusal has no line.
+func LogRefusal(ctx context.Context, log *slog.Logger, message string, err error, attributes ...any) {
+	fault, ok := As(err)
+	if !ok {
+		return
+	}
+	level := slog.LevelInfo
+	switch fault.Code { //nolint:exhaustive // All others are at info.
+	case codes.FailedPrecondition:
+		level = slog.LevelWarn
+	case codes.Internal, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return
+	}
+	attributes = append(attributes, "reason", ReasonName(fault.Reason))
+	if len(fault.Fields) > 0 {
+		attributes = append(attributes, "field", headtail.Cut(fault.Fields[0].Path, maxLogged))
+	}
+	for _, key := range []string{"provider", "account", "model", "capability"} {
+		if value := fault.Metadata[key]; value != "" {
+			attributes = append(attributes, key, headtail.Cut(value, maxLogged))
+		}
+	}
+	log.Log(ctx, level, message, attributes...)
+}
