@@ -67,6 +67,13 @@ const (
 // retryPause is how long the driver waits after an error of a store or a service before it tries again.
 const retryPause = time.Second
 
+// turnStarts and turnTime bound how many samples a turn of the driver begins and how long it takes to begin samples or
+// to collect finished ones. What is left is done in the next turn, after commands and errors that came meanwhile.
+const (
+	turnStarts = 16
+	turnTime   = 100 * time.Millisecond
+)
+
 // poke wakes the driver.
 func (d *driver) poke() {
 	select {
@@ -201,35 +208,42 @@ func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	return wait, nil
 }
 
-// collect journals how runs ended.
+// collect journals how runs ended, as many as a turn has time for.
 func (d *driver) collect(ctx context.Context) error {
-	for {
-		rows, err := d.engine.deps.Journals.List(ctx, journal.Query{Project: d.project, Kind: journal.KindRun, Parent: d.head.Name, ChangedAfter: &d.seen})
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		var events []*agentv1.Event
-		for _, row := range rows {
-			slot := d.state.ByRun(row.Name)
-			if slot == nil && row.Done {
-				d.strangers[row.Name] = struct{}{}
-			}
-			if slot == nil || slot.Finished != nil || !row.Done {
-				continue
-			}
+	begun := time.Now()
+	rows, err := d.engine.deps.Journals.List(ctx, journal.Query{Project: d.project, Kind: journal.KindRun, Parent: d.head.Name, ChangedAfter: &d.seen})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	var (
+		events []*agentv1.Event
+		seen   int64
+	)
+	for _, row := range rows {
+		slot := d.state.ByRun(row.Name)
+		switch {
+		case !row.Done:
+		case slot == nil:
+			d.strangers[row.Name] = struct{}{}
+		case slot.Finished == nil:
 			event, err := d.outcome(ctx, slot, row)
 			if err != nil {
 				return err
 			}
 			events = append(events, event)
 		}
-		if len(events) > 0 {
-			if err := d.append(ctx, nil, events...); err != nil {
-				return err
-			}
+		if seen = row.Changed; time.Since(begun) > turnTime {
+			break
 		}
-		d.seen = rows[len(rows)-1].Changed
 	}
+	if len(events) > 0 {
+		if err := d.append(ctx, nil, events...); err != nil {
+			return err
+		}
+	}
+	d.seen = seen
+	d.poke() // There may be more.
+	return nil
 }
 
 // outcome is the event that says how a slot's run ended. The row has all of it but the content of scores, for which the journal is read.
@@ -394,10 +408,11 @@ func (d *driver) leave(ctx context.Context) error {
 // cancelID names the cancel of the evaluation's runs, so that a successor sends none of its own. A run is cancelled for its evaluation at most once.
 func (d *driver) cancelID() string { return "eval/" + resource.LastID(d.head.Name) }
 
-// admit gives runs to samples while there is room, and nothing keeps new work from beginning, which it returns.
+// admit gives runs to samples while there is room, as many as a turn may begin. It returns what keeps new work from beginning.
 func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 	spec := d.state.Eval.GetSpec()
 	room := d.engine.bound(spec) - int(d.state.Eval.GetProgress().GetRunning())
+	begun, tried := time.Now(), 0
 	for i := range d.state.Slots {
 		slot := &d.state.Slots[i]
 		if room <= 0 {
@@ -409,6 +424,11 @@ func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 		if wait := d.engine.hold(); wait != nil {
 			return wait, nil
 		}
+		if tried == turnStarts || time.Since(begun) > turnTime {
+			d.poke()
+			return nil, nil
+		}
+		tried++
 		err := d.start(ctx, spec, slot)
 		switch {
 		case impossible(err):

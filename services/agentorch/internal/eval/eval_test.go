@@ -79,6 +79,8 @@ type runs struct {
 	unfit error
 	// refuse and lacks are why a sample can have no run, and what CheckSample finds; nil finds nothing.
 	refuse, lacks func(sample string) error
+	// making, unless nil, is called before each run is made.
+	making func(eval string)
 	// tooLate makes runs fail before the cancellation reaches them.
 	tooLate bool
 	// away is a run whose owner takes no command; cancels counts the runs of each cancel.
@@ -126,6 +128,9 @@ func (r *runs) CheckSample(_ string, spec *agentv1.RunSpec) error {
 }
 
 func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+	if r.making != nil {
+		r.making(req.GetSpec().GetAttribution().GetEval())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if name, ok := r.byKey[req.GetRequestId()]; ok {
