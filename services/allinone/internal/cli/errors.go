@@ -141,7 +141,7 @@ func (a *app) nextStep(err error) string {
 	}
 	if next := nextSteps[rpcerr.Reason(err)]; next != "" {
 		if fault, _ := rpcerr.As(err); fault.Metadata["metric"]+fault.Metadata["reducer"] != "" {
-			return "docs/metrics.md describes metrics and reducers"
+			return "docs/task-file.md describes metrics and reducers"
 		}
 		return next
 	}

@@ -104,8 +104,11 @@ func (a *app) evalShowCommand() *cobra.Command {
 		Use:               "show EVAL",
 		ValidArgsFunction: a.completeFirst(offerEvals),
 		Short:             "Show an evaluation: state, results, costs",
+		Long: `Show writes an evaluation's state, results and costs. A metric that has no value, since nothing was scored, is – here and has no member "value" with --json. jq reads null there, which
+is below every number: compare where .value != null.`,
 		Example: `  evalfleet eval show EVAL
-  evalfleet eval show EVAL --json | jq .results`,
+  evalfleet eval show EVAL --json | jq .results
+  evalfleet eval show EVAL --json | jq -e '.results.scores[0].metrics[0].value // error("no value") | . >= 0.9'`,
 		Args: one("an evaluation; evalfleet eval list shows them"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.look(c.Context(), func(ctx context.Context, s *session) error {

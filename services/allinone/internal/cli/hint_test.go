@@ -74,7 +74,7 @@ func TestWhereMetricsAndReducersAreDescribed(t *testing.T) {
 		c := begin(t, append(serve(t, &server{refusal: refusal}), "eval", "run", task(t, 1))...)
 		assert.Equal(t, 2, c.end(t))
 		assert.Contains(t, c.stderr.String(), "did you mean ")
-		assert.Contains(t, c.stderr.String(), "docs/metrics.md")
+		assert.Contains(t, c.stderr.String(), "docs/task-file.md")
 		assert.NotContains(t, c.stderr.String(), "worker")
 	}
 }

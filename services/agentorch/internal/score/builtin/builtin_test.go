@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 )
 
 func run(t *testing.T, name, params string, in score.Input) score.Score {
@@ -100,6 +102,26 @@ func TestParametersAreStrict(t *testing.T) {
 		_, err := registry.New(c.scorer, json.RawMessage(c.params))
 		require.ErrorContains(t, err, c.want)
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST))
+	}
+}
+
+// The page about task files names every scorer, metric and reducer.
+func TestThePageNamesAll(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../../../docs/task-file.md")
+	require.NoError(t, err)
+	var names []string
+	for _, d := range builtin.Definitions() {
+		names = append(names, d.Name)
+	}
+	for _, d := range metric.NewRegistry().Definitions() {
+		names = append(names, d.Name)
+	}
+	for _, d := range reduce.Definitions() {
+		names = append(names, d.Name)
+	}
+	for _, name := range names {
+		assert.Contains(t, string(page), "`"+name+"`")
 	}
 }
 
