@@ -37,8 +37,8 @@ const bridge = "bridge"
 func newBridged(t *goldentest.T, c goldentest.Case) *bridged {
 	t.Helper()
 	b := &bridged{}
-	if scripted := c.At("input", "output"); scripted != nil {
-		output, err := chat.ParseOutput(encoded(t, scripted))
+	if c.At("input", "output") != nil {
+		output, err := chat.ParseOutput(written(t, c, "output"))
 		require.NoError(t, err)
 		b.output = output
 	}

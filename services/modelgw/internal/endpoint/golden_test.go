@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -145,7 +146,7 @@ func compareAnswer(t *goldentest.T, format *format, c goldentest.Case) {
 	if refused, _ := c.At("expect", "error").(map[string]any); refused != nil && c.At("expect", "response") == nil && c.Op() == "bridge_request" {
 		return // The request has no answer.
 	}
-	output, err := chat.ParseOutput(encoded(t, c.At("input", "output")))
+	output, err := chat.ParseOutput(written(t, c, "output"))
 	require.NoError(t, err)
 	want, _ := c.At("expect", "response").(map[string]any)
 	answer, err := format.encode(nil, output, meta{id: fmt.Sprint(want["id"]), model: fmt.Sprint(want["model"]), created: 1})
@@ -165,7 +166,7 @@ func withheld(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 // saw is what reaches the model, in the recorded form.
 func (f *format) saw(t *goldentest.T, c goldentest.Case) (map[string]any, error) {
 	t.Helper()
-	a, err := f.parse(encoded(t, c.At("input", "request")))
+	a, err := f.parse(written(t, c, "request"))
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +202,7 @@ func asRecorded(tools any) any {
 	return tools
 }
 
-// plain is an answer without what differs by design in every one: its id and its model, which the endpoints take from the request, how arguments are laid out,
+// plain is an answer without what differs by design in every one: its id and its model, which the endpoints take from the request, the blanks in arguments,
 // counts of caches that are zero, and content without a word, which the vendor writes as null. A line break that the record has before the texts of a list is a quirk of the bridge.
 func plain(value any) any {
 	switch value := value.(type) {
@@ -213,9 +214,9 @@ func plain(value any) any {
 			case name == "model", name == "caller", name == "request_id", name == "id" && (value["object"] != nil || value["type"] == "message"):
 			case strings.HasPrefix(name, "cache_") && fmt.Sprint(member) == "0":
 			case (name == "arguments" || name == "partial_json") && isText && json.Valid([]byte(text)):
-				var arguments any
-				_ = json.Unmarshal([]byte(text), &arguments)
-				fixed[name] = arguments
+				var arguments bytes.Buffer
+				_ = json.Compact(&arguments, []byte(text))
+				fixed[name] = arguments.String()
 			case name == "content" && text == "" && isText:
 			case name == "content" && isText:
 				fixed[name] = strings.TrimPrefix(text, "\n")
@@ -235,6 +236,16 @@ func plain(value any) any {
 	default:
 		return value
 	}
+}
+
+// written is a member of a case's input as it was recorded, its members in their order.
+func written(t *goldentest.T, c goldentest.Case, member string) json.RawMessage {
+	t.Helper()
+	var form struct {
+		Input map[string]json.RawMessage `json:"input"`
+	}
+	require.NoError(t, c.Decode(&form))
+	return form.Input[member]
 }
 
 func encoded(t *goldentest.T, value any) []byte {

@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -282,8 +283,8 @@ func decoded(t *goldentest.T, document json.RawMessage) any {
 	return value
 }
 
-// plain returns a value with the JSON that stands in texts brought to one form: arguments of calls, and details of reasoning in a signature. Blanks
-// and the order of members in them are the recording program's.
+// plain returns a value with the JSON that stands in texts brought to one form: arguments of calls, and details of
+// reasoning in a signature. Blanks in them are the recording program's.
 func plain(value any) any {
 	switch v := value.(type) {
 	case []any:
@@ -312,13 +313,9 @@ func plain(value any) any {
 const detailsScheme = "reasoning-details://"
 
 func compact(text string) string {
-	var value any
-	if json.Unmarshal([]byte(text), &value) != nil {
+	var document bytes.Buffer
+	if json.Compact(&document, []byte(text)) != nil {
 		return text
 	}
-	document, err := json.Marshal(value)
-	if err != nil {
-		return text
-	}
-	return string(document)
+	return document.String()
 }
