@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"maps"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/resource"
@@ -253,8 +255,11 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if epochs := spec.GetEpochs(); epochs != nil && epochs.Count != nil && epochs.GetCount() < 1 {
 		return nil, nil, rpcerr.InvalidField("spec.epochs.count", "every sample runs at least once, not %d times; leave epochs out for once", epochs.GetCount())
 	}
-	if spec.GetRetryOnError() < 0 {
-		return nil, nil, rpcerr.InvalidField("spec.retry_on_error", "must not be negative")
+	if err := checkRuns(spec, nil); err != nil {
+		return nil, nil, err
+	}
+	if tries := spec.GetRetryOnError(); tries < 0 || tries > bound.EvalRetries {
+		return nil, nil, rpcerr.InvalidField("spec.retry_on_error", "is %d; want 0 or more, and at most %d", tries, bound.EvalRetries)
 	}
 	if spec.MaxSamples != nil && spec.GetMaxSamples() < 1 {
 		return nil, nil, rpcerr.InvalidField("spec.max_samples", "must be at least 1; leave it out for the server's bound")
@@ -279,6 +284,9 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := checkRuns(spec, samples); err != nil {
+		return nil, nil, err
+	}
 	if err := e.deps.Judges.checkTargets(ctx, spec, samples); err != nil {
 		return nil, nil, err
 	}
@@ -287,6 +295,9 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 		for model := range spec.GetModels() {
 			if err := ctx.Err(); err != nil {
 				return nil, nil, err
+			}
+			if i > 0 && model > 0 {
+				break // What a sample needs hangs on no model.
 			}
 			slot := &Slot{Sample: i, Epoch: 1, Model: model}
 			run, err := runSpec("", spec, sample, slot)
@@ -298,7 +309,6 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 				var more []*agentv1.EvalWarning
 				more, err = e.deps.Runs.Check(ctx, project, run)
 				warnings = appendNew(warnings, more)
-			case model > 0: // What a sample needs hangs on no model.
 			case sample.GetSandbox() != nil:
 				err = e.deps.Runs.CheckSandboxes(ctx, project, run)
 			default:
@@ -310,6 +320,26 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 		}
 	}
 	return samples, warnings, nil
+}
+
+// checkRuns bounds the runs of an evaluation. It is asked before the samples are read, with nil, and after.
+func checkRuns(spec *agentv1.EvalSpec, samples *Samples) error {
+	epochs, models := max(1, int64(spec.GetEpochs().GetCount())), int64(len(spec.GetModels()))
+	runs, factors := epochs*models, fmt.Sprintf("%d epochs × %d models", epochs, models)
+	if samples != nil {
+		runs, factors = runs*int64(samples.Len()), fmt.Sprintf("%d samples × %s", samples.Len(), factors)
+	}
+	if runs <= bound.EvalRuns {
+		return nil
+	}
+	field := "spec.dataset"
+	switch {
+	case epochs > 1:
+		field = "spec.epochs.count"
+	case models > 1:
+		field = "spec.models"
+	}
+	return rpcerr.InvalidField(field, "%s are %d runs; an evaluation has at most %d", factors, runs, bound.EvalRuns)
 }
 
 // appendNew appends the warnings that are not there yet.

@@ -126,7 +126,9 @@ func (s *State) created(e *agentv1.Event, c *agentv1.EvalCreated) {
 	s.Eval.CreateTime, s.Eval.Warnings = e.GetTime(), c.GetWarnings()
 	s.Eval.State = agentv1.EvalState_EVAL_STATE_RUNNING
 	s.Dataset, s.Samples = c.GetDataset(), int(c.GetSamples())
-	for epoch := range max(1, int(c.GetSpec().GetEpochs().GetCount())) {
+	epochs := max(1, int(c.GetSpec().GetEpochs().GetCount()))
+	s.Slots = make([]Slot, 0, epochs*len(c.GetSpec().GetModels())*s.Samples) // bound.EvalRuns at most
+	for epoch := range epochs {
 		for model := range c.GetSpec().GetModels() {
 			for sample := range s.Samples {
 				s.Slots = append(s.Slots, Slot{Sample: sample, Epoch: epoch + 1, Model: model})

@@ -3,6 +3,8 @@ package evalserver_test
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -66,10 +69,16 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 			_, err := r.CreateEval(ctx, &agentv1.CreateEvalRequest{Parent: "evals", Spec: spec("a")})
 			return err
 		}, codes.InvalidArgument, invalid, "parent", "projects/"},
-		"create: no task":           {create(changed(func(s *agentv1.EvalSpec) { s.Task = "" })), codes.InvalidArgument, invalid, "spec.task", "name"},
-		"create: no model":          {create(changed(func(s *agentv1.EvalSpec) { s.Models = nil })), codes.InvalidArgument, invalid, "spec.models", "mockllm/model"},
-		"create: negative epochs":   {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(-1))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "at least once"},
-		"create: no epochs":         {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(0))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "not 0 times"},
+		"create: no task":         {create(changed(func(s *agentv1.EvalSpec) { s.Task = "" })), codes.InvalidArgument, invalid, "spec.task", "name"},
+		"create: no model":        {create(changed(func(s *agentv1.EvalSpec) { s.Models = nil })), codes.InvalidArgument, invalid, "spec.models", "mockllm/model"},
+		"create: negative epochs": {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(-1))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "at least once"},
+		"create: no epochs":       {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(0))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "not 0 times"},
+		"create: many epochs":     {create(changed(func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Count: new(int32(math.MaxInt32))} })), codes.InvalidArgument, invalid, "spec.epochs.count", "1000000"},
+		"create: many models":     {create(changed(func(s *agentv1.EvalSpec) { s.Models = slices.Repeat(s.GetModels(), bound.EvalRuns+1) })), codes.InvalidArgument, invalid, "spec.models", "1000001 runs"},
+		"create: many runs": {create(changed(func(s *agentv1.EvalSpec) {
+			s.Dataset, s.Epochs = spec("a", "b", "c").GetDataset(), &agentv1.Epochs{Count: new(int32(bound.EvalRuns / 2))}
+		})), codes.InvalidArgument, invalid, "spec.epochs.count", "3 samples × 500000 epochs × 1 models are 1500000 runs"},
+		"create: many retries":      {create(changed(func(s *agentv1.EvalSpec) { s.RetryOnError = bound.EvalRetries + 1 })), codes.InvalidArgument, invalid, "spec.retry_on_error", "at most 1000"},
 		"create: no sample at work": {create(changed(func(s *agentv1.EvalSpec) { s.MaxSamples = new(int32(0)) })), codes.InvalidArgument, invalid, "spec.max_samples", "at least 1"},
 		"create: unknown scorer":    {create(changed(func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" })), codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "", "match"},
 		"create: unknown model":     {create(changed(func(s *agentv1.EvalSpec) { s.Models[0].Model = "nosuch/model" })), codes.NotFound, notFound, "", "nosuch/model"},

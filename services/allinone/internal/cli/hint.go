@@ -95,6 +95,7 @@ var fileWords = []naming{
 	{regexp.MustCompile(`^spec\.sandboxes(\[".*?"\])`), "sandbox.environments$1"},
 	{regexp.MustCompile(`^spec\.sandboxes\b`), "sandbox"},
 	{regexp.MustCompile(`^spec\.epochs\.reducers\b`), "epochs.reducer"},
+	{regexp.MustCompile(`^spec\.epochs\.count\b`), "epochs"},
 	{regexp.MustCompile(`^spec\.sample_ids\b`), "samples.ids"},
 	{regexp.MustCompile(`^spec\.limit\b`), "samples.limit"},
 }

@@ -31,6 +31,7 @@ func TestErrorsAboutATaskFileHaveItsWords(t *testing.T) {
 		"spec.limits.cost bounds dollars":                               "limits.cost bounds dollars",
 		"spec.config.extra_body_json: no":                               "config.extra_body: no",
 		"spec.steps[1]: params_json/model: no":                          "solver[1]: parameters model: no",
+		"spec.epochs.count: too many":                                   "epochs: too many",
 		"spec.limits: no":                                               "limits: no",
 		"spec.dataset: my.spec.jsonl: column params_json is no text":    "dataset: my.spec.jsonl: column params_json is no text",
 		"spec.dataset.inline.samples[3].metadata_json: no":              "dataset[3].metadata: no",
