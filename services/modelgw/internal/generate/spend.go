@@ -54,12 +54,12 @@ func Spend(budgets Budgets, prices Prices) Stage {
 			var taken *modelv1.ModelUsage
 			defer func() { settle(taken.GetTotalTokens(), taken.GetTotalCost()) }()
 			response, err := next(ctx, c)
-			prices.apply(c, c.Notes.unfinished)
+			prices.apply(c, "", c.Notes.unfinished)
 			taken = c.Notes.unfinished
 			if err != nil {
 				return nil, err
 			}
-			prices.apply(c, response.Output.GetUsage())
+			prices.apply(c, response.Output.GetFallback().GetFallbackModel(), response.Output.GetUsage())
 			if !response.BrokenOff { // Else it is counted already.
 				taken = chat.AddUsage(taken, response.Output.GetUsage())
 			}
@@ -68,24 +68,38 @@ func Spend(budgets Budgets, prices Prices) Stage {
 	}
 }
 
-// Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN where a budget of a call bounds dollars and the model's price
-// is not known: it would bound nothing.
+// Affordable fails with FAILED_PRECONDITION PRICE_UNKNOWN where a budget of a call bounds dollars and the price of the
+// model or of a fallback model is not known: it would bound nothing.
 func Affordable(budgets Budgets, prices Prices, c *Call) error {
-	if _, known := prices[c.Model.FullName()]; known {
-		return nil
+	models := []string{c.Model.FullName()}
+	for _, fallback := range c.Config.GetFallbackModels().GetValues() {
+		models = append(models, c.fallback(fallback))
 	}
-	if scope := budgets.BoundsCost(c.scopes()); scope != "" {
-		return rpcerr.PriceUnknown(c.Model.FullName(), "the budget of "+scope)
+	for _, model := range models {
+		if _, known := prices[model]; known {
+			continue
+		}
+		if scope := budgets.BoundsCost(c.scopes()); scope != "" {
+			return rpcerr.PriceUnknown(model, "the budget of "+scope)
+		}
 	}
 	return nil
 }
 
-// apply sets what usage costs, where the price is known and the provider did not say it.
-func (p Prices) apply(c *Call, usage *modelv1.ModelUsage) {
-	if price, known := p[c.Model.FullName()]; known && usage != nil && usage.TotalCost == nil {
+// apply sets what usage costs, where the price is known and the provider did not say it. An answer of a fallback model
+// has that model's price or, where it has none, the price of the model that was asked.
+func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
+	price, known := p[c.fallback(fallback)]
+	if !known {
+		price, known = p[c.Model.FullName()]
+	}
+	if known && usage != nil && usage.TotalCost == nil {
 		usage.TotalCost = new(chat.Cost(price, usage, c.Model.Capabilities().LongCache))
 	}
 }
+
+// fallback returns the full name of a fallback model, which is of the same provider.
+func (c *Call) fallback(name string) string { return c.Model.Kind.Name + "/" + name }
 
 func (c *Call) scopes() []string {
 	return append([]string{"projects/" + c.Origin.Project, "accounts/" + c.Model.Kind.Name + "/" + c.Model.Account}, c.Scopes...)

@@ -1,0 +1,51 @@
+package generate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// An answer costs what the model takes that gave it, where its price is known.
+func TestAnAnswerOfAFallbackModelHasItsPrice(t *testing.T) {
+	t.Parallel()
+	prices := generate.Prices{"test/m": {Input: 1, Output: 1}, "test/dear": {Input: 10, Output: 10}}
+	for answered, want := range map[string]float64{"": 5e-6, "dear": 50e-6, "unknown": 5e-6} {
+		g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+			response, err := says("x")(ctx, r)
+			if answered != "" {
+				response.Output.Fallback = &modelv1.ModelFallback{Model: "m", FallbackModel: answered}
+			}
+			return response, err
+		})
+		spend := generate.Spend(g.budgets, prices)(func(ctx context.Context, _ *generate.Call) (*provider.Response, error) {
+			return g.provider.Generate(ctx, nil)
+		})
+		response, err := spend(t.Context(), g.call(nil))
+		require.NoError(t, err)
+		assert.InDelta(t, want, response.Output.GetUsage().GetTotalCost(), 1e-12, answered)
+	}
+}
+
+func TestABudgetOfDollarsRefusesAFallbackModelWithoutAPrice(t *testing.T) {
+	t.Parallel()
+	g := newRig(says("x"))
+	prices := generate.Prices{"test/m": {Input: 1}, "test/priced": {Input: 1}}
+	call := g.call(&modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"priced", "unpriced"}}})
+	require.NoError(t, generate.Affordable(g.budgets, prices, call), "nothing is bounded")
+	g.budgets.Set("projects/p", budget.Bounds{MaxCost: new(1.0)})
+	err := generate.Affordable(g.budgets, prices, call)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN), "%v", err)
+	require.ErrorContains(t, err, "the price of test/unpriced is not known")
+	call.Config.FallbackModels.Values = []string{"priced"}
+	require.NoError(t, generate.Affordable(g.budgets, prices, call))
+}
