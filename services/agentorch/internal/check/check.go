@@ -53,10 +53,10 @@ func Definition() score.Definition {
 		Description: "Runs a check program in the sandbox; exit code 0 is right.",
 		Metrics:     []string{"accuracy", "stderr"},
 		Params: param.List{
-			{Name: "program", Type: param.String, Description: "Text of the program, with {completion}, {target}, {choices} and {metadata.key}. It is the interpreter's standard input."},
+			{Name: "program", Type: param.String, Description: "Text of the program, with {completion}, {target}, {choices} and {metadata.key}."},
 			{Name: "command", Type: param.String, Description: "In place of a program: a command for bash, with the same placeholders."},
 			{Name: "language", Type: param.String, Description: "What reads the program.", Default: json.RawMessage(`"python"`), Enum: []string{`"python"`, `"bash"`}},
-			{Name: "argv", Type: param.Strings, Description: "In place of a language: the program's reader with its arguments."},
+			{Name: "argv", Type: param.Strings, Description: "In place of a language: the program's reader with its arguments. The program is its standard input."},
 			{Name: "extract", Type: param.String, Description: "What {completion} is: all of it, or the last fenced block of code where there is one.", Default: json.RawMessage(`"all"`), Enum: []string{`"all"`, `"code"`}},
 			{Name: "timeout", Type: param.Number, Description: "Seconds after which the program is killed, and the answer is wrong.", Default: json.RawMessage(`60`)},
 			{Name: "sandbox", Type: param.String, Description: "Environment to run in.", Default: json.RawMessage(`"default"`)},
@@ -177,13 +177,17 @@ func (s *scorer) spec(in score.Input, answer string) *sandboxv1.ExecSpec {
 	case len(p.Argv) > 0:
 		spec.Argv = p.Argv
 	case p.Language == "bash":
-		spec.Argv = []string{"bash", "--norc", "--noprofile", "-s"}
+		spec.Argv = []string{"bash", "--norc", "--noprofile", "-c", readWhole}
 	default:
 		spec.Argv = []string{"python3", "-I", "-"} // without the folder, the user's modules and PYTHON* in its way
 	}
 	spec.Stdin = []byte(template.Program(p.Program, values))
 	return spec
 }
+
+// readWhole has bash read its whole program before it runs any of it, and then have no input. With -s it would read as it goes,
+// and what the program starts, such as the agent's own code, could read the rest: a program without more commands ends with 0.
+const readWhole = `program=$(cat) || exit 126; exec </dev/null; eval "unset program; $program"`
 
 func valuesOf(in score.Input, answer string) template.Values {
 	texts := map[string]string{"completion": answer}

@@ -1,7 +1,10 @@
 package check
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -41,17 +44,43 @@ func TestCommandLines(t *testing.T) {
 	}
 	in.Metadata.Set("test", "assert f() == {1}")
 	in.Metadata.Set("n", json.Number("7"))
-	exec := ask(t, made(t, `{"program": "{completion}{metadata.test} # {target} {metadata.n} {unknown} {choices}", "timeout": 1.5, "env": {"A": "b"}, "cwd": "w"}`), in)
-	assert.Equal(t, "default", exec.Environment)
-	assert.Equal(t, []string{"python3", "-I", "-"}, exec.Spec.GetArgv())
-	assert.Equal(t, "def f(): return {x}\nassert f() == {1} # 42 7 {unknown} a\nb", string(exec.Spec.GetStdin()), "what is put in is not read again")
-	assert.InDelta(t, 1.5, exec.Spec.GetTimeout().AsDuration().Seconds(), 0)
-	assert.Equal(t, map[string]string{"A": "b"}, exec.Spec.GetEnv())
-	assert.Equal(t, "w", exec.Spec.GetCwd())
+	command := ask(t, made(t, `{"program": "{completion}{metadata.test} # {target} {metadata.n} {unknown} {choices}", "timeout": 1.5, "env": {"A": "b"}, "cwd": "w"}`), in)
+	assert.Equal(t, "default", command.Environment)
+	assert.Equal(t, []string{"python3", "-I", "-"}, command.Spec.GetArgv())
+	assert.Equal(t, "def f(): return {x}\nassert f() == {1} # 42 7 {unknown} a\nb", string(command.Spec.GetStdin()), "what is put in is not read again")
+	assert.InDelta(t, 1.5, command.Spec.GetTimeout().AsDuration().Seconds(), 0)
+	assert.Equal(t, map[string]string{"A": "b"}, command.Spec.GetEnv())
+	assert.Equal(t, "w", command.Spec.GetCwd())
 
 	assert.Equal(t, []string{"bash", "--norc", "--noprofile", "-c", "test 42 = 42"}, ask(t, made(t, `{"command": "test 42 = {target}", "sandbox": "box"}`), in).Spec.GetArgv())
-	assert.Equal(t, []string{"bash", "--norc", "--noprofile", "-s"}, ask(t, made(t, `{"program": "x", "language": "bash"}`), in).Spec.GetArgv())
+	assert.Equal(t, "x 42", string(ask(t, made(t, `{"program": "x {target}", "language": "bash"}`), in).Spec.GetStdin()))
 	assert.Equal(t, []string{"node", "-"}, ask(t, made(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
+}
+
+// What a program of bash starts reads none of the program.
+func TestAProgramOfBashIsReadWhole(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]struct {
+		exit int
+		out  string
+	}{
+		"cat\necho read\nexit 3":                                         {3, "read\n"},
+		"#!/bin/bash\nset -eu\ncat > /dev/null\nfalse\nexit 0":           {1, ""},
+		"echo before\n)\nexit 0":                                         {2, "before\n"},
+		"echo $LINENO $# ${program-unset}; cat <<END\nhere\nEND\nread x": {1, "1 0 unset\nhere\n"},
+		"trap 'exit 7' EXIT\nexec cat":                                   {0, ""},
+		"":                                                               {0, ""},
+	} {
+		spec := ask(t, made(t, `{"program": "{completion}", "language": "bash"}`), score.Input{Completion: program}).Spec
+		cmd := exec.CommandContext(t.Context(), spec.GetArgv()[0], spec.GetArgv()[1:]...) //nolint:gosec // the scorer's own command
+		cmd.Stdin = bytes.NewReader(spec.GetStdin())
+		out, err := cmd.Output()
+		if ended := (*exec.ExitError)(nil); !errors.As(err, &ended) {
+			require.NoError(t, err, program)
+		}
+		assert.Equal(t, want.exit, cmd.ProcessState.ExitCode(), program)
+		assert.Equal(t, want.out, string(out), program)
+	}
 }
 
 func TestEveryCommandIsACheck(t *testing.T) {
@@ -157,8 +186,8 @@ func TestExtract(t *testing.T) {
 		"~~~\ntilde\n~~~\n":                   "tilde\n",
 		"  ```python title=\"a\"\n  b\n  ```": "  b\n",
 	} {
-		exec := ask(t, made(t, `{"program": "{completion}", "extract": "code"}`), score.Input{Completion: text})
-		assert.Equal(t, want, string(exec.Spec.GetStdin()), text)
+		command := ask(t, made(t, `{"program": "{completion}", "extract": "code"}`), score.Input{Completion: text})
+		assert.Equal(t, want, string(command.Spec.GetStdin()), text)
 	}
 }
 
