@@ -33,16 +33,20 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 		"a limit of dollars without a price": {
 			append(claude, "--set", "limits.cost=0.01"), "limits.cost bounds dollars, and the price of anthropic/claude-sonnet-4-5 is not known",
 		},
-		"an API that is not built":               {[]string{"-m", "openai/gpt-5"}, "model: openai/gpt-5: this model needs OpenAI's Responses API, which is not built yet"},
+		"an API that is not built":               {[]string{"-m", "openai/gpt-5"}, "--model: openai/gpt-5: this model needs OpenAI's Responses API, which is not built yet"},
 		"an API that is not built, of a solver":  {append(claude, "--set", "solver={react: {model: openai/gpt-5}}"), "solver[0]: parameters model: openai/gpt-5: this model needs"},
 		"a provider that is not there":           {append(claude, "--set", "solver=[generate, {react: {model: nosuch/m}}]"), `solver[1]: parameters model: no provider "nosuch"`},
 		"an option that is not built":            {append(claude, "--set", "config={batch: true}"), "config.batch: batch processing is not built yet"},
 		"an option that is not built, of a step": {append(claude, "--set", "solver={generate: {config: {batch: true}}}"), "solver[0]: parameters config.batch: batch processing is not built yet"},
 	} {
+		place := task + ": "
+		if strings.HasPrefix(tt.says, "--") {
+			place = "evalfleet: "
+		}
 		for _, check := range [][]string{nil, {"--check"}} {
 			s := h.run(append(append([]string{"eval", "run", task}, tt.args...), check...)...)
 			assert.Equal(t, 2, s.code, name)
-			assert.Contains(t, s.err, task+": "+tt.says, name)
+			assert.Contains(t, s.err, place+tt.says, name)
 		}
 	}
 	assert.Empty(t, at(h.rest().ok(t, http.MethodGet, "/api/v1/projects/default/evals", nil), "evals"), "nothing was made")
