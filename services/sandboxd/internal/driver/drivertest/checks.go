@@ -189,6 +189,9 @@ for _ in range(2500): os.mkdir("d"); os.chdir("d")'; pwd; echo $HOME`)
 		require.NoError(t, err)
 		assert.EqualValues(t, 126, r.GetExitCode())
 		assert.Contains(t, string(r.GetStderr()), "gone")
+		for _, answer := range []string{"a\x00b", strings.Repeat("x", 128<<10)} {
+			assert.EqualValues(t, 126, b.check(none, "test '"+answer+"' = 42 || exit 0").GetExitCode(), "what the agent said is part of the command")
+		}
 		b.sh("echo true > plain; ln -s loop loop")
 		for _, program := range []string{"./plain", "./loop", "./plain/below", "."} {
 			r, err := b.exec(&sandboxv1.ExecSpec{Argv: []string{program}, Cwd: ".", Check: none})

@@ -119,6 +119,9 @@ func (r *Runner) prepare(spec *sandboxv1.ExecSpec, in *room) (*process.Command, 
 	}
 	for _, arg := range slices.Concat(spec.GetArgv(), env) {
 		if strings.ContainsRune(arg, 0) {
+			if in != nil { // it may hold what the agent said
+				return nil, &badProgram{exitNotExecutable, spec.GetArgv()[0] + ": arguments and environment cannot hold a NUL"}
+			}
 			return nil, rpcerr.InvalidField("argv", "arguments and environment cannot hold a NUL")
 		}
 	}
@@ -173,7 +176,7 @@ func explain(err error, cmd *process.Command, check bool) error {
 	case syscall.EACCES, syscall.EPERM:
 		return fault.NotExecutable(cmd.Argv[0])
 	case syscall.E2BIG:
-		return rpcerr.InvalidField("argv", "arguments and environment are longer than the kernel allows")
+		return &badProgram{exitNotExecutable, cmd.Argv[0] + ": arguments and environment are longer than the kernel allows, which is 128 KiB for each; pass longer texts in a file"}
 	case syscall.ENAMETOOLONG, syscall.ELOOP, syscall.ENOTDIR:
 		return fault.File("execute", cmd.Argv[0], err)
 	case syscall.EAGAIN, syscall.ENOMEM:
