@@ -8,7 +8,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -82,14 +85,36 @@ type Budget struct {
 
 // Price is what a model costs, in dollars per million tokens.
 type Price struct {
-	// Input is the price of input at the full rate.
-	Input float64 `yaml:"input"`
-	// Output is the price of output, reasoning included.
-	Output float64 `yaml:"output"`
-	// InputCacheWrite is the price of input that is written to the provider's cache.
-	InputCacheWrite float64 `yaml:"input_cache_write"`
-	// InputCacheRead is the price of input that is read from the provider's cache.
-	InputCacheRead float64 `yaml:"input_cache_read"`
+	// Input is the price of input at the full rate. Required.
+	Input *float64 `yaml:"input"`
+	// Output is the price of output, reasoning included. Required.
+	Output *float64 `yaml:"output"`
+	// InputCacheWrite is the price of input that is written to the provider's cache; left out, that of input.
+	InputCacheWrite *float64 `yaml:"input_cache_write"`
+	// InputCacheRead is the price of input that is read from the provider's cache; left out, that of input.
+	InputCacheRead *float64 `yaml:"input_cache_read"`
+}
+
+// faults are what is wrong with the price under a name.
+func (p Price) faults(name string) (faults []error) {
+	for _, part := range []struct {
+		name     string
+		dollars  *float64
+		required bool
+	}{
+		{"input", p.Input, true},
+		{"output", p.Output, true},
+		{"input_cache_write", p.InputCacheWrite, false},
+		{"input_cache_read", p.InputCacheRead, false},
+	} {
+		switch {
+		case part.dollars == nil && part.required:
+			faults = append(faults, fmt.Errorf("prices.%s.%s: is missing; give 0 for what costs nothing", name, part.name))
+		case part.dollars != nil && !(*part.dollars >= 0 && *part.dollars <= math.MaxFloat64):
+			faults = append(faults, fmt.Errorf("prices.%s.%s: must be a number that is not negative", name, part.name))
+		}
+	}
+	return faults
 }
 
 const defaultCacheBytes = 256 << 20
@@ -116,6 +141,9 @@ func (c *Config) Validate() error {
 	}
 	if c.CacheBytes < 0 {
 		faults = append(faults, errors.New("cache_bytes: must not be negative; 0 keeps nothing"))
+	}
+	for _, model := range slices.Sorted(maps.Keys(c.Prices)) {
+		faults = append(faults, c.Prices[model].faults(model)...)
 	}
 	return errors.Join(faults...)
 }
@@ -248,9 +276,19 @@ func bounds(configured map[string]Budget) map[string]budget.Bounds {
 func pricesOf(configured map[string]Price) generate.Prices {
 	all := generate.Prices{}
 	for model, p := range configured {
-		all[model] = &modelv1.Prices{Input: p.Input, Output: p.Output, InputCacheWrite: p.InputCacheWrite, InputCacheRead: p.InputCacheRead}
+		input := orElse(p.Input, 0)
+		all[model] = &modelv1.Prices{
+			Input: input, Output: orElse(p.Output, 0), InputCacheWrite: orElse(p.InputCacheWrite, input), InputCacheRead: orElse(p.InputCacheRead, input),
+		}
 	}
 	return all
+}
+
+func orElse(dollars *float64, absent float64) float64 {
+	if dollars == nil {
+		return absent
+	}
+	return *dollars
 }
 
 // Register offers the service's RPCs at a server.
