@@ -516,6 +516,35 @@ func TestADrainWaitsAndAStopCuts(t *testing.T) {
 	})
 }
 
+// A handler that computes does not look at its context.
+func TestADrainGivesUpAHandlerThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	inEveryForm(t, func(t *testing.T, f *form) {
+		begun, end := make(chan struct{}), make(chan struct{})
+		f.list = func(context.Context, *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
+			close(begun)
+			waittest.Hold(t, end)
+			return &toolv1.ListToolsResponse{}, nil
+		}
+		answered := make(chan error, 1)
+		go func() {
+			_, err := f.tools.ListTools(t.Context(), listing())
+			answered <- err
+		}()
+		waittest.For(t, begun, "the call at its handler")
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			f.server.Drain(over)
+		}()
+		assert.Equal(t, codes.Unavailable, rpcerr.Code(waittest.For(t, answered, "the end of the call")))
+		waittest.For(t, drained, "the drain to return")
+		close(end)
+	})
+}
+
 func TestAStreamThatIsRefusedBeforeItsRequestTellsWhy(t *testing.T) {
 	t.Parallel()
 	inEveryForm(t, func(t *testing.T, f *form) {

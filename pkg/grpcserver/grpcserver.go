@@ -181,7 +181,11 @@ func (s *Server) Stop() {
 	s.Server.Stop()
 }
 
-// Drain says not ready, lets calls in flight end, and cuts those that still run when ctx ends.
+// cutGrace is how long [Server.Drain] waits for handlers whose calls it cut off.
+const cutGrace = 2 * time.Second
+
+// Drain says not ready, lets calls in flight end, and cuts those that still run when ctx ends. Handlers that go on all the same for two more seconds are given up: they may still run
+// when Drain returns.
 func (s *Server) Drain(ctx context.Context) {
 	s.SetReady(false)
 	done := make(chan struct{})
@@ -191,8 +195,15 @@ func (s *Server) Drain(ctx context.Context) {
 	}()
 	select {
 	case <-done:
+		return
 	case <-ctx.Done():
-		s.Stop()
-		<-done
+	}
+	s.Stop()
+	late := time.NewTimer(cutGrace)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		s.chain.log.WarnContext(ctx, "calls that were cut off have not ended, and are given up", "waited", cutGrace)
 	}
 }

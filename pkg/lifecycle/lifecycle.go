@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// Patience is how long a stop waits for a part beyond its share of the grace. A part that does not end within it is
+// given up, so that none keeps the process from its end.
+const Patience = 5 * time.Second
+
 // Part is something with a life. Start returns when the part works; Stop returns when it has ended. Either may be nil.
 type Part struct {
 	// Name is for errors.
@@ -41,7 +45,8 @@ func (g *Group) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the started parts in reverse, each within an equal share of grace, and returns all their errors.
+// Stop stops the started parts in reverse, each within an equal share of grace, and returns all their errors. A part
+// that has not ended [Patience] after its share is an error, and may still run when Stop returns.
 func (g *Group) Stop(ctx context.Context, grace time.Duration) error {
 	var faults []error
 	share := grace / time.Duration(max(1, g.started))
@@ -50,11 +55,24 @@ func (g *Group) Stop(ctx context.Context, grace time.Duration) error {
 		if p.Stop == nil {
 			continue
 		}
-		within, cancel := context.WithTimeout(ctx, share)
-		if err := p.Stop(within); err != nil {
+		if err := p.stop(ctx, share); err != nil {
 			faults = append(faults, fmt.Errorf("stop %s: %w", p.Name, err))
 		}
-		cancel()
 	}
 	return errors.Join(faults...)
+}
+
+func (p Part) stop(ctx context.Context, share time.Duration) error {
+	within, cancel := context.WithTimeout(ctx, share)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Stop(within) }()
+	late := time.NewTimer(share + Patience)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-late.C:
+		return fmt.Errorf("has not ended after %v, and is given up", share+Patience)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -41,4 +42,22 @@ func TestAPartThatFailsStopsThoseBeforeIt(t *testing.T) {
 	err := g.Start(t.Context())
 	assert.ErrorContains(t, err, "start server: port in use")
 	assert.Equal(t, []string{"+store", "+server", "-store"}, log)
+}
+
+func TestAPartThatDoesNotEndIsGivenUpAndTheOthersStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		never := make(chan struct{})
+		defer close(never)
+		var g lifecycle.Group
+		stuck := lifecycle.Part{Name: "stuck", Stop: func(context.Context) error { <-never; return nil }}
+		g.Add(part(&log, "store", nil), stuck, part(&log, "server", nil))
+		require.NoError(t, g.Start(t.Context()))
+		begun := time.Now()
+		err := g.Stop(t.Context(), 3*time.Second)
+		require.ErrorContains(t, err, "stop stuck: has not ended")
+		assert.Equal(t, time.Second+lifecycle.Patience, time.Since(begun), "its share of the grace, and a while")
+		assert.Equal(t, []string{"+store", "+server", "-server", "-store"}, log)
+	})
 }

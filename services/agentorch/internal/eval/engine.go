@@ -270,7 +270,7 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	if err := e.deps.Runs.Pin(ctx, project, spec); err != nil {
 		return nil, nil, err
 	}
-	if _, err := e.deps.Judges.plan(spec); err != nil {
+	if err := e.deps.Judges.check(spec); err != nil {
 		return nil, nil, err
 	}
 	// One data set at a time: a large one takes much memory until it is stored.

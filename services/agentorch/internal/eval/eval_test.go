@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
@@ -840,10 +842,22 @@ func TestBadSpecificationsNameTheFault(t *testing.T) {
 		reason errorsv1.ErrorReason
 		says   string
 	}{
-		"no model":         {func(s *agentv1.EvalSpec) { s.Models = nil }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "mockllm/model"},
-		"unknown scorer":   {func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "match"},
-		"unknown reducer":  {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"avg"}} }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "mean"},
-		"too few epochs":   {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"pass_at_3"}} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "3"},
+		"no model":        {func(s *agentv1.EvalSpec) { s.Models = nil }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "mockllm/model"},
+		"unknown scorer":  {func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "match"},
+		"unknown reducer": {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"avg"}} }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "mean"},
+		"too few epochs":  {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"pass_at_3"}} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "3"},
+		"many scorers": {func(s *agentv1.EvalSpec) {
+			s.Scorers = slices.Repeat([]*agentv1.ScorerRef{{Name: "match"}}, bound.Scorers+1)
+		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.scorers: 101 are too many"},
+		"many metrics": {func(s *agentv1.EvalSpec) {
+			s.Metrics = slices.Repeat([]*agentv1.MetricRef{{Name: "mean"}}, bound.Metrics+1)
+		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.metrics: 101 are too many"},
+		"many metrics of a scorer": {func(s *agentv1.EvalSpec) {
+			s.Scorers[0].Metrics = slices.Repeat([]*agentv1.MetricRef{{Name: "mean"}}, bound.Metrics+1)
+		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.scorers[0].metrics: 101 are too many"},
+		"many reducers": {func(s *agentv1.EvalSpec) {
+			s.Epochs = &agentv1.Epochs{Reducers: slices.Repeat([]string{"mean"}, bound.Reducers+1)}
+		}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "spec.epochs.reducers: 101 are too many"},
 		"no sample chosen": {func(s *agentv1.EvalSpec) { s.SampleIds = []string{"z*"} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "z*"},
 		"a body not there": {func(s *agentv1.EvalSpec) {
 			s.Dataset.Source = &agentv1.Dataset_File{File: &agentv1.DatasetFile{Format: "jsonl", Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64)}}}

@@ -6,10 +6,12 @@ import (
 	"math"
 	"slices"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
@@ -40,14 +42,38 @@ func (j Judges) standard(ref *agentv1.ScorerRef) ([]string, error) {
 	return definition.Metrics, err
 }
 
+// check resolves what judges, for an evaluation that is to be made.
+func (j Judges) check(spec *agentv1.EvalSpec) error {
+	if err := atMost(bound.Scorers, len(spec.GetScorers()), "spec.scorers"); err != nil {
+		return err
+	}
+	for i, ref := range spec.GetScorers() {
+		if err := atMost(bound.Metrics, len(ref.GetMetrics()), fmt.Sprintf("spec.scorers[%d].metrics", i)); err != nil {
+			return err
+		}
+	}
+	if err := atMost(bound.Metrics, len(spec.GetMetrics()), "spec.metrics"); err != nil {
+		return err
+	}
+	if err := atMost(bound.Reducers, len(spec.GetEpochs().GetReducers()), "spec.epochs.reducers"); err != nil {
+		return err
+	}
+	_, err := j.plan(spec)
+	return err
+}
+
+// atMost refuses more than want items of a field.
+func atMost(want, got int, field string) error {
+	if got > want {
+		return rpcerr.InvalidField(field, "%d are too many; at most %d", got, want)
+	}
+	return nil
+}
+
 // plan resolves the scorers' names, the metrics and the reducers of a specification.
 func (j Judges) plan(spec *agentv1.EvalSpec) (plan, error) {
 	var p plan
-	names := make([]string, 0, len(spec.GetScorers()))
-	for _, ref := range spec.GetScorers() {
-		names = append(names, ref.GetName())
-	}
-	unique := result.UniqueNames(names)
+	unique := run.ScorerNames(spec.GetScorers())
 	for i, ref := range spec.GetScorers() {
 		standard, err := j.standard(ref)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -202,6 +203,9 @@ func (p *Plan) pin(index int, d *toolv1.ToolDefinition) error {
 }
 
 func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
+	if n := len(spec.GetScorers()); n > bound.Scorers {
+		return rpcerr.InvalidField("spec.scorers", "%d are too many; at most %d", n, bound.Scorers)
+	}
 	in, err := turn.SampleInput(spec)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -168,6 +169,11 @@ func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 				s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
 				s.MetadataJson = `{"test": 1}`
 			}, []string{"spec.scorers[0]", "{metadata.zz}", "test"},
+		},
+		"many scorers": {
+			func(s *agentv1.RunSpec) {
+				s.Scorers = slices.Repeat([]*agentv1.ScorerRef{{Name: "includes"}}, bound.Scorers+1)
+			}, []string{"spec.scorers: 101 are too many"},
 		},
 		"a selection without choices": {
 			func(s *agentv1.RunSpec) { s.Scorers = []*agentv1.ScorerRef{{Name: "choice"}} }, []string{"spec.scorers[0]", "choices"},

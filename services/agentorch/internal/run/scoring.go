@@ -2,11 +2,11 @@ package run
 
 import (
 	"fmt"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
 )
 
 // Scoring is a round of scoring: every scorer in turn.
@@ -23,15 +23,11 @@ type Scoring struct {
 
 // ScorerNames returns the names of a run's scorers within its results: the scorer's, with a number where two are alike.
 func ScorerNames(scorers []*agentv1.ScorerRef) []string {
-	names, seen := make([]string, len(scorers)), map[string]int{}
+	names := make([]string, len(scorers))
 	for i, ref := range scorers {
 		names[i] = ref.GetName()
-		if n := seen[ref.GetName()]; n > 0 {
-			names[i] += strconv.Itoa(n)
-		}
-		seen[ref.GetName()]++
 	}
-	return names
+	return result.UniqueNames(names)
 }
 
 func (s *State) scoreIntent(e *agentv1.Event, i *agentv1.ScoreIntent) error {

@@ -117,11 +117,14 @@ type Reduced struct {
 // UniqueNames gives each scorer a name of its own: of several with one name the second is followed by 1, the third by 2, and so on.
 func UniqueNames(names []string) []string {
 	unique := make([]string, 0, len(names))
+	taken, next := map[string]bool{}, map[string]int{}
 	for _, name := range names {
 		candidate := name
-		for n := 1; slices.Contains(unique, candidate); n++ {
-			candidate = name + strconv.Itoa(n)
+		for taken[candidate] {
+			next[name]++
+			candidate = name + strconv.Itoa(next[name])
 		}
+		taken[candidate] = true
 		unique = append(unique, candidate)
 	}
 	return unique

@@ -3,11 +3,14 @@ package result_test
 import (
 	"errors"
 	"math"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
@@ -44,6 +47,16 @@ func TestUniqueNames(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, []string{"match", "includes", "match1", "match2"}, result.UniqueNames([]string{"match", "includes", "match", "match"}))
 	assert.Equal(t, []string{"match1", "match", "match2"}, result.UniqueNames([]string{"match1", "match", "match"}), "a name that is taken is passed over")
+	assert.Equal(t, []string{"match", "match1", "match11", "match2"}, result.UniqueNames([]string{"match", "match", "match1", "match"}))
+}
+
+func TestManyScorersOfOneNameAreNamedInLittleTime(t *testing.T) {
+	t.Parallel()
+	const scorers = 50_000
+	named := make(chan []string, 1)
+	go func() { named <- result.UniqueNames(slices.Repeat([]string{"match"}, scorers)) }()
+	names := waittest.For(t, named, "the names")
+	assert.Equal(t, "match"+strconv.Itoa(scorers-1), names[scorers-1])
 }
 
 func TestScoresOfASolverGetTheExtraMetrics(t *testing.T) {
