@@ -227,11 +227,11 @@ func checkModel(call *modelCall, providers []*modelv1.Provider) error {
 	ref := call.ref
 	name, model, ok := strings.Cut(ref.GetModel(), "/")
 	if !ok || model == "" {
-		says := fmt.Sprintf("%q is no model; write provider/name, such as mockllm/model", ref.GetModel())
+		or := ""
 		if len(call.roles) > 0 {
-			says += ", or a role of the run: " + strings.Join(call.roles, ", ")
+			or = ", or a role of the run: " + strings.Join(call.roles, ", ")
 		}
-		return rpcerr.InvalidRequest("%s", says).WithField(call.field, "%s", says)
+		return rpcerr.InvalidRequest("%q is no model; write provider/name, such as mockllm/model%s", ref.GetModel(), or)
 	}
 	var known []string
 	for _, p := range providers {
