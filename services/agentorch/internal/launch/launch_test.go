@@ -299,6 +299,12 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 			},
 			errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "spec.steps[0]: params_json/config.batch: batch processing",
 		},
+		"what a step's options need": {
+			func(s *agentv1.RunSpec) {
+				s.Model.Model, s.Steps[0].ParamsJson = "mockllm/plain", `{"config": {"reasoning_effort": "low"}}`
+			},
+			errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "spec.steps[0]: params_json/config: mockllm/plain cannot think",
+		},
 		"a fallback model with its provider": {
 			func(s *agentv1.RunSpec) {
 				s.Config = &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"mockllm/other"}}}

@@ -21,7 +21,7 @@ import (
 
 // modelCall is a call that a run may make, as far as it is known before the run starts.
 type modelCall struct {
-	// field names the model in the specification, step the step that asks for the call; empty where none does.
+	// field is what of the specification asks for the call, step the step that does; empty where none does.
 	field, step string
 	ref         *agentv1.ModelRef
 	// roles could be named in place of the model.
@@ -42,30 +42,38 @@ type layer struct {
 func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, error) {
 	var calls []modelCall
 	roles := slices.Sorted(maps.Keys(spec.GetModelRoles()))
-	add := func(field, step string, ref *agentv1.ModelRef, roles []string, own layer) {
-		active := ref == spec.GetModel()
-		call := modelCall{
-			field: field, step: step, ref: ref, roles: roles, config: chat.ResolveConfig(ref.GetConfig(), spec.GetConfig(), own.config, active),
-			layers: []layer{{field + ".config", ref.GetConfig()}, {"spec.config", chat.ResolveConfig(nil, spec.GetConfig(), nil, active)}, own},
-		}
-		if !slices.ContainsFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, ref) && proto.Equal(c.config, call.config) }) {
+	// add adds a call of a model that is described at a place, with options of the call's own.
+	add := func(call modelCall, described string, own layer) {
+		active := call.ref == spec.GetModel()
+		call.config = chat.ResolveConfig(call.ref.GetConfig(), spec.GetConfig(), own.config, active)
+		call.layers = []layer{{described + ".config", call.ref.GetConfig()}, {"spec.config", chat.ResolveConfig(nil, spec.GetConfig(), nil, active)}, own}
+		if !slices.ContainsFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, call.ref) && proto.Equal(c.config, call.config) }) {
 			calls = append(calls, call)
 		}
 	}
+	ofRole := func(role string) string { return fmt.Sprintf("spec.model_roles[%q]", role) }
 	if spec.GetModel() != nil {
-		add("spec.model", "", spec.GetModel(), nil, layer{})
+		add(modelCall{field: "spec.model", ref: spec.GetModel()}, "spec.model", layer{})
 	}
 	for _, role := range roles {
-		add(fmt.Sprintf("spec.model_roles[%q]", role), "", spec.GetModelRoles()[role], nil, layer{})
+		add(modelCall{field: ofRole(role), ref: spec.GetModelRoles()[role]}, ofRole(role), layer{})
 	}
 	for i, step := range asks {
 		at := fmt.Sprintf("spec.steps[%d]", i)
 		for _, ask := range step {
-			ref, _ := run.NamedModel(spec, ask.Model)
+			ref, role := run.NamedModel(spec, ask.Model)
 			if ref == nil {
 				return nil, rpcerr.InvalidField("spec.model", "%s asks the run's model, and the run names none", at)
 			}
-			add(at+": params_json/model", at, ref, roles, layer{at + ": params_json/config", ask.Config})
+			own := layer{at + ": params_json/config", ask.Config}
+			call, described := modelCall{field: at + ": params_json/model", step: at, ref: ref, roles: roles}, "spec.model"
+			switch {
+			case ask.Model == "":
+				call.field = own.field
+			case role != "":
+				described = ofRole(role)
+			}
+			add(call, described, own)
 		}
 	}
 	return calls, nil

@@ -105,7 +105,7 @@ func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, .
 }
 
 // validate is Generate with validate_only: every model takes the arguments outputs and script alone, no batch, and has a
-// price, but for mockllm/unpriced. mockllm/cold is not sent a temperature.
+// price, but for mockllm/unpriced. mockllm/cold is not sent a temperature, and mockllm/plain cannot think.
 func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	var args map[string]json.RawMessage
 	if text := r.GetModelArgsJson(); text != "" {
@@ -120,6 +120,9 @@ func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	}
 	if r.GetConfig().GetBatch() != nil {
 		return nil, rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
+	}
+	if r.GetModel() == "mockllm/plain" && r.GetConfig().GetReasoningEffort() != "" {
+		return nil, rpcerr.CapabilityUnsupported("reasoning", "mockllm/plain cannot think")
 	}
 	answer := &modelv1.GenerateResponse{Config: r.GetConfig()}
 	if r.GetModel() != "mockllm/unpriced" {
