@@ -269,6 +269,10 @@ func TestCheckRefusesAModelThatCannotBeCalled(t *testing.T) {
 			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "nosuch/m"}` },
 			errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, `spec.steps[1]: params_json/model: no provider "nosuch"`,
 		},
+		"a name that is nearly a provider's": {
+			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "opnai/m"}` },
+			errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, `no provider "opnai" for the model opnai/m; did you mean openai? known are mockllm, openai`,
+		},
 		"a key for a solver's model": {
 			func(s *agentv1.RunSpec) { s.Steps[1].ParamsJson = `{"model": "openai/gpt-4o"}` },
 			errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, "spec.steps[1]: params_json/model: the account default of openai cannot be used: set OPENAI_API_KEY",

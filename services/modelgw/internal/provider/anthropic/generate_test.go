@@ -305,3 +305,31 @@ func TestARecordHoldsNoKey(t *testing.T) {
 		provider.Spec{Model: "claude-3-5-haiku"}, &provider.Request{Record: provider.RecordAll})
 	assert.NotContains(t, response.Call.GetRequestJson()+response.Call.GetResponseJson(), "sk-secret")
 }
+
+// A model that thinks within a budget is sent no choice among its tools, which is said where one was asked for.
+func TestAChoiceThatIsNotSentBesideABudgetIsSaid(t *testing.T) {
+	t.Parallel()
+	const says = "claude-sonnet-4-5 is sent no choice among the tools while it thinks within a budget; it may call any, or none"
+	named := chat.FunctionChoice("f")
+	for _, tt := range []struct {
+		choice *toolv1.ToolChoice
+		tokens *int64
+		want   []string
+	}{
+		{named, new(int64(2048)), []string{says}},
+		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY), new(int64(2048)), []string{says}},
+		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE), new(int64(2048)), []string{says}},
+		{chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), new(int64(2048)), nil},
+		{named, nil, nil},
+	} {
+		setup := providertest.GoldenSetup{APIKey: "k", BaseURL: providertest.MessageServer(t, providertest.Answer{Text: "a"})}
+		p, err := open(t, setup).Open(provider.Spec{Model: "claude-sonnet-4-5", Account: provider.DefaultAccount})
+		require.NoError(t, err)
+		response, err := p.Generate(t.Context(), &provider.Request{
+			Messages: []*modelv1.ChatMessage{chat.User("q")}, Tools: []*toolv1.ToolInfo{{Name: "f"}}, ToolChoice: tt.choice,
+			Config: &modelv1.GenerateConfig{MaxTokens: new(int64(4096)), ReasoningTokens: tt.tokens},
+		})
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, response.Warnings)
+	}
+}

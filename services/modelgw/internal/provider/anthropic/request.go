@@ -206,12 +206,16 @@ func (m *model) displayed(p *plan) {
 
 // choose fits the choice among the tools to the model: with a budget of thinking there is none, and some models cannot be forced.
 func (m *model) choose(p *plan) {
+	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
 	if p.Thinking != nil && p.Thinking.Type == "enabled" {
+		none := p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE
+		if (forced || none) && len(p.Tools) > 0 {
+			p.warnings = append(p.warnings, fmt.Sprintf("%s is sent no choice among the tools while it thinks within a budget; it may call any, or none", m.name))
+		}
 		p.Choice = nil
 		return
 	}
 	used := chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO)
-	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
 	if !forced || len(p.Tools) == 0 || !m.generation.refusesForce() {
 		return
 	}
