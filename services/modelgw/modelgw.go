@@ -156,7 +156,8 @@ type Deps struct {
 	Owner string
 	// Alive reports whether another owner in the ledger still runs; nil where this process has the ledger to itself.
 	Alive func(owner string) bool
-	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil where there is no blob store.
+	// Blobs reads a body of a project by its SHA-256 in hexadecimal digits; nil where there is no blob store. It fails
+	// with [blob.ErrNotFound] and [blob.ErrInvalid].
 	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 	// Auth knows the callers of Handler; nil where that is not served.
 	Auth auth.Authenticator

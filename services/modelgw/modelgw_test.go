@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
@@ -566,7 +568,7 @@ func TestStoredMediaReachesTheModel(t *testing.T) {
 	g := start(t, func(_ *modelConfig, d *modelDeps) {
 		d.Blobs = func(_ context.Context, project, hash string) ([]byte, error) {
 			if project != "default" || hash != "ab" {
-				return nil, errors.New("no such body")
+				return nil, blob.ErrNotFound
 			}
 			return []byte("picture"), nil
 		}
@@ -587,27 +589,37 @@ func TestStoredMediaReachesTheModel(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
 }
 
-// A body that is missing, or a store that fails for a moment, is no outcome of the call: it has not begun.
+// A body that is missing, or a store that fails for a moment, is no outcome of the call: it has not begun. A store that is
+// away is no fault of the request either, so that a run waits for it.
 func TestMediaThatCannotBeReadIsKeptUnderNoKey(t *testing.T) {
 	t.Parallel()
-	var uploaded atomic.Bool
-	g := start(t, func(_ *modelConfig, d *modelDeps) {
-		d.Blobs = func(context.Context, string, string) ([]byte, error) {
-			if !uploaded.Load() {
-				return nil, errors.New("no such body")
+	for failure, want := range map[error]codes.Code{
+		blob.ErrNotFound: codes.InvalidArgument,
+		rpcerr.FromDisk(syscall.EMFILE, "the bodies"):   codes.Unavailable,
+		rpcerr.FromDisk(syscall.ESTALE, "the bodies"):   codes.Unavailable,
+		rpcerr.BodyTooLarge(1, "the body is too large"): codes.FailedPrecondition,
+		errors.New("a fault of the server"):             codes.Internal,
+	} {
+		var readable atomic.Bool
+		g := start(t, func(_ *modelConfig, d *modelDeps) {
+			d.Blobs = func(context.Context, string, string) ([]byte, error) {
+				if !readable.Load() {
+					return nil, failure
+				}
+				return []byte("picture"), nil
 			}
-			return []byte("picture"), nil
-		}
-	})
-	r := keyed("k", ask("", ""))
-	r.Messages[0].Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{
-		Media: &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: "ab", MediaType: "image/png"}}},
-	}}})
-	_, err := g.models.Generate(t.Context(), r)
-	require.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
-	uploaded.Store(true)
-	_, err = g.models.Generate(t.Context(), r)
-	require.NoError(t, err)
+		})
+		r := keyed("k", ask("", ""))
+		r.Messages[0].Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{
+			Media: &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: "ab", MediaType: "image/png"}}},
+		}}})
+		_, err := g.models.Generate(t.Context(), r)
+		require.Equal(t, want, rpcerr.Code(err), err)
+		assert.Equal(t, want == codes.Unavailable, rpcerr.StoreAway(err), err)
+		readable.Store(true)
+		_, err = g.models.Generate(t.Context(), r)
+		require.NoError(t, err)
+	}
 }
 
 func TestBadRequestsSayWhatIsWrong(t *testing.T) {

@@ -3,7 +3,6 @@ package modelgw
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
@@ -11,6 +10,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/regular"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // Program is the service for a process to run.
@@ -40,7 +40,7 @@ func reader(blobs blob.Store) func(ctx context.Context, project, hash string) ([
 			return nil, err
 		}
 		if ref.Size > bound.BlobWholeBytes {
-			err = fmt.Errorf("the body has %d bytes, more than %d", ref.Size, bound.BlobWholeBytes)
+			err = rpcerr.BodyTooLarge(bound.BlobWholeBytes, "the body has %d bytes, more than %d", ref.Size, bound.BlobWholeBytes)
 			return nil, errors.Join(err, body.Close())
 		}
 		whole, err := io.ReadAll(regular.Reader(ctx, body))

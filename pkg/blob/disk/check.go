@@ -44,7 +44,7 @@ func (w *whole) Read(p []byte) (int, error) {
 	case err == nil && n == 0 && w.left == 0:
 		return 0, io.EOF
 	}
-	return n, err
+	return n, explain(err)
 }
 
 // Close implements io.Closer.

@@ -22,7 +22,6 @@ import (
 	"os"
 	"path"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
@@ -116,24 +115,13 @@ func (s *Store) Put(ctx context.Context, project string, body io.Reader, mediaTy
 	return ref, nil
 }
 
-// tryAgain is how soon a body may be put again that the disk did not take.
-const tryAgain = 5 * time.Second
-
 // explain gives the failures of the disk itself their kind; all other errors stay as they are.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return rpcerr.StoreUnavailable("full", tryAgain, "the disk of the bodies is full, so it takes nothing; free space there, then try again: %w", err)
-	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
-		return rpcerr.StoreUnavailable("io", tryAgain, "the disk of the bodies fails; the system's log may say why: %w", err)
-	}
-	return err
-}
+func explain(err error) error { return rpcerr.FromDisk(err, "the bodies") }
 
 // Get implements [blob.Store].
-func (s *Store) Get(ctx context.Context, project, hash string, offset, limit int64) (io.ReadCloser, blob.Ref, error) {
-	ref, err := s.Stat(ctx, project, hash)
-	if err != nil {
+func (s *Store) Get(ctx context.Context, project, hash string, offset, limit int64) (_ io.ReadCloser, ref blob.Ref, err error) {
+	defer func() { err = explain(err) }()
+	if ref, err = s.Stat(ctx, project, hash); err != nil {
 		return nil, blob.Ref{}, err
 	}
 	f, err := s.root.Open(bodyPath(project, hash))
@@ -155,7 +143,8 @@ func (s *Store) Get(ctx context.Context, project, hash string, offset, limit int
 }
 
 // Stat implements [blob.Store].
-func (s *Store) Stat(ctx context.Context, project, hash string) (blob.Ref, error) {
+func (s *Store) Stat(ctx context.Context, project, hash string) (_ blob.Ref, err error) {
+	defer func() { err = explain(err) }()
 	if err := blob.CheckName(project, hash); err != nil {
 		return blob.Ref{}, err
 	}
@@ -181,7 +170,8 @@ func (s *Store) Stat(ctx context.Context, project, hash string) (blob.Ref, error
 }
 
 // Delete implements [blob.Store].
-func (s *Store) Delete(ctx context.Context, project, hash string) error {
+func (s *Store) Delete(ctx context.Context, project, hash string) (err error) {
+	defer func() { err = explain(err) }()
 	if err := blob.CheckName(project, hash); err != nil {
 		return err
 	}
@@ -316,4 +306,10 @@ func notFound(err error, project, hash string) error {
 type section struct {
 	*io.SectionReader
 	io.Closer
+}
+
+// Read implements io.Reader.
+func (s section) Read(p []byte) (int, error) {
+	n, err := s.SectionReader.Read(p)
+	return n, explain(err)
 }

@@ -19,6 +19,7 @@ const (
 // others: bodies may be swept by what names them only where one database alone does. Own says that bodies which are
 // there before any mark are that database's; else they get the mark `unknown`. It may be repeated.
 func (s *Store) Enrol(ctx context.Context, id string, own bool) (others []string, err error) {
+	defer func() { err = explain(err) }()
 	if err := s.makeDir(databases); err != nil {
 		return nil, fmt.Errorf("blob: enrol: %w", err)
 	}

@@ -33,6 +33,7 @@ func (s *Store) touch(f *os.File, project, hash string) error {
 
 // List names all bodies.
 func (s *Store) List(ctx context.Context) (all []blob.Kept, err error) {
+	defer func() { err = explain(err) }()
 	projects, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("blob: %w", err)
@@ -71,14 +72,15 @@ func (s *Store) Peek(_ context.Context, project, hash string) (io.ReadCloser, er
 	}
 	f, err := s.root.Open(bodyPath(project, hash))
 	if err != nil {
-		return nil, notFound(err, project, hash)
+		return nil, explain(notFound(err, project, hash))
 	}
 	return f, nil
 }
 
 // DeleteUnused deletes a body unless it was put or read since a time. It is safe beside both: the body is moved away
 // first, so that who comes later puts it anew or does not find it, and is moved back where someone came before.
-func (s *Store) DeleteUnused(ctx context.Context, project, hash string, since time.Time) (bool, error) {
+func (s *Store) DeleteUnused(ctx context.Context, project, hash string, since time.Time) (deleted bool, err error) {
+	defer func() { err = explain(err) }()
 	if err := blob.CheckName(project, hash); err != nil {
 		return false, err
 	}

@@ -3,18 +3,20 @@ package prepare
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// ReadBlob reads a stored body by its SHA-256 in hexadecimal digits.
+// ReadBlob reads a stored body by its SHA-256 in hexadecimal digits. It fails with [blob.ErrNotFound] and
+// [blob.ErrInvalid].
 type ReadBlob func(ctx context.Context, hash string) ([]byte, error)
 
 // Load puts media that is stored apart into the messages, as data URIs. Messages without such media are returned as they are.
@@ -30,15 +32,15 @@ func Load(ctx context.Context, messages []*modelv1.ChatMessage, read ReadBlob) (
 				continue
 			}
 			media := chat.Media(part)
-			blob := media.GetBlob()
-			body, err := read(ctx, blob.GetHash())
-			if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_BODY_DAMAGED) {
-				return nil, rpcerr.Wrap(err, "media of message %d", i)
-			}
-			if err != nil {
+			stored := media.GetBlob()
+			body, err := read(ctx, stored.GetHash())
+			if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) {
 				return nil, rpcerr.InvalidField("messages", "media of message %d cannot be read from the blob store: %v", i, err)
 			}
-			mediaType := blob.GetMediaType()
+			if err != nil { // All else is no fault of the request. The store may be away for now.
+				return nil, rpcerr.Wrap(err, "media of message %d", i)
+			}
+			mediaType := stored.GetMediaType()
 			if mediaType == "" {
 				mediaType = "application/octet-stream"
 			}

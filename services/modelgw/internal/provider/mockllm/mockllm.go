@@ -29,7 +29,9 @@ package mockllm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -38,6 +40,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/lru"
@@ -57,7 +60,8 @@ type Config struct {
 	CallLog string `yaml:"call_log" env:"EVALFLEET_MODELGW_MOCK_CALL_LOG"`
 }
 
-// Blobs reads bodies of a project by their SHA-256 in hexadecimal digits.
+// Blobs reads bodies of a project by their SHA-256 in hexadecimal digits. It fails with [blob.ErrNotFound] and
+// [blob.ErrInvalid].
 type Blobs func(ctx context.Context, project, hash string) ([]byte, error)
 
 // blobPrefix marks a script that is a body of the blob store.
@@ -207,13 +211,13 @@ func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *scr
 	}()
 	text, err := h.read(ctx, m.project, hash, isBlob)
 	if err == nil && len(text) > bound.ScriptBytes {
-		err = fmt.Errorf("it has %d bytes, more than %d", len(text), bound.ScriptBytes)
+		err = &regular.Error{Path: "it", Why: fmt.Sprintf("has %d bytes, more than %d", len(text), bound.ScriptBytes)}
 	}
-	if _, said := rpcerr.As(err); err != nil && !said {
-		err = rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.title, err)
+	if notRead(err) {
+		return nil, rpcerr.InvalidField("model_args_json", "script %s cannot be read: %v", m.title, err)
 	}
-	if err != nil {
-		return nil, err
+	if err != nil { // All else is no fault of the request. The store may be away for now.
+		return nil, rpcerr.Wrap(err, "script %s", m.title)
 	}
 	s, err := parseScript(text)
 	if err != nil {
@@ -223,6 +227,12 @@ func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *scr
 	defer h.mu.Unlock()
 	h.scripts.Put(key, s, int64(len(text))+keptWeight)
 	return s, nil
+}
+
+// notRead reports whether there is no script, or none that can be one.
+func notRead(err error) bool {
+	_, unfit := errors.AsType[*regular.Error](err)
+	return unfit || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, fs.ErrNotExist)
 }
 
 func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]byte, error) {
@@ -237,7 +247,8 @@ func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]b
 		return nil, rpcerr.InvalidField("model_args_json", "no script %q is configured; configured: %s, or give blob:<sha256>",
 			hash, strings.Join(slices.Sorted(maps.Keys(h.config.Scripts)), ", "))
 	}
-	return regular.Read(ctx, path, bound.ScriptBytes)
+	text, err := regular.Read(ctx, path, bound.ScriptBytes)
+	return text, rpcerr.FromDisk(err, "the scripts")
 }
 
 // exhausted is the failure of a call that the script has no answer for.

@@ -3,6 +3,7 @@ package mockllm_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -339,6 +341,32 @@ func TestALoadOfAScriptHoldsUpNoOther(t *testing.T) {
 	require.ErrorIs(t, waittest.For(t, gaveUp, "the caller that gave up"), context.Canceled)
 	close(release)
 	require.NoError(t, waittest.For(t, waited, "the caller that waited"))
+}
+
+// A store that is away for now is no fault of the request, so that a run waits for it.
+func TestAScriptThatCannotBeReadForNowIsNoFaultOfTheRequest(t *testing.T) {
+	t.Parallel()
+	failure := error(nil)
+	blobs := func(context.Context, string, string) ([]byte, error) { return []byte("default: well"), failure }
+	p := open(t, mockllm.Config{}, blobs, `{"script": "blob:b#s.yaml"}`)
+	for _, tt := range []struct {
+		err  error
+		away bool
+		want errorsv1.ErrorReason
+	}{
+		{rpcerr.StoreUnavailable("io", 0, "away"), true, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE},
+		{errors.New("boom"), false, errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED},
+		{fmt.Errorf("%w: b", blob.ErrNotFound), false, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST},
+	} {
+		failure = tt.err
+		_, err := ask(t, p, "1", 1, 1, "?")
+		assert.Equal(t, tt.away, rpcerr.StoreAway(err), "%v", err)
+		assert.Equal(t, tt.want, rpcerr.Reason(err), "%v", err)
+		assert.ErrorContains(t, err, "s.yaml")
+	}
+	failure = nil
+	_, err := ask(t, p, "1", 1, 1, "?")
+	require.NoError(t, err)
 }
 
 // The load of a script runs in a goroutine of its own, where a panic would end the process.
