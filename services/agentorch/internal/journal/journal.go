@@ -34,6 +34,8 @@ var (
 	ErrReused = errors.New("journal: id used before with other content")
 	// ErrOpen says that a journal cannot be deleted, since it, or one whose parent it is, is not done.
 	ErrOpen = errors.New("journal: not done")
+	// ErrUnreadable says that what a journal holds cannot be turned back into an event: the database is damaged.
+	ErrUnreadable = errors.New("journal: an event cannot be read")
 	// ErrPart says that a journal cannot be deleted, since its parent is kept.
 	ErrPart = errors.New("journal: part of one that is kept")
 )
@@ -75,6 +77,7 @@ type Journals interface {
 	// created is false; with other content it fails with [ErrReused].
 	Create(ctx context.Context, c Creation) (head Head, created bool, err error)
 	// Append adds events and returns when they are durable. It fails with [ErrFenced] and then has changed nothing.
+	// An event of more than [bound.JournalEventBytes] is refused with REQUEST_TOO_LARGE, and nothing is changed.
 	// After any other error it may be durable all the same: only the journal says. An error of a store that is away has the kind UNAVAILABLE (STORE_UNAVAILABLE).
 	Append(ctx context.Context, a Append) error
 	// Open returns the head of a journal, or [ErrNotFound].
@@ -138,7 +141,8 @@ type Deletion interface {
 	Released(ctx context.Context, refs ...Ref) error
 	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal in it.
 	Identity(ctx context.Context) (id string, used bool, err error)
-	// Texts gives all that journals hold, event by event and content by content, in an order of its own, and returns where it ended: what is appended meanwhile may come after that. It
+	// Texts gives all that journals hold, event by event and content by content, in an order of its own, and returns where it ended: what is appended meanwhile may come after that. A
+	// content that cannot be unpacked is given as it is stored. It
 	// begins after a place that it returned before; the zero one is the beginning.
 	Texts(ctx context.Context, after Place, each func(text []byte) error) (Place, error)
 	// Commands gives the commands of all journals that no event has answered yet.

@@ -3,21 +3,25 @@ package journal
 import (
 	"crypto/sha256"
 	"fmt"
+	"math"
 
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 const (
 	// largeContent is the size from which a content is stored apart, by its hash.
 	largeContent = 4 << 10
-	// maxUnpacked bounds what a stored content may grow to.
-	maxUnpacked = 64 << 20
+	// maxUnpacked bounds what a stored content may grow to. It is the largest message that there is, and not the bound
+	// of new events, so that what earlier versions accepted can be read.
+	maxUnpacked = math.MaxInt32
 )
 
 // Packed is an event as stores keep it: without what the row's columns say, and without a content that another event holds.
@@ -32,11 +36,21 @@ type Packed struct {
 	Same int64
 }
 
-// Pack turns an entry of a project's journal into its stored form. It does not change the event.
+// Pack turns an entry of a project's journal into its stored form. It does not change the event. It fails with
+// REQUEST_TOO_LARGE where the event has more than [bound.JournalEventBytes].
 func Pack(project string, e Entry) (Packed, error) {
 	event := withoutCompletion(bare(e.Event))
 	p := Packed{Same: e.Same}
-	if e.Same != 0 || proto.Size(event) > largeContent {
+	size := proto.Size(event)
+	if e.Same == 0 && size > bound.JournalEventBytes {
+		kind := "of an unknown kind"
+		if field := kindField(event.ProtoReflect()); field != nil {
+			kind = string(field.Name())
+		}
+		return Packed{}, rpcerr.RequestTooLarge("", bound.JournalEventBytes, "event %d (%s) has %d bytes, and a journal keeps at most %d of one",
+			e.Event.GetSeq(), kind, size, bound.JournalEventBytes)
+	}
+	if e.Same != 0 || size > largeContent {
 		var content proto.Message
 		event, content = withoutContent(event)
 		if e.Same == 0 && content != nil {
@@ -74,7 +88,7 @@ func (p *Packed) setContent(project string, event *agentv1.Event, content proto.
 func Unpack(body []byte) (*agentv1.Event, error) {
 	event := &agentv1.Event{}
 	if err := proto.Unmarshal(body, event); err != nil {
-		return nil, fmt.Errorf("journal: unpack event: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	complete(event)
 	return event, nil
@@ -84,14 +98,14 @@ func Unpack(body []byte) (*agentv1.Event, error) {
 func PutContent(event *agentv1.Event, compressed []byte) error {
 	b, err := decompress(compressed)
 	if err != nil {
-		return fmt.Errorf("journal: unpack content: %w", err)
+		return fmt.Errorf("%w: its content: %w", ErrUnreadable, err)
 	}
 	kind, field := contentField(event)
 	if field == nil {
 		return nil // a kind that this version does not know; its bytes are carried through
 	}
 	if err := proto.Unmarshal(b, kind.Mutable(field).Message().Interface()); err != nil {
-		return fmt.Errorf("journal: unpack content: %w", err)
+		return fmt.Errorf("%w: its content: %w", ErrUnreadable, err)
 	}
 	complete(event)
 	return nil

@@ -47,6 +47,8 @@ type actor struct {
 	unread bool
 	// faults counts steps in a row that failed for reasons of our own.
 	faults int
+	// tooLarge is why the journal refused what the last step decided, since an event was too large; nil when it did not.
+	tooLarge *agentv1.RunError
 	// again is when something that could not be done is to be tried again; zero for never.
 	again time.Time
 }
@@ -145,7 +147,7 @@ func (a *actor) step(ctx context.Context, all []mail) error {
 		return err
 	}
 	if len(d.entries) > 0 {
-		a.faults = 0
+		a.faults, a.tooLarge = 0, nil
 	}
 	a.unpark(len(d.entries) > 0)
 	a.settle(d)

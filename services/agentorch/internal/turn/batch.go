@@ -12,7 +12,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -144,6 +146,9 @@ func (d *driver) commit() error {
 	}
 	lapses, _ := d.engine.fence.look(d.now, d.engine.cfg.TTL)
 	if err := d.engine.deps.Store.Append(d.ctx, a); err != nil {
+		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE) {
+			d.tooLarge = runError(err)
+		}
 		return err
 	}
 	d.lapses, d.seen = lapses, d.engine.uncounted.until(d.now)

@@ -35,8 +35,12 @@ func (d *driver) decide(all []mail) error {
 			return err
 		}
 	}
-	if d.faults >= maxFaults && !d.s.Stopping() {
-		if err := d.raise(&agentv1.RunError{Reason: reasonInternal, Message: "the run could not be driven; the server's log has the cause"}); err != nil {
+	fault := d.tooLarge
+	if fault == nil && d.faults >= maxFaults {
+		fault = &agentv1.RunError{Reason: reasonInternal, Message: "the run could not be driven; the server's log has the cause"}
+	}
+	if fault != nil && !d.s.Stopping() {
+		if err := d.raise(fault); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -18,6 +19,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
+
+// maxScore bounds the outcome of a scorer: what the journal takes, without what is around it.
+const maxScore = bound.JournalEventBytes - 1<<20
 
 // scoreNow begins a round of scoring after which the run goes on.
 func (d *driver) scoreNow() error {
@@ -52,6 +56,10 @@ func (d *driver) judge() (bool, error) {
 	}
 	judged := scorewire.FromScore(*step.Score)
 	outcome.Value, outcome.Content = judged.GetValue(), &agentv1.ScoreContent{Score: judged, Target: s.Spec().GetTarget()}
+	if size := proto.Size(outcome); size > maxScore {
+		tooLarge := rpcerr.RequestTooLarge("", maxScore, "the score and its target have %d bytes, and a run keeps at most %d", size, maxScore)
+		outcome.Value, outcome.Content, outcome.Error = nil, nil, runError(tooLarge)
+	}
 	return true, d.emit(event(outcome))
 }
 

@@ -15,8 +15,9 @@ const (
 	// purgeEvents is how many events one write of Purge deletes, purgeJournals how many journals one marks: who else waits for the writer waits no longer than that takes.
 	purgeEvents   = 500
 	purgeJournals = 100
-	// textsPage is how many stored bodies Texts reads at once.
-	textsPage = 256
+	// textsPage is how many stored bodies Texts reads at once, and textsBytes how many bytes of them, which the first may exceed.
+	textsPage  = 256
+	textsBytes = 16 << 20
 )
 
 // Delete implements [journal.Deletion]. The mark in journal_deleted makes it durable; all else is Purge's.
@@ -245,38 +246,53 @@ func (s *Store) Texts(ctx context.Context, after journal.Place, each func([]byte
 		{&after.Events, `SELECT off, body FROM journal_event WHERE off > ? ORDER BY off LIMIT 0 + ?`, func(b []byte) ([]byte, error) { return b, nil }},
 		{&after.Contents, `SELECT rowid, body FROM journal_blob WHERE rowid > ? ORDER BY rowid LIMIT 0 + ?`, journal.Decompress},
 	} {
-		for more := true; more; {
-			var bodies [][]byte
-			err := s.db.Read(ctx, func(v *sqlite.View) error {
-				bodies = nil
-				for row, err := range v.Query(table.page, *table.after, textsPage) {
-					var body []byte
-					if err == nil {
-						err = row.Scan(table.after, &body)
-					}
-					if err != nil {
-						return err
-					}
-					bodies = append(bodies, body)
-				}
-				return nil
-			})
+		for {
+			bodies, err := s.bodies(ctx, table.page, table.after)
 			if err != nil {
 				return after, fmt.Errorf("journal: read all: %w", err)
 			}
-			more = len(bodies) == textsPage
+			if len(bodies) == 0 {
+				break
+			}
 			for _, body := range bodies {
 				text, err := table.unpack(body)
-				if err == nil {
-					err = each(text)
-				}
 				if err != nil {
+					text = body
+				}
+				if err := each(text); err != nil {
 					return after, err
 				}
 			}
 		}
 	}
 	return after, nil
+}
+
+// bodies reads a page of stored bodies after a place, which it moves.
+func (s *Store) bodies(ctx context.Context, page string, after *int64) (bodies [][]byte, err error) {
+	from := *after
+	err = s.db.Read(ctx, func(v *sqlite.View) error {
+		bodies, *after = nil, from
+		size := 0
+		for row, err := range v.Query(page, from, textsPage) {
+			var (
+				body  []byte
+				place int64
+			)
+			if err == nil {
+				err = row.Scan(&place, &body)
+			}
+			if err != nil {
+				return err
+			}
+			if size += len(body); size > textsBytes && len(bodies) > 0 {
+				break
+			}
+			bodies, *after = append(bodies, body), place
+		}
+		return nil
+	})
+	return bodies, err
 }
 
 // Commands implements [journal.Deletion].

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -200,4 +201,31 @@ func BenchmarkAppend(b *testing.B) {
 	wg.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+}
+
+// TestADamagedContentStopsNoOtherText has one content that is no content any more, among others that are large.
+func TestADamagedContentStopsNoOtherText(t *testing.T) {
+	t.Parallel()
+	db := openDB(t)
+	s := openStore(t, db)
+	large := func(seq int64, text string) journal.Entry {
+		return journal.Entry{Event: &agentv1.Event{Seq: seq, Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{
+			Content: chat.User(strings.Repeat(text, 2000)),
+		}}}}
+	}
+	const name = "projects/p/runs/a"
+	head, _, err := s.Create(t.Context(), journal.Creation{Name: name, Entries: []journal.Entry{large(1, "one "), large(2, "two "), large(3, "three ")}, Row: journal.Row{Kind: journal.KindRun}})
+	require.NoError(t, err)
+	require.NoError(t, db.Write(t.Context(), func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`UPDATE journal_blob SET body = 'damaged' WHERE hash = (SELECT hash FROM journal_event WHERE seq = 2)`)
+		return err
+	}))
+	var all strings.Builder
+	_, err = s.Texts(t.Context(), journal.Place{}, func(text []byte) error { _, _ = all.Write(text); return nil })
+	require.NoError(t, err)
+	for _, text := range []string{"one one", "damaged", "three three"} {
+		assert.Contains(t, all.String(), text)
+	}
+	_, err = s.Read(t.Context(), head.Ref, journal.Range{})
+	assert.ErrorIs(t, err, journal.ErrUnreadable)
 }
