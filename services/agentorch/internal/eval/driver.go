@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
@@ -68,10 +67,12 @@ const (
 const retryPause = time.Second
 
 // turnStarts and turnTime bound how many samples a turn of the driver begins and how long it takes to begin samples or
-// to collect finished ones. What is left is done in the next turn, after commands and errors that came meanwhile.
+// to collect finished ones, turnBytes what these have said. What is left is done in the next turn, after commands and
+// errors that came meanwhile.
 const (
 	turnStarts = 16
 	turnTime   = 100 * time.Millisecond
+	turnBytes  = 4 << 20
 )
 
 // poke wakes the driver.
@@ -217,6 +218,7 @@ func (d *driver) collect(ctx context.Context) error {
 	}
 	var (
 		events []*agentv1.Event
+		size   int
 		seen   int64
 	)
 	for _, row := range rows {
@@ -230,9 +232,9 @@ func (d *driver) collect(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			events = append(events, event)
+			events, size = append(events, event), size+proto.Size(event)
 		}
-		if seen = row.Changed; time.Since(begun) > turnTime {
+		if seen = row.Changed; size > turnBytes || time.Since(begun) > turnTime {
 			break
 		}
 	}
@@ -244,32 +246,6 @@ func (d *driver) collect(ctx context.Context) error {
 	d.seen = seen
 	d.poke() // There may be more.
 	return nil
-}
-
-// outcome is the event that says how a slot's run ended. The row has all of it but the content of scores, for which the journal is read.
-func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*agentv1.Event, error) {
-	run, name := &agentv1.Run{}, row.Name
-	if err := proto.Unmarshal(row.View, run); err != nil {
-		return nil, fmt.Errorf("read the row of %s: %w", name, err)
-	}
-	if len(run.GetScores()) > 0 {
-		var err error
-		if run, err = d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL}); err != nil {
-			return nil, err
-		}
-	}
-	f := &agentv1.SampleFinished{
-		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
-		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
-		SandboxFault: run.GetSandboxFault(), Turns: run.GetTurns(), Retries: run.GetRetries(), LostModelCalls: run.GetLostModelCalls(),
-	}
-	if run.GetStartTime() != nil && run.GetEndTime() != nil {
-		f.TotalTime = durationpb.New(run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()))
-	}
-	if len(run.GetScores()) > 0 {
-		f.Content = &agentv1.SampleFinishedContent{Scores: run.GetScores()}
-	}
-	return &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}, nil
 }
 
 // obey takes the commands in the inbox. What this version does not know stays there.
@@ -507,9 +483,16 @@ func (d *driver) finish(ctx context.Context) error {
 	if unscored != "" && end.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
 		end = d.nothingScored(unscored)
 	}
-	return d.append(ctx, nil,
+	err = d.append(ctx, nil,
 		&agentv1.Event{Kind: &agentv1.Event_ResultsComputed{ResultsComputed: &agentv1.ResultsComputed{Results: results}}},
 		&agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
+	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE) {
+		return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
+			State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results are too large",
+			Error: &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()},
+		}}})
+	}
+	return err
 }
 
 // nothingScored is the end of an evaluation without a score of a model: it says nothing about it, so that it must not pass for one that does.

@@ -83,6 +83,8 @@ type runs struct {
 	refuse, lacks func(sample string) error
 	// making, unless nil, is called before each run is made.
 	making func(eval string)
+	// reading, unless nil, says why a run cannot be read.
+	reading func(run string) error
 	// tooLate makes runs fail before the cancellation reaches them.
 	tooLate bool
 	// away is a run whose owner takes no command; cancels counts the runs of each cancel.
@@ -226,6 +228,11 @@ func (r *runs) Stuck(run string) bool { return r.stuck == run }
 func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.reading != nil {
+		if err := r.reading(req.GetName()); err != nil {
+			return nil, err
+		}
+	}
 	return r.byName[req.GetName()], nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
@@ -31,8 +34,9 @@ type document struct {
 	Plan    struct{ Config map[string]any }
 	Samples []struct {
 		ID, Input, UUID string
-		Messages        []struct{ Content string }
+		Messages        []struct{ Content json.RawMessage }
 		Error           struct{ Message, Traceback string }
+		Scores          map[string]struct{ Answer string }
 		Events          []struct {
 			Event   string
 			Message json.RawMessage
@@ -40,8 +44,8 @@ type document struct {
 	}
 }
 
-// written is the log of an evaluation with these journals, by name.
-func written(t *testing.T, samples []*agentv1.Sample, of map[string][]*agentv1.Event) document {
+// written is the log of an evaluation with these journals, by name. Damage is done to the database before it is made.
+func written(t *testing.T, samples []*agentv1.Sample, of map[string][]*agentv1.Event, damage ...string) document {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "e.db"), sqlite.Options{})
 	require.NoError(t, err)
@@ -57,8 +61,12 @@ func written(t *testing.T, samples []*agentv1.Sample, of map[string][]*agentv1.E
 		_, _, err = journals.Create(t.Context(), journal.Creation{Name: name, Owner: "test", Entries: entries, Row: journal.Row{Kind: journal.KindEval}})
 		require.NoError(t, err)
 	}
+	for _, text := range damage {
+		require.NoError(t, db.Write(t.Context(), func(tx *sqlite.Tx) error { _, err := tx.Exec(text); return err }))
+	}
 	x := evalexport.New(evalexport.Deps{
 		Journals: journals, Judges: eval.Judges{Scorers: score.NewRegistry(builtin.Definitions()...), Metrics: metric.NewRegistry()},
+		Blobs:   noBodies{},
 		Samples: func(context.Context, *eval.State) (*eval.Samples, error) { return eval.PackSamples(samples) },
 	})
 	log, err := x.Open(t.Context(), "p", name, evalexport.Document, 0)
@@ -68,6 +76,13 @@ func written(t *testing.T, samples []*agentv1.Sample, of map[string][]*agentv1.E
 	var d document
 	require.NoError(t, json.Unmarshal(out.Bytes(), &d))
 	return d
+}
+
+// noBodies has lost all bodies.
+type noBodies struct{ eval.Blobs }
+
+func (noBodies) Open(_ context.Context, _, hash string) (io.ReadCloser, error) {
+	return nil, rpcerr.ResourceNotFound("blobs/" + hash)
 }
 
 func created(c *agentv1.EvalCreated) *agentv1.Event {
@@ -153,4 +168,55 @@ func TestWarningsAreInTheLogOnce(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"b"}, with)
+}
+
+// A run that cannot be read, and a picture that is lost, are the matter of their samples: the log has all others.
+func TestOneDamagedRunStopsNoLog(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("the answer ", 1000)
+	of := map[string][]*agentv1.Event{name: {created(&agentv1.EvalCreated{Samples: 3})}}
+	for i, sample := range []string{"a", "b", "c"} {
+		run := "projects/p/runs/" + sample
+		cut := &agentv1.NamedScore{Name: "match", Score: &agentv1.Score{Answer: new("cut")}}
+		of[name] = append(of[name],
+			&agentv1.Event{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
+				Sample: sample, Epoch: 1, Run: run, Attempt: 1, Position: int32(i),
+			}}},
+			&agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
+				Sample: sample, Epoch: 1, Run: run, State: agentv1.RunState_RUN_STATE_SUCCEEDED,
+				Content: &agentv1.SampleFinishedContent{Scores: []*agentv1.NamedScore{cut}},
+			}}})
+		picture := chat.User("")
+		picture.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: &contentv1.Media{
+			Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: strings.Repeat("0", 64), MediaType: "image/png"}},
+		}}}})
+		score := &agentv1.ScoreContent{Score: &agentv1.Score{Answer: new(sample + long)}}
+		of[run] = []*agentv1.Event{
+			{Kind: &agentv1.Event_RunCreated{RunCreated: &agentv1.RunCreated{
+				Spec: &agentv1.RunSpec{Model: &agentv1.ModelRef{Model: "mockllm/model"}, Scorers: []*agentv1.ScorerRef{{Name: "match"}}}, FoldVersion: 1,
+			}}},
+			{Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{Content: picture}}},
+			{Kind: &agentv1.Event_RunStateChanged{RunStateChanged: &agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_SCORING}}},
+			{Kind: &agentv1.Event_ScoreIntent{ScoreIntent: &agentv1.ScoreIntent{Name: "match", Scorer: &agentv1.ScorerRef{Name: "match"}}}},
+			{Kind: &agentv1.Event_ScoreOutcome{ScoreOutcome: &agentv1.ScoreOutcome{Intent: 4, Name: "match", Content: score}}},
+			{Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: agentv1.RunState_RUN_STATE_SUCCEEDED}}},
+		}
+	}
+	d := written(t, []*agentv1.Sample{question("a"), question("b"), question("c")}, of, `UPDATE journal_blob SET body = 'damaged' WHERE hash =
+		(SELECT e.hash FROM journal_event e JOIN journal j ON j.id = e.journal WHERE j.name = 'projects/p/runs/b' AND e.seq = 5)`)
+	require.Len(t, d.Samples, 3)
+	for i, id := range []string{"a", "b", "c"} {
+		s := d.Samples[i]
+		assert.Equal(t, id, s.ID)
+		assert.Equal(t, id, s.UUID)
+		if id == "b" {
+			assert.Contains(t, s.Error.Message, "cannot be read")
+			assert.Equal(t, "cut", s.Scores["match"].Answer)
+			continue
+		}
+		assert.Empty(t, s.Error.Message)
+		assert.Equal(t, id+long, s.Scores["match"].Answer, "the run has all of a score")
+		require.Len(t, s.Messages, 1)
+		assert.Contains(t, string(s.Messages[0].Content), strings.Repeat("0", 64), "what was lost")
+	}
 }

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"io"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 )
 
-// media puts stored bodies into messages, since a log stands for itself. After the first failure it leaves messages as they are, and err says why.
+// media puts stored bodies into messages, since a log stands for itself. A body that is lost it leaves out: the message
+// names it. After any other failure it leaves messages as they are, and err says why.
 type media struct {
 	ctx     context.Context //nolint:containedctx // It lives for the making of one sample.
 	blobs   eval.Blobs
@@ -30,6 +33,9 @@ func (m *media) inline(message *modelv1.ChatMessage) *modelv1.ChatMessage {
 			continue
 		}
 		uri, err := m.dataURI(blob)
+		if rpcerr.Code(err) == codes.NotFound {
+			continue
+		}
 		if err != nil {
 			m.err = fmt.Errorf("medium of message %s: %w", message.GetId(), err)
 			return message

@@ -3,6 +3,7 @@ package evalexport
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -21,16 +24,22 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
 )
 
-// makeSample reads a finished slot's run.
+// makeSample reads a finished slot's run. Of one that cannot be read the sample has what the evaluation knows of it.
 func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample, error) {
 	sample, finished := l.samples.At(slot.Sample), slot.Finished
 	record, err := l.readRun(ctx, slot.Run)
+	damaged := errors.Is(err, journal.ErrUnreadable)
+	if damaged {
+		record, err = l.readRun(ctx, "")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sample %s, epoch %d: %w", sample.GetId(), slot.Epoch, err)
 	}
 	view, uuid := record.state.View(true), resource.LastID(slot.Run)
-	if slot.Run == "" { // It could have none, and what it was given is all there is.
+	if slot.Run == "" || damaged { // What it was given is all there is.
 		view.Spec, view.Messages = &agentv1.RunSpec{Model: l.ledger.state.Eval.GetSpec().GetModels()[slot.Model]}, sample.GetInput()
+	}
+	if slot.Run == "" {
 		uuid = fmt.Sprintf("%s-%d.%d.%d", resource.LastID(l.ledger.state.Eval.GetName()), slot.Sample+1, slot.Epoch, slot.Model+1)
 	}
 	w := &writer{condenser: &evallog.Condenser{}, media: media{ctx: ctx, blobs: l.exporter.deps.Blobs, project: l.project}, sample: sample, warnings: l.ledger.state.Eval.GetWarnings()}
@@ -45,13 +54,22 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 		TotalTime: finished.GetTotalTime().AsDuration(), WorkTime: finished.GetWorkingTime().AsDuration(),
 		UUID: uuid, Turns: int(view.GetTurns()), Bounds: boundsOf(record.state), Condensed: w.condenser,
 	}
-	for _, named := range finished.GetContent().GetScores() {
+	scores := finished.GetContent().GetScores()
+	if len(scores) == len(view.GetScores()) {
+		scores = view.GetScores() // The evaluation has long texts cut.
+	}
+	for _, named := range scores {
 		s.Scores = append(s.Scores, scoreOf(named.GetName(), scorewire.ToScore(named.GetScore())))
 	}
 	if reached := finished.GetLimit(); reached != nil {
 		s.Limit = &evallog.Limit{Type: reached.GetType(), Limit: reached.GetLimit(), Reason: reached.GetMessage()}
 	}
 	switch {
+	case damaged:
+		s.Error = errorOf(&agentv1.RunError{
+			Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL),
+			Message: "the journal of " + slot.Run + " cannot be read: its messages and events are missing here",
+		}, "", within(slot.Run))
 	case finished.GetError() != nil:
 		s.Error = errorOf(finished.GetError(), "", record.transcript.Traceback)
 	case finished.GetState() == agentv1.RunState_RUN_STATE_CANCELLED:
@@ -159,6 +177,9 @@ func (l *Log) driver(ctx context.Context, model int) (string, error) {
 			return "", journal.Gone(err, name)
 		}
 		for event, err := range journal.All(ctx, journals, head.Ref, 0) {
+			if errors.Is(err, journal.ErrUnreadable) {
+				break
+			}
 			if err != nil {
 				return "", journal.Gone(err, name)
 			}

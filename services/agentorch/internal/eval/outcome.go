@@ -1,0 +1,94 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// outcome is the event that says how a slot's run ended. The row has all of it but the content of scores, for which
+// the journal is read. Scores that cannot be read, or are too large, fail the sample and leave the evaluation alone.
+func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*agentv1.Event, error) {
+	run, name := &agentv1.Run{}, row.Name
+	if err := proto.Unmarshal(row.View, run); err != nil {
+		return nil, fmt.Errorf("read the row of %s: %w", name, err)
+	}
+	f := &agentv1.SampleFinished{
+		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
+		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
+		SandboxFault: run.GetSandboxFault(), Turns: run.GetTurns(), Retries: run.GetRetries(), LostModelCalls: run.GetLostModelCalls(),
+	}
+	if run.GetStartTime() != nil && run.GetEndTime() != nil {
+		f.TotalTime = durationpb.New(run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()))
+	}
+	if len(run.GetScores()) > 0 {
+		scores, err := d.scores(ctx, name)
+		switch {
+		case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE):
+			f.State, f.Error = agentv1.RunState_RUN_STATE_FAILED, &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()}
+		case errors.Is(err, journal.ErrUnreadable):
+			d.engine.deps.Logger.Error("a run cannot be read, which fails its sample", "eval", d.head.Name, "run", name, "error", err)
+			f.State = agentv1.RunState_RUN_STATE_FAILED
+			f.Error = &agentv1.RunError{
+				Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL),
+				Message: "the journal of " + name + " cannot be read; the server's log has the cause",
+			}
+		case err != nil:
+			return nil, err
+		default:
+			f.Content = &agentv1.SampleFinishedContent{Scores: scores}
+		}
+	}
+	return &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}, nil
+}
+
+// scores are those of a run as the evaluation keeps them: with long texts cut.
+func (d *driver) scores(ctx context.Context, name string) ([]*agentv1.NamedScore, error) {
+	run, err := d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
+	if err != nil {
+		return nil, err
+	}
+	scores := make([]*agentv1.NamedScore, 0, len(run.GetScores()))
+	size := 0
+	for _, named := range run.GetScores() {
+		kept := &agentv1.NamedScore{Name: named.GetName(), Score: keptScore(named.GetScore())}
+		scores, size = append(scores, kept), size+proto.Size(kept)
+	}
+	if size > bound.EvalScoresBytes {
+		return nil, rpcerr.RequestTooLarge("", bound.EvalScoresBytes, "the scores of %s have %d bytes, and an evaluation keeps at most %d of a sample", name, size, bound.EvalScoresBytes)
+	}
+	return scores, nil
+}
+
+// keptScore is a score with its long texts cut. It shares no text with the run's, which would stay in memory with it.
+func keptScore(s *agentv1.Score) *agentv1.Score {
+	kept := &agentv1.Score{Value: s.GetValue(), Reason: s.Reason, MetadataJson: s.GetMetadataJson()}
+	if s.Answer != nil {
+		kept.Answer = new(keptText(s.GetAnswer()))
+	}
+	if s.Explanation != nil {
+		kept.Explanation = new(keptText(s.GetExplanation()))
+	}
+	if n := len(s.GetMetadataJson()); n > bound.EvalScoreTextBytes {
+		kept.MetadataJson = fmt.Sprintf(`{"cut": "%d bytes are left out; the run has them"}`, n)
+	}
+	return kept
+}
+
+func keptText(text string) string {
+	if len(text) <= bound.EvalScoreTextBytes {
+		return text
+	}
+	mark := fmt.Sprintf("… (cut; the run has all %d bytes)", len(text))
+	return strings.ToValidUTF8(text[:bound.EvalScoreTextBytes-len(mark)], "") + mark
+}
