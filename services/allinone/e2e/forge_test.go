@@ -45,6 +45,7 @@ var forgeries = map[string]struct{ command, verdict string }{
 	"usercustomize": {`dir=$(python3 -m site --user-site) || true; mkdir -p $dir; echo 'import os; os._exit(0)' > $dir/usercustomize.py`, "I"},
 	"module":        {"echo 'import os; os._exit(0)' > json.py", "I"},
 	"daemon":        {tracer, "I"},
+	"link":          {"ln -s /proc/self/cwd/want.json answer", "I"},
 	"finder":        {"find / -name want.json 2>/dev/null | xargs cat /dev/null > answer", "I"},
 }
 

@@ -159,6 +159,7 @@ func begin(spec *box.Spec) (*guest, box.Outcome, error) {
 	}
 	runner, err := command.NewRunner(command.Config{
 		Table: table, OOMCount: oomCounter(spec.Guest.OOMFD), KeptBytes: spec.Guest.KeptBytes, Rooms: rooms, CheckCapabilities: checkCaps,
+		AgentFolders: agentFolders(&spec.Guest),
 	})
 	if err != nil {
 		return nil, failed(err), err
@@ -184,31 +185,40 @@ func checksFolder(path string) (*os.Root, error) {
 // systemFolder fits the folders of programs and their configuration.
 var systemFolder = regexp.MustCompile(`^/(bin|sbin|usr|lib[^/]*|etc|dev|proc|sys|boot)(/|$)`)
 
-// checkFolders are the folders that a check may change: that of checks, and those of the agent, as far as they are there. It is none where the
-// agent is root, to whom all of the box belongs.
+// checkFolders are the folders that a check may change: that of checks, and those of the agent. It is none where the agent is root, to
+// whom all of the box belongs.
 func checkFolders(spec *box.Guest) []string {
-	who, err := account.Lookup(spec.User)
-	if err == nil && who.UID == 0 {
+	if who, err := account.Lookup(spec.User); err == nil && who.UID == 0 {
 		return nil
 	}
-	home := who.Home
-	if systemFolder.MatchString(home) {
-		home = "" // of an account that is no person's, such as daemon
+	return append(found(spec.ChecksDir), agentFolders(spec)...)
+}
+
+// agentFolders are the folders of the agent, as far as they are there.
+func agentFolders(spec *box.Guest) []string {
+	home := ""
+	if who, err := account.Lookup(spec.User); err == nil && !systemFolder.MatchString(who.Home) {
+		home = who.Home // that of daemon and its kind is no person's
 	}
-	var found []string
-	for _, folder := range []string{spec.ChecksDir, spec.Workdir, home, "/tmp", "/var/tmp", "/dev/shm"} {
+	return found(spec.Workdir, home, "/tmp", "/var/tmp", "/dev/shm")
+}
+
+// found gives those folders that are there, each once, by paths without links.
+func found(folders ...string) []string {
+	var there []string
+	for _, folder := range folders {
 		if !filepath.IsAbs(folder) {
 			continue // a user without a home
 		}
 		folder, err := filepath.EvalSymlinks(folder)
-		if err != nil || folder == "/" || slices.Contains(found, folder) {
+		if err != nil || folder == "/" || slices.Contains(there, folder) {
 			continue
 		}
 		if info, err := os.Stat(folder); err == nil && info.IsDir() {
-			found = append(found, folder)
+			there = append(there, folder)
 		}
 	}
-	return found
+	return there
 }
 
 func failed(err error) box.Outcome {

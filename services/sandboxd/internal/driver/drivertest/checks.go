@@ -182,6 +182,23 @@ for _ in range(2500): os.mkdir("d"); os.chdir("d")'; pwd; echo $HOME`)
 			assert.ErrorContains(t, err, "spec.check.files", path)
 		}
 	})
+	t.Run("a check follows no link into proc", func(t *testing.T) {
+		t.Parallel()
+		b := newBox(t, d, nil)
+		b.sh(`cd "$(mktemp -d -p /tmp mine.XXXX)"; ln -s /proc/self/cwd way; cd ~-
+			ln -s /proc/self/cwd/want.csv result.csv; ln -s /proc/self/cmdline result.txt; ln -s /dev/stdin in; ln -s /tmp/mine.*/way/want.csv by-tmp
+			mkdir closed; ln -s /proc/self/cwd ~/way; ln -s ~/way/want.csv closed/result.csv; ln -s /etc/passwd kept; chmod 300 closed`)
+		files := []*sandboxv1.FileToPlace{{Path: "want.csv", Content: []byte("42")}}
+		r := b.check(&sandboxv1.ExecCheck{Files: files}, `cd "$EVALFLEET_CHECK_DIR"; : 42
+			for file in result.csv by-tmp closed/result.csv; do cmp -s want.csv "$EVALFLEET_WORKDIR/$file" && echo "$file is right"; done
+			for file in result.txt in; do grep -qs 42 "$EVALFLEET_WORKDIR/$file" && echo "$file is right"; done; [ -s "$EVALFLEET_WORKDIR/kept" ]`)
+		assert.Empty(t, r.GetStdout())
+		if h.OneUser {
+			assert.Contains(t, string(r.GetStderr()), "cannot be listed")
+			return
+		}
+		assert.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
+	})
 	t.Run("what a tenant spoils is an exit code", func(t *testing.T) {
 		t.Parallel()
 		b := newBox(t, d, nil)

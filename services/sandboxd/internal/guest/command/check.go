@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/account"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/proclink"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/rmtree"
 )
 
@@ -42,7 +44,10 @@ type room struct {
 
 func (m *room) path(folder string) string { return filepath.Join(m.base.Name(), m.name, folder) }
 
-// enter ends all other processes, unless the check keeps them, and makes the room of the check. The caller calls leave.
+// lookThrough bounds the search of the agent's folders before a check.
+const lookThrough = 30 * time.Second
+
+// enter ends all other processes and removes links into /proc, unless the check keeps processes, and makes the room of the check. The caller calls leave.
 func (r *Runner) enter(spec *sandboxv1.ExecSpec) (*room, error) {
 	r.checking <- struct{}{} // one check at a time: the next would end this one
 	made, err := r.newRoom(spec)
@@ -84,6 +89,9 @@ func (r *Runner) newRoom(spec *sandboxv1.ExecSpec) (*room, error) {
 		if n := r.table.KillAll(); n > 0 {
 			return nil, &badProgram{exitNotExecutable, fmt.Sprintf("%d processes of the sandbox could not be ended before the check", n)}
 		}
+		if err := r.removeLinks(); err != nil {
+			return nil, err
+		}
 	}
 	user := account.Checker()
 	if name := spec.GetUser(); name != "" {
@@ -100,6 +108,17 @@ func (r *Runner) newRoom(spec *sandboxv1.ExecSpec) (*room, error) {
 	}
 	made := &room{base: r.rooms, name: strings.ToLower(rand.Text()), user: user}
 	return made, made.furnish(check.GetFiles())
+}
+
+// removeLinks removes links into /proc from the agent's folders. While processes live, they could be there again at once.
+func (r *Runner) removeLinks() error {
+	until := time.Now().Add(lookThrough)
+	for _, folder := range r.folders {
+		if err := proclink.Remove(folder, until); err != nil {
+			return &badProgram{exitNotExecutable, "links into /proc cannot be removed from " + folder + " before the check: " + err.Error()}
+		}
+	}
+	return nil
 }
 
 // furnish makes the folders and files of the room, all but the first folder with the rights of its user.

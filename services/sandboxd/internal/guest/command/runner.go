@@ -45,6 +45,8 @@ type Config struct {
 	Rooms *os.Root
 	// CheckCapabilities are given to checks that run as their own user.
 	CheckCapabilities []uintptr
+	// AgentFolders are the folders of the agent, in which a check finds no links into /proc.
+	AgentFolders []string
 }
 
 // Settings are what all commands of the sandbox have in common.
@@ -74,6 +76,7 @@ type Runner struct {
 
 	rooms     *os.Root
 	checkCaps []uintptr
+	folders   []string
 	checking  chan struct{} // holds a token while a check runs
 
 	settings atomic.Pointer[settings]
@@ -91,7 +94,7 @@ func NewRunner(cfg Config) (*Runner, error) {
 	}
 	r := &Runner{
 		table: cfg.Table, grace: cfg.Grace, oomCount: cfg.OOMCount, null: null, byKey: map[string]*Command{},
-		rooms: cfg.Rooms, checkCaps: cfg.CheckCapabilities, checking: make(chan struct{}, 1),
+		rooms: cfg.Rooms, checkCaps: cfg.CheckCapabilities, folders: cfg.AgentFolders, checking: make(chan struct{}, 1),
 	}
 	if r.grace == 0 {
 		r.grace = DefaultGrace

@@ -1,0 +1,160 @@
+// Package proclink removes symbolic links that lead into /proc. Such a link is another file for each process that opens it, such as the
+// working directory or the input of that process, so that a check which compares the agent's file with its own could compare its own
+// with itself.
+package proclink
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/walk"
+)
+
+const (
+	// maxDepth bounds the folders that are open at once.
+	maxDepth = 256
+	// maxLinks is how many links the kernel follows in one path.
+	maxLinks = 40
+	// batch is how many entries of a folder are held at once.
+	batch = 128
+)
+
+// Errors of Remove.
+var (
+	ErrTooDeep    = errors.New("folders are nested too deep")
+	ErrTooMany    = errors.New("there are too many files to look through in time")
+	ErrUnreadable = errors.New("a folder that can be entered cannot be listed")
+)
+
+// Remove removes, from the folder and all folders below it, the links that lead into a file system of kind proc, wherever they lead on
+// from there and whether or not that exists. Other links stay. Nobody may change the folder meanwhile. A path that is no folder has none.
+func Remove(folder string, until time.Time) error {
+	fd, err := walk.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.EACCES):
+		return closed(unix.AT_FDCWD, folder)
+	case err != nil:
+		return nil //nolint:nilerr // see above
+	}
+	return remove(fd, until, 1)
+}
+
+// remove does the work of one folder, and closes it.
+func remove(fd int, until time.Time, depth int) error {
+	folder := os.NewFile(uintptr(fd), walk.Name(fd))
+	defer folder.Close()
+	for {
+		removed := false
+		for {
+			entries, err := folder.ReadDir(batch)
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return err
+			}
+			if time.Now().After(until) {
+				return ErrTooMany
+			}
+			for _, entry := range entries {
+				switch {
+				case entry.Type()&os.ModeSymlink != 0 && leadsToProc(fd, entry.Name()):
+					if err := unix.Unlinkat(fd, entry.Name(), 0); err != nil {
+						return err
+					}
+					removed = true
+				case entry.IsDir():
+					if err := removeBelow(fd, entry.Name(), until, depth); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if !removed {
+			return nil
+		}
+		// What is removed may move the rest.
+		if _, err := folder.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+}
+
+func removeBelow(parent int, name string, until time.Time, depth int) error {
+	if depth == maxDepth {
+		return ErrTooDeep
+	}
+	fd, err := walk.Below(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.EACCES) {
+		return closed(parent, name)
+	} else if err != nil {
+		return err
+	}
+	return remove(fd, until, depth+1)
+}
+
+// closed gives the error for a folder that cannot be listed: none where nothing in it can be opened either.
+func closed(parent int, name string) error {
+	if unix.Faccessat(parent, name, unix.X_OK, unix.AT_EACCESS) == nil {
+		return ErrUnreadable
+	}
+	return nil
+}
+
+// leadsToProc follows an entry of an open folder step by step.
+func leadsToProc(folder int, name string) bool {
+	at, err := unix.FcntlInt(uintptr(folder), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer func() { unix.Close(at) }()
+	for links, rest := 0, name; rest != ""; {
+		var step string
+		if strings.HasPrefix(rest, "/") {
+			step, rest = "/", strings.TrimLeft(rest, "/")
+		} else {
+			step, rest, _ = strings.Cut(rest, "/")
+		}
+		if step == "" {
+			continue
+		}
+		next, err := unix.Openat(at, step, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false // it leads nowhere
+		}
+		to, proc := look(next)
+		if proc {
+			unix.Close(next)
+			return true
+		}
+		if to == "" {
+			unix.Close(at)
+			at = next
+			continue
+		}
+		unix.Close(next)
+		if links++; links > maxLinks {
+			return false
+		}
+		rest = to + "/" + rest
+	}
+	return false
+}
+
+// look gives the target of what is open, if it is a link, and says whether it lies in a file system of kind proc.
+func look(fd int) (target string, proc bool) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type == unix.PROC_SUPER_MAGIC {
+		return "", true
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", false
+	}
+	return string(buf[:n]), false
+}
