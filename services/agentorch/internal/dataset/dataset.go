@@ -14,18 +14,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
-// Dataset is a list of samples.
-type Dataset struct {
-	// Name is for people and logs; where none is given the file's name without its endings.
-	Name    string
-	Samples []Sample
-	// Shuffled tells that samples are not in the order of the file.
-	Shuffled bool
-}
-
 // Sample is one question of a dataset.
 type Sample struct {
-	// ID tells samples apart; not set until AssignIDs where the file has none.
+	// ID tells samples apart; not set where the file has none, see [IDs].
 	ID ID
 	// Text is the input when it is one text, the user's message.
 	Text string

@@ -17,7 +17,7 @@ func readOne(t *testing.T, fields, row string) dataset.Sample {
 	t.Helper()
 	f, err := dataset.ParseFields([]byte(fields))
 	require.NoError(t, err)
-	d, err := dataset.Read(t.Context(), strings.NewReader(row), dataset.Options{Format: dataset.JSONLines, Fields: f})
+	d, err := read(t.Context(), strings.NewReader(row), dataset.Options{Format: dataset.JSONLines, Fields: f})
 	require.NoError(t, err)
 	require.Len(t, d.Samples, 1)
 	return d.Samples[0]
@@ -105,7 +105,7 @@ func TestSourcesThatCannotWorkFailBeforeReading(t *testing.T) {
 	} {
 		fields, err := dataset.ParseFields([]byte(given))
 		require.NoError(t, err)
-		_, err = dataset.Read(t.Context(), strings.NewReader(""), dataset.Options{Format: dataset.JSONLines, Fields: fields})
+		_, err = read(t.Context(), strings.NewReader(""), dataset.Options{Format: dataset.JSONLines, Fields: fields})
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -119,7 +119,7 @@ func FuzzSource(f *testing.F) {
 		}
 		for _, source := range []dataset.Source{{Template: template}, {Column: "q", Pattern: pattern, Group: group}} {
 			rows := strings.NewReader("q,r\n\"" + strings.ReplaceAll(cell, `"`, `""`) + "\",x\n")
-			d, err := dataset.Read(t.Context(), rows, dataset.Options{Format: dataset.CSV, Fields: dataset.Fields{Input: &source}})
+			d, err := read(t.Context(), rows, dataset.Options{Format: dataset.CSV, Fields: dataset.Fields{Input: &source}})
 			if err == nil && len(d.Samples) == 1 && source.Template != "" && !strings.ContainsAny(template, "{}") {
 				require.Equal(t, template, d.Samples[0].Text, "a template without braces is text")
 			}

@@ -1,6 +1,7 @@
 package dataset_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -75,21 +76,32 @@ func driveRead(t *goldentest.T, c goldentest.Case) {
 	d, err := open(t, filepath.Join(dir, in.Input.File), dataset.Options{
 		Fields:    recordedFields(t, in.Input.Fields),
 		AutoID:    in.Input.Options.AutoID,
-		Limit:     in.Input.Options.Limit,
 		Delimiter: in.Input.Options.Delimiter,
 		Columns:   in.Input.Options.Fieldnames,
-		Shuffle:   in.Input.Options.shuffle(t),
 	})
 	if c.At("expect", "error") != nil {
 		require.Error(t, err)
 		return
 	}
 	require.NoError(t, err)
+	d, shuffled := in.Input.Options.arrange(t, d)
 	samples := []any{}
 	for _, s := range d.Samples {
 		samples = append(samples, recorded(t, s, parent))
 	}
-	t.Equal(c.At("expect"), map[string]any{"samples": samples, "name": d.Name, "shuffled": d.Shuffled})
+	t.Equal(c.At("expect"), map[string]any{"samples": samples, "name": d.Name, "shuffled": shuffled})
+}
+
+// arrange brings the samples into an order by chance and leaves so many of them, as an evaluation does.
+func (o readOptions) arrange(t *goldentest.T, d *whole) (arranged *whole, shuffled bool) {
+	var sel dataset.Selection
+	if o.Limit != nil {
+		sel.Range = &dataset.Range{End: *o.Limit}
+	}
+	seed := o.shuffle(t)
+	arranged, _, err := d.pick(seed, sel)
+	require.NoError(t, err)
+	return arranged, seed != nil
 }
 
 // recordedFields turns a recorded mapping, whose columns may all be missing, into Fields.
@@ -183,7 +195,7 @@ func driveSelect(t *goldentest.T, c goldentest.Case) {
 		} `json:"input"`
 	}
 	require.NoError(t, c.Decode(&in))
-	d := dataset.Dataset{Name: "recorded"}
+	d := whole{Name: "recorded"}
 	for _, id := range in.Input.IDs {
 		d.Samples = append(d.Samples, dataset.Sample{ID: id, Text: "q"})
 	}
@@ -203,8 +215,8 @@ func driveSelect(t *goldentest.T, c goldentest.Case) {
 	t.Equal(c.At("expect"), got)
 }
 
-func selectRecorded(d *dataset.Dataset, limit, sampleID json.RawMessage) (*dataset.Dataset, error) {
-	if err := d.AssignIDs(); err != nil {
+func selectRecorded(d *whole, limit, sampleID json.RawMessage) (*whole, error) {
+	if err := d.assignIDs(); err != nil {
 		return nil, err
 	}
 	var sel dataset.Selection
@@ -230,7 +242,7 @@ func selectRecorded(d *dataset.Dataset, limit, sampleID json.RawMessage) (*datas
 			return nil, err
 		}
 	}
-	selected, _, err := d.Select(sel)
+	selected, _, err := d.pick(nil, sel)
 	return selected, err
 }
 
@@ -269,15 +281,9 @@ func driveShuffleChoices(t *goldentest.T, c goldentest.Case) {
 		} `json:"expect"`
 	}
 	require.NoError(t, c.Decode(&in))
-	sample := dataset.Sample{Text: "q", Choices: in.Input.Choices}
-	if json.Unmarshal(in.Input.Target, &sample.Targets) == nil {
-		sample.TargetIsList = true
-	} else {
-		sample.Targets = make([]string, 1)
-		require.NoError(t, json.Unmarshal(in.Input.Target, &sample.Targets[0]))
-	}
-	d := dataset.Dataset{Samples: []dataset.Sample{sample}}
-	err := d.ShuffleChoices(in.Input.Seed)
+	row, err := json.Marshal(map[string]any{"input": "q", "choices": in.Input.Choices, "target": in.Input.Target})
+	require.NoError(t, err)
+	d, err := read(t.Context(), bytes.NewReader(row), dataset.Options{Format: dataset.JSONLines, ShuffleChoices: &in.Input.Seed})
 	if c.At("expect", "error") != nil {
 		require.Error(t, err)
 		return
@@ -315,10 +321,9 @@ func driveShuffle(t *goldentest.T, c goldentest.Case) {
 	for i := range in.Input.Samples {
 		require.NoError(t, json.NewEncoder(&text).Encode(map[string]string{"input": fmt.Sprintf("q%d", i)}))
 	}
-	d, err := dataset.Read(t.Context(), strings.NewReader(text.String()), dataset.Options{
-		Format: dataset.JSONLines, Shuffle: in.Input.Options.shuffle(t), Limit: in.Input.Options.Limit, AutoID: in.Input.Options.AutoID,
-	})
+	d, err := read(t.Context(), strings.NewReader(text.String()), dataset.Options{Format: dataset.JSONLines, AutoID: in.Input.Options.AutoID})
 	require.NoError(t, err)
+	d, shuffled := in.Input.Options.arrange(t, d)
 	inputs := []string{}
 	for _, s := range d.Samples {
 		inputs = append(inputs, s.Text)
@@ -328,5 +333,5 @@ func driveShuffle(t *goldentest.T, c goldentest.Case) {
 	if in.Input.Options.Limit != nil {
 		got = len(inputs) // which ones is the generator's matter
 	}
-	t.Equal(c.At("expect"), map[string]any{"inputs_sorted": got, "shuffled": d.Shuffled, "ids": ids(d.Samples)})
+	t.Equal(c.At("expect"), map[string]any{"inputs_sorted": got, "shuffled": shuffled, "ids": ids(d.Samples)})
 }

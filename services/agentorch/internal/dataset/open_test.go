@@ -1,6 +1,8 @@
 package dataset_test
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +19,7 @@ var formats = map[string]dataset.Format{
 }
 
 // open reads a dataset from a file as its ending says. Values of files, setup and sandbox that name files below the file's directory become their paths.
-func open(t testing.TB, path string, opts dataset.Options) (*dataset.Dataset, error) {
+func open(t testing.TB, path string, opts dataset.Options) (*whole, error) {
 	t.Helper()
 	path, err := filepath.Abs(path)
 	require.NoError(t, err)
@@ -39,5 +41,57 @@ func open(t testing.TB, path string, opts dataset.Options) (*dataset.Dataset, er
 		opts.Name = base[:len(base)-len(filepath.Ext(base))]
 	}
 	opts.Dir = filepath.Dir(path)
-	return dataset.Read(t.Context(), file, opts)
+	return read(t.Context(), file, opts)
+}
+
+// whole is a dataset that was read, with what an evaluation does to it.
+type whole struct {
+	Name    string
+	Samples []dataset.Sample
+}
+
+// read reads a dataset.
+func read(ctx context.Context, r io.Reader, opts dataset.Options) (*whole, error) {
+	d := &whole{Name: opts.Name, Samples: []dataset.Sample{}}
+	err := dataset.Each(ctx, r, opts, func(s dataset.Sample) error {
+		d.Samples = append(d.Samples, s)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// assignIDs gives every sample its id.
+func (d *whole) assignIDs() error {
+	var ids dataset.IDs
+	for i := range d.Samples {
+		id, err := ids.Next(d.Samples[i].ID, func(i int) dataset.ID { return d.Samples[i].ID })
+		if err != nil {
+			return err
+		}
+		d.Samples[i].ID = id
+	}
+	return nil
+}
+
+// pick leaves the selected samples of those in an order by chance, or in that of the file where there is no seed.
+func (d *whole) pick(seed *int64, sel dataset.Selection) (picked *whole, unmatched []dataset.ID, err error) {
+	order := make([]int, len(d.Samples))
+	for i := range order {
+		order[i] = i
+	}
+	if seed != nil {
+		order = dataset.Order(*seed, len(d.Samples))
+	}
+	taken, unmatched, err := sel.Take(order, func(i int) dataset.ID { return d.Samples[i].ID })
+	if err != nil {
+		return nil, nil, err
+	}
+	picked = &whole{Name: d.Name, Samples: []dataset.Sample{}}
+	for _, i := range taken {
+		picked.Samples = append(picked.Samples, d.Samples[i])
+	}
+	return picked, unmatched, nil
 }

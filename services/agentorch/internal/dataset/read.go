@@ -27,21 +27,17 @@ const (
 
 // Options say how to read a dataset.
 type Options struct {
-	// Name is the dataset's name. Empty takes that of the file.
+	// Name is the dataset's name, which errors say; empty for none.
 	Name string
-	// Format is the file's form. Empty tells it from the file's ending: .jsonl, .json, .csv, .tsv or .tab, perhaps followed by .gz.
+	// Format is the file's form.
 	Format Format
 	// Fields tells where the fields of samples come from. The zero Fields takes the columns of the fields' names.
 	Fields Fields
 	// AutoID numbers the samples from 1 although the file may have ids.
 	AutoID bool
-	// Shuffle is the seed by which to shuffle the samples; nil leaves them.
-	Shuffle *int64
 	// ShuffleChoices is the seed by which to shuffle the choices of each sample; nil leaves them.
 	ShuffleChoices *int64
-	// Limit is how many samples to take, after shuffling; nil takes all.
-	Limit *int
-	// Delimiter separates the cells of CSV, one character. Empty is a comma, or a tab for .tsv and .tab.
+	// Delimiter separates the cells of CSV, one character. Empty is a comma.
 	Delimiter string
 	// Columns names the columns of CSV without a header. Nil takes the names from the first record.
 	Columns []string
@@ -61,27 +57,9 @@ func at(path string, err error) error {
 	return err
 }
 
-// Read reads a dataset from a stream whose Format is given. Faults of the content, and content beyond the bounds of pkg/bound, are
-// an *Error. Faults of the stream keep their kind; ctx ends the reading.
-func Read(ctx context.Context, r io.Reader, opts Options) (*Dataset, error) {
-	if opts.Limit != nil && *opts.Limit < 0 {
-		return nil, problem("the limit is %d: give 0 or more", *opts.Limit)
-	}
-	d := &Dataset{Name: opts.Name, Samples: []Sample{}}
-	asRead := opts
-	asRead.ShuffleChoices = nil // once the samples are in their order
-	err := Each(ctx, r, asRead, func(s Sample) error {
-		d.Samples = append(d.Samples, s)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return d, d.arrange(opts)
-}
-
-// Each calls f with each sample of a dataset, in the order of the file, and keeps none. Of opts it takes neither Shuffle nor Limit. Its errors are
-// those of [Read] and of f, which ends it.
+// Each reads a dataset from a stream whose Format is given, calls f with each sample in the order of the file, and keeps
+// none. Faults of the content, and content beyond the bounds of pkg/bound, are an *Error. Faults of the stream keep their
+// kind; ctx ends the reading, and so does an error of f.
 func Each(ctx context.Context, r io.Reader, opts Options, f func(Sample) error) error {
 	plan, err := opts.Fields.compile()
 	if err != nil {
@@ -121,22 +99,6 @@ func Each(ctx context.Context, r io.Reader, opts Options, f func(Sample) error) 
 		if err := f(sample); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// arrange shuffles and cuts the dataset.
-func (d *Dataset) arrange(opts Options) error {
-	if opts.Shuffle != nil {
-		d.Shuffle(*opts.Shuffle)
-	}
-	if opts.ShuffleChoices != nil {
-		if err := d.ShuffleChoices(*opts.ShuffleChoices); err != nil {
-			return err
-		}
-	}
-	if opts.Limit != nil {
-		d.Samples = d.Samples[:min(*opts.Limit, len(d.Samples))]
 	}
 	return nil
 }

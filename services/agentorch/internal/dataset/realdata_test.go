@@ -13,14 +13,14 @@ import (
 )
 
 // openReal opens a data set that tests share.
-func openReal(t *testing.T, name, fields string) (*dataset.Dataset, datatest.File) {
+func openReal(t *testing.T, name, fields string) (*whole, datatest.File) {
 	t.Helper()
 	file := datatest.Find(t, name)
 	f, err := dataset.ParseFields([]byte(fields))
 	require.NoError(t, err)
 	d, err := open(t, file.Path, dataset.Options{Fields: f})
 	require.NoError(t, err)
-	require.NoError(t, d.AssignIDs())
+	require.NoError(t, d.assignIDs())
 	require.Len(t, d.Samples, file.Rows)
 	return d, file
 }
@@ -39,7 +39,7 @@ func TestRealHumanEval(t *testing.T) {
 		require.True(t, ok && isText)
 		require.Contains(t, s.Text, "def "+name)
 	}
-	selected, unmatched, err := d.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("HumanEval/1?")}})
+	selected, unmatched, err := d.pick(nil, dataset.Selection{IDs: []dataset.ID{dataset.TextID("HumanEval/1?")}})
 	require.NoError(t, err)
 	assert.Len(t, selected.Samples, min(10, file.Rows-10))
 	assert.Empty(t, unmatched)

@@ -53,40 +53,9 @@ func (n *IDs) Next(id ID, at func(i int) ID) (ID, error) {
 	return id, nil
 }
 
-// AssignIDs gives every sample its id, as [IDs] does.
-func (d *Dataset) AssignIDs() error {
-	var ids IDs
-	for i := range d.Samples {
-		id, err := ids.Next(d.Samples[i].ID, func(i int) ID { return d.Samples[i].ID })
-		if err != nil {
-			return at(d.Name, err)
-		}
-		d.Samples[i].ID = id
-	}
-	return nil
-}
-
-// Select returns a dataset of the selected samples in the order of d, after AssignIDs. Unmatched are the ids of the selection that match no sample,
-// which is worth a warning. It fails when no sample matches, and when ids and a range are both given.
-func (d *Dataset) Select(sel Selection) (selected *Dataset, unmatched []ID, err error) {
-	order := make([]int, len(d.Samples))
-	for i := range order {
-		order[i] = i
-	}
-	taken, unmatched, err := sel.Take(order, func(i int) ID { return d.Samples[i].ID })
-	if err != nil {
-		return nil, nil, at(d.Name, err)
-	}
-	chosen := *d
-	chosen.Samples = make([]Sample, len(taken))
-	for i, from := range taken {
-		chosen.Samples[i] = d.Samples[from]
-	}
-	return &chosen, unmatched, nil
-}
-
 // Take returns the selected samples among those at the positions of order, in that order. At returns the id of the sample at a
-// position. Unmatched and errors are as [Dataset.Select] has them.
+// position. Unmatched are the ids of the selection that match no sample, which is worth a warning. It fails when no sample
+// matches, and when ids and a range are both given.
 func (sel Selection) Take(order []int, at func(i int) ID) (taken []int, unmatched []ID, err error) {
 	if sel.Range != nil && len(sel.IDs) > 0 {
 		return nil, nil, &Error{Problem: "samples are selected both by id and by position: use one of the two"}

@@ -3,6 +3,7 @@ package dataset_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,8 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 )
 
-func withIDs(ids ...dataset.ID) *dataset.Dataset {
-	d := &dataset.Dataset{Name: "d"}
+func withIDs(ids ...dataset.ID) *whole {
+	d := &whole{Name: "d"}
 	for _, id := range ids {
 		d.Samples = append(d.Samples, dataset.Sample{ID: id})
 	}
@@ -44,42 +45,42 @@ func TestIDJSONKeepsTheType(t *testing.T) {
 func TestAssignIDs(t *testing.T) {
 	t.Parallel()
 	d := withIDs(dataset.ID{}, dataset.TextID("x"), dataset.ID{})
-	require.NoError(t, d.AssignIDs())
+	require.NoError(t, d.assignIDs())
 	assert.Equal(t, []any{dataset.IntegerID(1), dataset.TextID("x"), dataset.IntegerID(3)}, ids(d.Samples))
-	for _, twice := range []*dataset.Dataset{withIDs(dataset.TextID("a"), dataset.TextID("a")), withIDs(dataset.IntegerID(1), dataset.TextID("1")), withIDs(dataset.IntegerID(2), dataset.ID{})} {
-		require.ErrorContains(t, twice.AssignIDs(), `dataset d, field id: samples 1 and 2 both have the id`)
+	for _, twice := range []*whole{withIDs(dataset.TextID("a"), dataset.TextID("a")), withIDs(dataset.IntegerID(1), dataset.TextID("1")), withIDs(dataset.IntegerID(2), dataset.ID{})} {
+		require.ErrorContains(t, twice.assignIDs(), `field id: samples 1 and 2 both have the id`)
 	}
 }
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	d := withIDs(dataset.TextID("a1"), dataset.IntegerID(7), dataset.TextID("010"), dataset.TextID("b"))
-	selected, unmatched, err := d.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("007"), dataset.TextID("a*"), dataset.TextID("z"), dataset.IntegerID(10)}})
+	selected, unmatched, err := d.pick(nil, dataset.Selection{IDs: []dataset.ID{dataset.TextID("007"), dataset.TextID("a*"), dataset.TextID("z"), dataset.IntegerID(10)}})
 	require.NoError(t, err)
 	assert.Equal(t, []any{dataset.TextID("a1"), dataset.IntegerID(7), dataset.TextID("010")}, ids(selected.Samples), "in the dataset's order")
 	assert.Equal(t, []dataset.ID{dataset.TextID("z")}, unmatched)
 	assert.Len(t, d.Samples, 4, "the dataset itself stays whole")
 
-	_, _, err = d.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("z")}})
+	_, _, err = d.pick(nil, dataset.Selection{IDs: []dataset.ID{dataset.TextID("z")}})
 	require.ErrorContains(t, err, "no sample has the id z; there are a1, 7, 010, b")
-	_, _, err = d.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("b")}, Range: &dataset.Range{}})
+	_, _, err = d.pick(nil, dataset.Selection{IDs: []dataset.ID{dataset.TextID("b")}, Range: &dataset.Range{}})
 	require.ErrorContains(t, err, "use one of the two")
-	_, _, err = d.Select(dataset.Selection{Range: &dataset.Range{Start: -1, End: 2}})
+	_, _, err = d.pick(nil, dataset.Selection{Range: &dataset.Range{Start: -1, End: 2}})
 	require.ErrorContains(t, err, "positions begin at 0")
 	for span, want := range map[dataset.Range]int{{Start: 1, End: 3}: 2, {Start: 3, End: 1}: 0, {Start: 9, End: 99}: 0, {}: 0} {
-		selected, _, err = d.Select(dataset.Selection{Range: &span})
+		selected, _, err = d.pick(nil, dataset.Selection{Range: &span})
 		require.NoError(t, err)
 		assert.Len(t, selected.Samples, want, "%v", span)
 	}
-	selected, _, err = d.Select(dataset.Selection{})
+	selected, _, err = d.pick(nil, dataset.Selection{})
 	require.NoError(t, err)
 	assert.Len(t, selected.Samples, 4)
 
-	many := &dataset.Dataset{}
+	many := &whole{}
 	for i := range 100 {
 		many.Samples = append(many.Samples, dataset.Sample{ID: dataset.IntegerID(i)})
 	}
-	_, _, err = many.Select(dataset.Selection{IDs: []dataset.ID{dataset.TextID("x")}})
+	_, _, err = many.pick(nil, dataset.Selection{IDs: []dataset.ID{dataset.TextID("x")}})
 	require.ErrorContains(t, err, "0, 1, 2, 3, 4, 5, 6, 7 and 92 more")
 }
 
@@ -93,27 +94,25 @@ func TestSortKeysAreInTheOrderOfLogs(t *testing.T) {
 	assert.Equal(t, "00000000000000000007", dataset.IntegerID(7).SortKey())
 }
 
-func TestShuffleDependsOnTheSeedAlone(t *testing.T) {
+func TestAnOrderDependsOnTheSeedAlone(t *testing.T) {
 	t.Parallel()
-	order := func(seed int64) string {
-		d := &dataset.Dataset{}
-		for i := range 6 {
-			d.Samples = append(d.Samples, dataset.Sample{ID: dataset.IntegerID(i)})
-		}
-		d.Shuffle(seed)
-		assert.True(t, d.Shuffled)
-		return fmt.Sprint(ids(d.Samples))
-	}
+	order := func(seed int64) string { return fmt.Sprint(dataset.Order(seed, 6)) }
 	assert.Equal(t, "[2 4 3 1 0 5]", order(1), "an order once given is kept by every version: evaluations are resumed by it")
 	assert.NotEqual(t, order(1), order(2))
 }
 
-func TestShuffleChoicesTwiceKeepsTheOriginalOrder(t *testing.T) {
+// reordered reads rows with their choices in an order by chance.
+func reordered(t *testing.T, seed int64, rows string) (*whole, error) {
+	t.Helper()
+	return read(t.Context(), strings.NewReader(rows), dataset.Options{Name: "d", Format: dataset.JSONLines, ShuffleChoices: &seed})
+}
+
+func TestTargetsFollowTheirChoices(t *testing.T) {
 	t.Parallel()
 	values := []string{"zero", "one", "two", "three", "four"}
-	d := &dataset.Dataset{Samples: []dataset.Sample{{Choices: values, Targets: []string{"B", "e"}, TargetIsList: true}, {Text: "without choices"}}}
-	require.NoError(t, d.ShuffleChoices(3))
-	require.NoError(t, d.ShuffleChoices(4))
+	d, err := reordered(t, 3, `{"input":"q","choices":["zero","one","two","three","four"],"target":["B","e"]}
+{"input":"without choices"}`)
+	require.NoError(t, err)
 	s := d.Samples[0]
 	assert.NotEqual(t, values, s.Choices)
 	for position, original := range s.ChoiceOrder {
@@ -124,11 +123,9 @@ func TestShuffleChoicesTwiceKeepsTheOriginalOrder(t *testing.T) {
 	assert.Nil(t, d.Samples[1].ChoiceOrder)
 }
 
-func TestShuffleChoicesFailsWhole(t *testing.T) {
+func TestATargetThatIsNoLetterIsNamed(t *testing.T) {
 	t.Parallel()
-	d := &dataset.Dataset{Name: "d", Samples: []dataset.Sample{
-		{Choices: []string{"x", "y"}, Targets: []string{"A"}}, {ID: dataset.TextID("s2"), Choices: []string{"x", "y"}, Targets: []string{"free text"}},
-	}}
-	require.ErrorContains(t, d.ShuffleChoices(1), `dataset d, field target: sample s2 (number 2): choices cannot be shuffled, since the target "free text"`)
-	assert.Nil(t, d.Samples[0].ChoiceOrder)
+	_, err := reordered(t, 1, `{"input":"q","choices":["x","y"],"target":"A"}
+{"input":"q","id":"s2","choices":["x","y"],"target":"free text"}`)
+	require.ErrorContains(t, err, `dataset d, field target: sample s2 (number 2): choices cannot be shuffled, since the target "free text"`)
 }

@@ -28,30 +28,6 @@ func generator(seed int64) *rand.PCG {
 // Order returns the positions of n samples in a random order. The same seed gives the same order.
 func Order(seed int64, n int) []int { return permutation(generator(seed), n) }
 
-// Shuffle brings the samples into a random order. The same seed gives the same order.
-func (d *Dataset) Shuffle(seed int64) {
-	shuffled := make([]Sample, len(d.Samples))
-	for i, from := range Order(seed, len(d.Samples)) {
-		shuffled[i] = d.Samples[from]
-	}
-	d.Samples, d.Shuffled = shuffled, true
-}
-
-// ShuffleChoices brings the choices of each sample into a random order and changes its targets to the new letters. The same seed gives the same
-// order. Samples without choices stay as they are. It fails when a target is not one letter of one choice; no sample is changed then.
-func (d *Dataset) ShuffleChoices(seed int64) error {
-	shuffle := newChoiceShuffle(d.Name, seed)
-	shuffled := make([]Sample, len(d.Samples))
-	for i, s := range d.Samples {
-		var err error
-		if shuffled[i], err = shuffle.next(s); err != nil {
-			return err
-		}
-	}
-	d.Samples = shuffled
-	return nil
-}
-
 // choiceShuffle brings the choices of one sample after the other into a random order.
 type choiceShuffle struct {
 	dataset string
@@ -84,9 +60,6 @@ func (s Sample) withChoiceOrder(order []int) (Sample, error) {
 		letters[from] = choice.Letter(position)
 		choices[position] = s.Choices[from]
 		original[position] = from
-		if s.ChoiceOrder != nil {
-			original[position] = s.ChoiceOrder[from]
-		}
 	}
 	targets := make([]string, len(s.Targets))
 	for i, target := range s.Targets {
