@@ -129,7 +129,7 @@ func readUsage(o *lax.Object) *modelv1.ModelUsage {
 	if o == nil {
 		return nil
 	}
-	return &modelv1.ModelUsage{
+	return SaneUsage(&modelv1.ModelUsage{
 		InputTokens:           orZero(o.Int64("input_tokens")),
 		OutputTokens:          orZero(o.Int64("output_tokens")),
 		TotalTokens:           orZero(o.Int64("total_tokens")),
@@ -137,7 +137,7 @@ func readUsage(o *lax.Object) *modelv1.ModelUsage {
 		InputTokensCacheRead:  o.Int64("input_tokens_cache_read"),
 		ReasoningTokens:       o.Int64("reasoning_tokens"),
 		TotalCost:             o.Float("total_cost"),
-	}
+	})
 }
 
 func readFallback(o *lax.Object) *modelv1.ModelFallback {

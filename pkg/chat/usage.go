@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"google.golang.org/protobuf/proto"
+	"math"
 
 	"github.com/evalfleet/evalfleet/pkg/chat/internal/lax"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -9,6 +9,52 @@ import (
 
 // longCacheFactor is what writing to a cache that lives for an hour costs more than its price.
 const longCacheFactor = 1.6
+
+// mostTokens bounds counts of tokens and their sums: JSON holds no larger number exactly.
+const mostTokens = 1 << 53
+
+// SaneUsage returns what can be true of what a provider or a script says of usage, which may be nil. A count that is
+// negative, and a cost that is negative or no number, is unknown; where it is a count that all usage has, so is the
+// whole. Counts over 2^53 are that. It may change u.
+func SaneUsage(u *modelv1.ModelUsage) *modelv1.ModelUsage {
+	if u == nil || u.GetInputTokens() < 0 || u.GetOutputTokens() < 0 || u.GetTotalTokens() < 0 {
+		return nil
+	}
+	u.InputTokens, u.OutputTokens, u.TotalTokens = SumTokens(u.GetInputTokens()), SumTokens(u.GetOutputTokens()), SumTokens(u.GetTotalTokens())
+	for _, count := range []**int64{&u.InputTokensCacheWrite, &u.InputTokensCacheRead, &u.ReasoningTokens} {
+		switch {
+		case *count == nil:
+		case **count < 0:
+			*count = nil
+		default:
+			*count = new(SumTokens(**count))
+		}
+	}
+	if cost := u.GetTotalCost(); !(cost >= 0) || math.IsInf(cost, 1) {
+		u.TotalCost = nil
+	}
+	return u
+}
+
+// SumTokens adds counts of tokens. Negative ones count 0, and the sum is at most 2^53.
+func SumTokens(counts ...int64) int64 {
+	var sum int64
+	for _, n := range counts {
+		sum = min(sum+min(max(0, n), mostTokens), mostTokens)
+	}
+	return sum
+}
+
+// SumCost adds costs. Negative ones, and those that are no number, count 0, and the sum is a number.
+func SumCost(costs ...float64) float64 {
+	var sum float64
+	for _, c := range costs {
+		if c > 0 {
+			sum = min(sum+c, math.MaxFloat64)
+		}
+	}
+	return sum
+}
 
 // ParseUsage reads usage; absent counts are 0, and unknown fields are dropped.
 func ParseUsage(document []byte) (*modelv1.ModelUsage, error) {
@@ -20,37 +66,39 @@ func ParseUsage(document []byte) (*modelv1.ModelUsage, error) {
 	return usage, o.Err()
 }
 
-// AddUsage returns the sum of two usages, either of which may be nil; of nothing but nil it is nil. A count that neither knows stays unknown.
+// AddUsage returns the sum of two usages, either of which may be nil; of nothing but nil it is nil. A count that neither
+// knows stays unknown. Counts and costs are added as [SumTokens] and [SumCost] do.
 func AddUsage(a, b *modelv1.ModelUsage) *modelv1.ModelUsage {
-	switch {
-	case a == nil && b == nil:
-		return nil
-	case a == nil:
-		return proto.CloneOf(b)
-	case b == nil:
-		return proto.CloneOf(a)
-	}
-	return &modelv1.ModelUsage{
-		InputTokens:           a.GetInputTokens() + b.GetInputTokens(),
-		OutputTokens:          a.GetOutputTokens() + b.GetOutputTokens(),
-		TotalTokens:           a.GetTotalTokens() + b.GetTotalTokens(),
-		InputTokensCacheWrite: addKnown(a.InputTokensCacheWrite, b.InputTokensCacheWrite),
-		InputTokensCacheRead:  addKnown(a.InputTokensCacheRead, b.InputTokensCacheRead),
-		ReasoningTokens:       addKnown(a.ReasoningTokens, b.ReasoningTokens),
-		TotalCost:             addKnown(a.TotalCost, b.TotalCost),
-	}
-}
-
-func addKnown[T int64 | float64](a, b *T) *T {
 	if a == nil && b == nil {
 		return nil
 	}
-	return new(orZero(a) + orZero(b))
+	if a == nil {
+		a = &modelv1.ModelUsage{}
+	}
+	if b == nil {
+		b = &modelv1.ModelUsage{}
+	}
+	return &modelv1.ModelUsage{
+		InputTokens:           SumTokens(a.GetInputTokens(), b.GetInputTokens()),
+		OutputTokens:          SumTokens(a.GetOutputTokens(), b.GetOutputTokens()),
+		TotalTokens:           SumTokens(a.GetTotalTokens(), b.GetTotalTokens()),
+		InputTokensCacheWrite: addKnown(a.InputTokensCacheWrite, b.InputTokensCacheWrite, SumTokens),
+		InputTokensCacheRead:  addKnown(a.InputTokensCacheRead, b.InputTokensCacheRead, SumTokens),
+		ReasoningTokens:       addKnown(a.ReasoningTokens, b.ReasoningTokens, SumTokens),
+		TotalCost:             addKnown(a.TotalCost, b.TotalCost, SumCost),
+	}
+}
+
+func addKnown[T int64 | float64](a, b *T, sum func(...T) T) *T {
+	if a == nil && b == nil {
+		return nil
+	}
+	return new(sum(orZero(a), orZero(b)))
 }
 
 // InputTokens returns the tokens of the whole input, those of caches included.
 func InputTokens(usage *modelv1.ModelUsage) int64 {
-	return usage.GetInputTokens() + usage.GetInputTokensCacheRead() + usage.GetInputTokensCacheWrite()
+	return SumTokens(usage.GetInputTokens(), usage.GetInputTokensCacheRead(), usage.GetInputTokensCacheWrite())
 }
 
 // ContextTokens returns how many tokens of context a call's input took, and whether that is known.

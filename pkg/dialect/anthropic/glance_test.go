@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/dialect"
@@ -54,6 +55,26 @@ func TestGlanceAtAStream(t *testing.T) {
 	assert.Equal(t, modelv1.StopReason_STOP_REASON_TOOL_CALLS, facts.StopReason)
 	assert.True(t, proto.Equal(&modelv1.ModelUsage{InputTokens: 5, InputTokensCacheWrite: new(int64(4)), OutputTokens: 20, TotalTokens: 29}, facts.Usage), "%v", facts.Usage)
 	assert.Equal(t, int64(3), facts.Pieces)
+}
+
+func TestUsageThatCannotBeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]*modelv1.ModelUsage{
+		`{"input_tokens":-1000000,"output_tokens":-1000000}`:                nil,
+		`{"input_tokens":5,"output_tokens":-1}`:                             nil,
+		`{"input_tokens":5,"output_tokens":2,"cache_read_input_tokens":-9}`: {InputTokens: 5, OutputTokens: 2, TotalTokens: 7},
+		`{"input_tokens":9223372036854775807,"output_tokens":9223372036854775807}`: {
+			InputTokens: 1 << 53, OutputTokens: 1 << 53, TotalTokens: 1 << 53,
+		},
+	} {
+		answer := []byte(`{"id":"msg_1","type":"message","content":[{"type":"text","text":"a"}],"usage":` + said + `}`)
+		var facts dialect.Facts
+		anthropic.Glance(answer, &facts)
+		assert.True(t, proto.Equal(want, facts.Usage), "%s: %v", said, facts.Usage)
+		message, err := anthropic.Decode(answer)
+		require.NoError(t, err)
+		assert.True(t, proto.Equal(want, message.TokenUsage()), "%s: %v", said, message.TokenUsage())
+	}
 }
 
 func FuzzGlance(f *testing.F) {

@@ -131,7 +131,9 @@ func (u *usage) message() *modelv1.ModelUsage {
 	if u.Details != nil {
 		m.ReasoningTokens = u.Details.Thinking
 	}
-	m.TotalTokens = chat.InputTokens(m) + m.GetOutputTokens()
+	if m = chat.SaneUsage(m); m != nil {
+		m.TotalTokens = chat.SumTokens(chat.InputTokens(m), m.GetOutputTokens())
+	}
 	return m
 }
 

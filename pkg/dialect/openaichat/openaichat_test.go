@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -79,6 +80,29 @@ func TestAnswersOfServersThatDiffer(t *testing.T) {
 		if len(calls) > 0 {
 			assert.Equal(t, c.arguments, calls[0].GetArgumentsJson(), name)
 		}
+	}
+}
+
+func TestUsageThatCannotBeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]*modelv1.ModelUsage{
+		`{"prompt_tokens": -1000000, "completion_tokens": -1000000, "total_tokens": -2000000}`: nil,
+		`{"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": -7}`:                     nil,
+		`{"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": -4, "cache_write_tokens": -9223372036854775808}}`: {
+			InputTokens: 5, OutputTokens: 2, TotalTokens: 7,
+		},
+		`{"prompt_tokens": 5, "completion_tokens": 9223372036854775807, "total_tokens": 9223372036854775807, "prompt_tokens_details": {"cached_tokens": 9223372036854775807, "cache_write_tokens": 9223372036854775807}}`: {
+			InputTokens: 0, OutputTokens: 1 << 53, TotalTokens: 1 << 53, InputTokensCacheRead: new(int64(1 << 53)), InputTokensCacheWrite: new(int64(1 << 53)),
+		},
+		`{"prompt_tokens": 5, "completion_tokens": 2}`: {InputTokens: 5, OutputTokens: 2, TotalTokens: 7},
+	} {
+		answer := []byte(`{"model": "m", "choices": [{"message": {"content": "x"}}], "usage": ` + said + `}`)
+		output, err := openaichat.Decode(answer, nil)
+		require.NoError(t, err, said)
+		assert.Empty(t, cmp.Diff(want, output.GetUsage(), protocmp.Transform()), said)
+		var facts dialect.Facts
+		openaichat.Glance(answer, &facts)
+		assert.Empty(t, cmp.Diff(want, facts.Usage, protocmp.Transform()), said)
 	}
 }
 

@@ -299,14 +299,20 @@ func (l *logprobs) message() *modelv1.Logprobs {
 	return m
 }
 
-// message takes the cached tokens out of the input, since those are counted apart.
+// message takes the cached tokens out of the input, since those are counted apart. Usage that cannot be is nil.
 func (u *usage) message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	m := &modelv1.ModelUsage{
+	m := chat.SaneUsage(&modelv1.ModelUsage{
 		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
 		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: u.Details.Written, ReasoningTokens: u.CompletionDetails.Reasoning,
+	})
+	if m == nil {
+		return nil
+	}
+	if m.GetTotalTokens() == 0 {
+		m.TotalTokens = chat.SumTokens(m.GetInputTokens(), m.GetOutputTokens())
 	}
 	m.InputTokens = max(0, m.InputTokens-m.GetInputTokensCacheRead()-m.GetInputTokensCacheWrite())
 	return m

@@ -268,9 +268,9 @@ func sumUsage(e *agentv1.Eval) {
 	unpriced := false
 	for _, name := range slices.Sorted(maps.Keys(e.GetUsage())) {
 		u := e.GetUsage()[name]
-		p.TotalTokens += u.GetTotalTokens()
+		p.TotalTokens = chat.SumTokens(p.GetTotalTokens(), u.GetTotalTokens())
 		if u.TotalCost != nil {
-			p.TotalCost = new(p.GetTotalCost() + u.GetTotalCost())
+			p.TotalCost = new(chat.SumCost(p.GetTotalCost(), u.GetTotalCost()))
 		}
 		unpriced = unpriced || u.TotalCost == nil && u.GetTotalTokens() > 0
 	}

@@ -126,7 +126,7 @@ func (s *session) showRuns(listed []*agentv1.Run) error {
 func totalTokens(r *agentv1.Run) int64 {
 	var n int64
 	for _, u := range r.GetUsage() {
-		n += u.GetTotalTokens()
+		n = chat.SumTokens(n, u.GetTotalTokens())
 	}
 	return n
 }
@@ -136,7 +136,7 @@ func cost(r *agentv1.Run) string {
 	var total float64
 	known, partial := false, false
 	for _, u := range r.GetUsage() {
-		total += u.GetTotalCost()
+		total = chat.SumCost(total, u.GetTotalCost())
 		known = known || u.TotalCost != nil
 		partial = partial || u.TotalCost == nil && u.GetTotalTokens() > 0
 	}

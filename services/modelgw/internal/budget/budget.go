@@ -1,7 +1,8 @@
 // Package budget bounds what is spent within a scope (a project, an account, an eval) in tokens and dollars.
 //
 // A call reserves what it may cost before it is made and settles with what it did cost. While the reservations of calls in flight fill a budget, a
-// further call waits for them to settle; once the budget is spent, it fails. A scope without bounds costs nothing but the count.
+// further call waits for them to settle; once the budget is spent, it fails. A scope without bounds costs nothing but the count. What calls took is said by providers: it
+// never makes what was spent less.
 package budget
 
 import (
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -58,7 +60,7 @@ const retryIn = time.Minute
 func (m *Memory) Reserve(ctx context.Context, scopes []string, estimate func() int64) (settle func(tokens int64, cost float64), err error) {
 	var tokens int64
 	if m.bounded(scopes) {
-		tokens = estimate()
+		tokens = chat.SumTokens(estimate())
 	}
 	for {
 		m.mu.Lock()
@@ -115,7 +117,7 @@ func (m *Memory) fits(scopes []string, tokens int64) (wait bool, err error) {
 			if s.Tokens >= *most {
 				return false, spent(scope, "tokens")
 			}
-			wait = wait || s.Reserved > 0 && s.Tokens+s.Reserved+tokens > *most
+			wait = wait || s.Reserved > 0 && chat.SumTokens(s.Tokens, s.Reserved, tokens) > *most
 		}
 		if most := s.Bounds.MaxCost; most != nil && s.Cost >= *most {
 			return false, spent(scope, "dollars")
@@ -145,8 +147,8 @@ func (m *Memory) settle(scopes []string, reserved, tokens int64, cost float64) {
 	for _, scope := range scopes {
 		s := m.scopes[scope]
 		s.Reserved -= reserved
-		s.Tokens += tokens
-		s.Cost += cost
+		s.Tokens = chat.SumTokens(s.Tokens, tokens)
+		s.Cost = chat.SumCost(s.Cost, cost)
 	}
 	m.wake()
 }

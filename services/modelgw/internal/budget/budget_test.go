@@ -2,6 +2,7 @@ package budget_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 
@@ -84,4 +85,49 @@ func TestAWaitEndsWithASettlementABoundOrTheCaller(t *testing.T) {
 		settle(1, 0)
 		require.NoError(t, <-results)
 	})
+}
+
+// What calls took is said by providers.
+func TestNothingThatIsSaidRefillsABudget(t *testing.T) {
+	t.Parallel()
+	for name, spent := range map[string]struct {
+		tokens int64
+		cost   float64
+	}{
+		"negative":     {-1_000_000, -1_000_000},
+		"no number":    {math.MinInt64, math.NaN()},
+		"too much":     {math.MaxInt64, math.Inf(1)},
+		"too negative": {math.MinInt64, math.Inf(-1)},
+	} {
+		m := budget.NewMemory(map[string]budget.Bounds{"tokens": {MaxTokens: new(int64(10))}, "cost": {MaxCost: new(10.0)}})
+		for range 3 {
+			reserve(t, m, 1, "free")(spent.tokens, spent.cost)
+		}
+		reserve(t, m, 1, "tokens")(10, 0)
+		reserve(t, m, 1, "cost")(0, 10)
+		m.Set("both", budget.Bounds{MaxTokens: new(int64(10)), MaxCost: new(10.0)})
+		reserve(t, m, 1, "both")(spent.tokens, spent.cost)
+		for _, s := range m.List("") {
+			assert.GreaterOrEqual(t, s.Tokens, int64(0), "%s: %s", name, s.Scope)
+			assert.GreaterOrEqual(t, s.Cost, 0.0, "%s: %s", name, s.Scope)
+			assert.False(t, math.IsInf(s.Cost, 0), "%s: %s", name, s.Scope)
+			assert.Zero(t, s.Reserved)
+		}
+	}
+}
+
+// An estimate has parts that the caller says, such as max_tokens.
+func TestAnEstimateNeitherRefillsABudgetNorOverflowsIt(t *testing.T) {
+	t.Parallel()
+	m := budget.NewMemory(map[string]budget.Bounds{"a": {MaxTokens: new(int64(100))}})
+	first := reserve(t, m, math.MinInt64, "a")
+	assert.Zero(t, m.List("a")[0].Reserved)
+	second := reserve(t, m, math.MaxInt64, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := m.Reserve(ctx, []string{"a"}, func() int64 { return math.MaxInt64 })
+	require.ErrorIs(t, err, context.Canceled, "it waits for the second")
+	first(0, 0)
+	second(0, 0)
+	assert.Zero(t, m.List("a")[0].Reserved)
 }

@@ -84,7 +84,8 @@ type Notes struct {
 	Cache   modelv1.CacheUse
 	// BrokenOff says that the answer ended before its end, which whoever it went to has seen.
 	BrokenOff bool
-	// unfinished is what streams took that were left before their end.
+	// unfinished is what streams took that were left before their end, and an estimate of what an answer took that does
+	// not say so.
 	unfinished *modelv1.ModelUsage
 	// streamed says that the attempt under way has given a piece of an answer.
 	streamed bool

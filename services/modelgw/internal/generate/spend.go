@@ -40,6 +40,7 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 
 // Spend refuses a call that [Affordable] refuses, reserves what a call may cost from the budgets of its project, its
 // account and its further scopes, and settles with what it did cost, streams that were left before their end included.
+// An answer whose provider says nothing of usage, or what cannot be, is settled with an estimate, which it does not tell.
 // The usage gets its cost where the price is known and the provider did not say it.
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
@@ -54,6 +55,9 @@ func Spend(budgets Budgets, prices Prices) Stage {
 			var taken *modelv1.ModelUsage
 			defer func() { settle(taken.GetTotalTokens(), taken.GetTotalCost()) }()
 			response, err := next(ctx, c)
+			if err == nil && !response.BrokenOff {
+				c.Notes.unfinished = chat.AddUsage(c.Notes.unfinished, c.guess(response.Output))
+			}
 			prices.apply(c, "", c.Notes.unfinished)
 			taken = c.Notes.unfinished
 			if err != nil {
@@ -105,7 +109,23 @@ func (c *Call) scopes() []string {
 	return append([]string{"projects/" + c.Origin.Project, "accounts/" + c.Model.Kind.Name + "/" + c.Model.Account}, c.Scopes...)
 }
 
+// guess returns what an answer is likely to have taken; nil where its provider says that, and for a refusal, for which
+// nothing was generated.
+func (c *Call) guess(output *modelv1.ModelOutput) *modelv1.ModelUsage {
+	if output.GetUsage() != nil {
+		return nil
+	}
+	var said []*modelv1.ChatMessage
+	for _, choice := range output.GetChoices() {
+		if reason := choice.GetStopReason(); reason == modelv1.StopReason_STOP_REASON_MODEL_LENGTH || reason == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+			return nil
+		}
+		said = append(said, choice.GetMessage())
+	}
+	return Unfinished(nil, tokens.Messages(c.Messages)+tokens.Tools(c.Tools), tokens.Messages(said))
+}
+
 // estimate returns the most tokens that a call is likely to take.
 func (c *Call) estimate() int64 {
-	return c.UnreadTokens + tokens.Messages(c.Messages) + tokens.Tools(c.Tools) + c.Config.GetMaxTokens()
+	return chat.SumTokens(c.UnreadTokens, tokens.Messages(c.Messages), tokens.Tools(c.Tools), c.Config.GetMaxTokens())
 }

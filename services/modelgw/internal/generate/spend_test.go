@@ -49,3 +49,18 @@ func TestABudgetOfDollarsRefusesAFallbackModelWithoutAPrice(t *testing.T) {
 	call.Config.FallbackModels.Values = []string{"priced"}
 	require.NoError(t, generate.Affordable(g.budgets, prices, call))
 }
+
+// A provider that says nothing of usage, or what cannot be, is not free of a budget. The answer says no more than the
+// provider.
+func TestAnAnswerWithoutUsageIsChargedAnEstimate(t *testing.T) {
+	t.Parallel()
+	g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
+		response, err := says("an answer of some forty characters in all")(ctx, r)
+		response.Output.Usage = nil
+		return response, err
+	})
+	response, err := g.generate(t.Context(), g.call(nil))
+	require.NoError(t, err)
+	assert.Nil(t, response.Output.GetUsage())
+	assert.Equal(t, int64(1+10), g.budgets.List("projects/p")[0].Tokens)
+}

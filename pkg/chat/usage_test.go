@@ -1,0 +1,63 @@
+package chat_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// A provider, a script or a worker says what it likes.
+func TestUsageThatCannotBeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string]*modelv1.ModelUsage{
+		`{"input_tokens": -1, "output_tokens": 2, "total_tokens": 1}`:                                    nil,
+		`{"input_tokens": 1, "output_tokens": -2, "total_tokens": 3}`:                                    nil,
+		`{"input_tokens": 1, "output_tokens": 2, "total_tokens": -3}`:                                    nil,
+		`{"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_tokens_cache_read": -4}`:      {InputTokens: 1, OutputTokens: 2, TotalTokens: 3},
+		`{"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_tokens_cache_write": -4}`:     {InputTokens: 1, OutputTokens: 2, TotalTokens: 3},
+		`{"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "reasoning_tokens": -4}`:             {InputTokens: 1, OutputTokens: 2, TotalTokens: 3},
+		`{"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "total_cost": -0.5}`:                 {InputTokens: 1, OutputTokens: 2, TotalTokens: 3},
+		`{"input_tokens": 9223372036854775807, "output_tokens": 2, "total_tokens": 9223372036854775807}`: {InputTokens: 1 << 53, OutputTokens: 2, TotalTokens: 1 << 53},
+	} {
+		usage, err := chat.ParseUsage([]byte(document))
+		require.NoError(t, err, document)
+		assert.True(t, proto.Equal(want, usage), "%s: %v", document, usage)
+	}
+	assert.Nil(t, chat.SaneUsage(nil))
+	for _, cost := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1} {
+		usage := chat.SaneUsage(&modelv1.ModelUsage{TotalTokens: 3, TotalCost: &cost})
+		assert.True(t, proto.Equal(&modelv1.ModelUsage{TotalTokens: 3}, usage), "%v: %v", cost, usage)
+	}
+}
+
+func TestSumsOfUsageNeitherShrinkNorOverflow(t *testing.T) {
+	t.Parallel()
+	most := &modelv1.ModelUsage{
+		InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, TotalTokens: math.MaxInt64, InputTokensCacheWrite: new(int64(math.MaxInt64)),
+		InputTokensCacheRead: new(int64(math.MaxInt64)), ReasoningTokens: new(int64(math.MaxInt64)), TotalCost: new(math.MaxFloat64),
+	}
+	least := &modelv1.ModelUsage{
+		InputTokens: math.MinInt64, OutputTokens: -1, TotalTokens: -5, InputTokensCacheWrite: new(int64(-1)),
+		InputTokensCacheRead: new(int64(-1)), ReasoningTokens: new(int64(-1)), TotalCost: new(math.NaN()),
+	}
+	sum := most
+	for range 1000 {
+		sum = chat.AddUsage(chat.AddUsage(sum, most), least)
+	}
+	for _, n := range []int64{
+		sum.GetInputTokens(), sum.GetOutputTokens(), sum.GetTotalTokens(), sum.GetInputTokensCacheWrite(), sum.GetInputTokensCacheRead(), sum.GetReasoningTokens(), chat.InputTokens(sum),
+	} {
+		assert.EqualValues(t, 1<<53, n)
+	}
+	assert.InDelta(t, math.MaxFloat64, sum.GetTotalCost(), 0)
+	assert.Positive(t, chat.InputTokens(most))
+	alone := chat.AddUsage(nil, least)
+	assert.Zero(t, alone.GetTotalTokens(), "of one, too: %v", alone)
+	assert.Zero(t, alone.GetTotalCost())
+}
