@@ -161,7 +161,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 		e = &entry{id: id, box: b, making: true}
 		s.live[id] = e
 		s.mu.Unlock()
-		if err := patiently(ctx, func() error { return s.store.Put(ctx, b) }); err != nil {
+		if err := patiently(ctx, func() error { return s.put(ctx, b) }); err != nil {
 			s.forget(e)
 			return nil, false, fmt.Errorf("write the record of %s: %w", b.Name(), err)
 		}

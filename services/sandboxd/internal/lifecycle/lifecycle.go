@@ -250,11 +250,22 @@ func (s *Sandboxes) move(ctx context.Context, e *entry, a Action, change func(*S
 	if change != nil {
 		change(b)
 	}
-	if err := s.store.Put(ctx, b); err != nil {
+	if err := s.put(ctx, b); err != nil {
 		return false, fmt.Errorf("write the record of %s: %w", b.Name(), err)
 	}
 	e.box = b
 	return true, nil
+}
+
+// put writes a record. While the store takes none, leases cannot be renewed, so they begin to settle anew.
+func (s *Sandboxes) put(ctx context.Context, b *Sandbox) error {
+	err := s.store.Put(ctx, b)
+	if rpcerr.StoreAway(err) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.settling = time.Now()
+	}
+	return err
 }
 
 // forget drops an entry whose sandbox is over; its record is in the store.

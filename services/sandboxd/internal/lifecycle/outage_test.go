@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
@@ -53,6 +54,60 @@ func TestAnOutageOfTheStoreStrandsNoSandbox(t *testing.T) {
 				h.driver.mu.Lock()
 				assert.Len(t, h.driver.boxes, 1)
 				h.driver.kill(b.ID)
+				h.driver.mu.Unlock()
+				h.stop()
+				require.NoError(t, db.Close())
+			})
+		})
+	}
+}
+
+// TestAnOutageOfTheStoreEndsNoLeaseThatIsRenewed has the disk below the records fail for longer than a lease. Its holder renews it as agentorch does,
+// and comes with the next renewal only after the reconciler has looked, or before.
+func TestAnOutageOfTheStoreEndsNoLeaseThatIsRenewed(t *testing.T) {
+	t.Parallel()
+	for _, outage := range []time.Duration{9 * time.Minute, 15*time.Minute + time.Second, 15*time.Minute + 4*time.Second, 15*time.Minute + 6*time.Second, 15*time.Minute + 9*time.Second} {
+		t.Run(outage.String(), func(t *testing.T) {
+			t.Parallel()
+			disk := sqlitefault.New()
+			path := filepath.Join(t.TempDir(), "s.db")
+			synctest.Test(t, func(t *testing.T) {
+				db, err := sqlite.Open(t.Context(), path, sqlite.Options{VFS: disk.Name()})
+				require.NoError(t, err)
+				store, err := lifecycle.NewStore(t.Context(), db)
+				require.NoError(t, err)
+				h := &house{T: t, driver: newPaper(), store: store, ledger: &memory.Ledger{}}
+				h.start()
+				time.Sleep(5 * time.Minute)
+				held, left := h.create(lease(10*time.Minute), "held"), h.create(lease(10*time.Minute), "left")
+				stop, stopped := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(stopped)
+					for {
+						pause := 2 * time.Minute
+						if _, _, err := h.boxes.Renew(t.Context(), "p", []string{held.ID}, 0); err != nil {
+							pause = 5 * time.Second
+						}
+						select {
+						case <-stop:
+							return
+						case <-time.After(pause):
+						}
+					}
+				}()
+				time.Sleep(time.Minute)
+				disk.Fail(sqlitefault.Full)
+				time.Sleep(outage)
+				disk.Fail(sqlitefault.None)
+				time.Sleep(time.Minute)
+				assert.Equal(t, lifecycle.Ready, h.state(held.ID))
+				time.Sleep(20 * time.Minute)
+				assert.Equal(t, lifecycle.Ready, h.state(held.ID))
+				assert.Equal(t, lifecycle.Deleted, h.state(left.ID), "what nobody renews ends")
+				close(stop)
+				<-stopped
+				h.driver.mu.Lock()
+				h.driver.kill(held.ID)
 				h.driver.mu.Unlock()
 				h.stop()
 				require.NoError(t, db.Close())

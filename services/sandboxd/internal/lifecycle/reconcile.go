@@ -14,7 +14,7 @@ import (
 // How often and how patiently the reconciler works.
 const (
 	reconcileEvery = 10 * time.Second
-	// settle is how long a new process, and one that stood still, waits before it ends leases that ran out meanwhile, so that
+	// settle is how long a new process, one that stood still, and one whose store was away waits before it ends leases that ran out meanwhile, so that
 	// their holders can come back too. Holders renew every two minutes (turn.Config.RenewLeases).
 	settle = 3 * time.Minute
 	// stoodStill is how long may lie between two looks at the clock while the process runs.
@@ -90,7 +90,7 @@ func (s *Sandboxes) lookAtClock() {
 	s.settling = now
 }
 
-// settled reports whether all who hold leases had time to renew them since the process began, or stood still.
+// settled reports whether all who hold leases had time to renew them since the process began, stood still, or could write nothing.
 func (s *Sandboxes) settled(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
