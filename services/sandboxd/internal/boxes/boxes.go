@@ -13,11 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/door"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/rmtree"
 )
 
@@ -66,8 +68,10 @@ func (b *Boxes) Folder(id string) string { return filepath.Join(b.cfg.Dir, id) }
 func (b *Boxes) Control(id string) string { return filepath.Join(b.Folder(id), "ctl") }
 
 // Create gives the box of that id where it was made, and makes it where it was not. What a crash left in the middle of making it is
-// thrown away first, since nothing ever ran in it, and so is what build leaves when it fails.
-func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Report, error)) (driver.Report, error) {
+// thrown away first, since nothing ever ran in it, and so is what build leaves when it fails. A failure that may be over soon is
+// SANDBOX_QUOTA or STORE_UNAVAILABLE, with RetryInfo.
+func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Report, error)) (report driver.Report, err error) {
+	defer func() { err = b.explain(ctx, err) }()
 	unlock, err := b.locks.lock(ctx, id)
 	if err != nil {
 		return driver.Report{}, err
@@ -75,7 +79,7 @@ func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Repo
 	defer unlock()
 	rec, err := Read[Record](b, id)
 	if err == nil && rec.Ready {
-		_, err := b.cfg.Find(ctx, id)
+		_, err = b.cfg.Find(ctx, id)
 		return rec.Report, err
 	}
 	if err != nil && !errors.Is(err, ErrNoRecord) {
@@ -84,7 +88,7 @@ func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Repo
 	if err := b.Clear(ctx, id); err != nil {
 		return driver.Report{}, err
 	}
-	report, err := build()
+	report, err = build()
 	if err != nil {
 		if left := b.Clear(context.WithoutCancel(ctx), id); left != nil {
 			b.cfg.Logger.Warn("cannot clear away a box that could not be made; it is found again by its folder", "box", id, "error", left)
@@ -92,6 +96,25 @@ func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Repo
 	}
 	return report, err
 }
+
+// explain gives the failures of the machine their kind; all other errors stay as they are.
+func (b *Boxes) explain(ctx context.Context, err error) error {
+	_, told := rpcerr.As(err)
+	switch {
+	case err == nil, told, ctx.Err() != nil:
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return driver.NoRoom("the disk of " + b.cfg.Dir + " takes nothing: " + err.Error())
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
+		return rpcerr.StoreUnavailable("io", tryAgain, "the disk of %s fails; the system's log may say why: %w", b.cfg.Dir, err)
+	case box.Passing(err):
+		return driver.Short(err)
+	}
+	return err
+}
+
+// tryAgain is how soon a box may be asked for again whose disk failed.
+const tryAgain = 5 * time.Second
 
 // Listen opens the door of a box that is being made.
 func (b *Boxes) Listen(id string, admit func(pid int) bool) (*door.Door, error) {
@@ -109,7 +132,8 @@ func (b *Boxes) Listen(id string, admit func(pid int) bool) (*door.Door, error) 
 const lookEvery = time.Second
 
 // Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST when the box is gone.
-func (b *Boxes) Connect(ctx context.Context, id string) (net.Conn, error) {
+func (b *Boxes) Connect(ctx context.Context, id string) (_ net.Conn, err error) {
+	defer func() { err = b.explain(ctx, err) }()
 	open, err := b.adopt(ctx, id)
 	if err != nil {
 		return nil, err
@@ -178,8 +202,9 @@ func (b *Boxes) Clear(ctx context.Context, id string) error {
 	return rmtree.Remove(b.Folder(id))
 }
 
-// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that is known.
-func (b *Boxes) List(owner string, look func(id string) (alive bool, ended string)) ([]driver.Observed, error) {
+// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that is known. It fails where
+// that cannot be told of one, as no box may be taken for dead that lives.
+func (b *Boxes) List(owner string, look func(id string) (alive bool, ended string, err error)) ([]driver.Observed, error) {
 	entries, err := os.ReadDir(b.cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the folder of boxes: %w", err)
@@ -205,7 +230,10 @@ func (b *Boxes) List(owner string, look func(id string) (alive bool, ended strin
 		case err != nil:
 			return nil, err
 		case rec.Owner == owner:
-			alive, ended := look(id)
+			alive, ended, err := look(id)
+			if err != nil {
+				return nil, fmt.Errorf("look for the box %s: %w", id, err)
+			}
 			out = append(out, driver.Observed{ID: id, Labels: rec.Labels, Created: rec.Created, Alive: alive, Ended: ended, Report: rec.Report})
 		}
 	}

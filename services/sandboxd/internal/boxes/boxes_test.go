@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,7 +94,7 @@ func TestABoxIsMadeOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, first, again)
 
-	list, err := reopen(t, s.Dir()).List("me", func(id string) (bool, string) { return id == "a", "for want of " + id })
+	list, err := reopen(t, s.Dir()).List("me", func(id string) (bool, string, error) { return id == "a", "for want of " + id, nil })
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.True(t, list[0].Alive)
@@ -152,7 +153,7 @@ func TestARecordThatCannotBeReadIsNone(t *testing.T) {
 				require.NoError(t, err)
 			}
 			require.NoError(t, os.WriteFile(filepath.Join(s.Folder("torn"), "box.json"), []byte(left), 0o600))
-			list, err := s.List("me", func(string) (bool, string) { return true, "" })
+			list, err := s.List("me", func(string) (bool, string, error) { return true, "", nil })
 			require.NoError(t, err)
 			require.Len(t, list, 2)
 			assert.WithinDuration(t, time.Now(), list[0].Created, time.Minute)
@@ -209,4 +210,24 @@ func TestAnEndedCallIsNoLoss(t *testing.T) {
 		return driver.Report{}, nil
 	})
 	require.NoError(t, err)
+}
+
+// TestAFailureOfTheMachineIsAskedForAgain has the making of a box fail for reasons that pass.
+func TestAFailureOfTheMachineIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	for errno, want := range map[syscall.Errno]errorsv1.ErrorReason{
+		syscall.ENOSPC: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, syscall.EDQUOT: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
+		syscall.EMFILE: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, syscall.ENOMEM: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
+		syscall.EIO: errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, syscall.EROFS: errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE,
+		syscall.EPERM: errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED,
+	} {
+		_, err := s.make(t.Context(), driver.Spec{ID: "a"}, "", &os.PathError{Op: "write", Path: "box.json", Err: errno})
+		assert.Equal(t, want, rpcerr.Reason(err), "%v", err)
+		assert.Equal(t, want != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, rpcerr.RetryAfter(err) > 0, "%v", err)
+		require.ErrorContains(t, err, "box.json")
+	}
+	refused := rpcerr.InvalidField("spec", "no")
+	_, err := s.make(t.Context(), driver.Spec{ID: "a"}, "", errors.Join(refused, syscall.ENOSPC))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
 }

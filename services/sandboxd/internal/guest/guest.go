@@ -62,23 +62,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	switch what {
 	case "init":
-		if err := runInit(); err != nil {
-			fmt.Fprintln(stderr, "guestd:", err)
-			return 1
-		}
-		return 0
+		return ended(runInit(), stderr)
 	case "proc":
-		if err := box.HandProc(ProcFD, 0); err != nil {
-			fmt.Fprintln(stderr, "guestd:", err)
-			return 1
-		}
-		return 0
+		return ended(box.HandProc(ProcFD, 0), stderr)
 	case "container":
-		if err := runContainer(); err != nil {
-			fmt.Fprintln(stderr, "guestd:", err)
-			return 1
-		}
-		return 0
+		return ended(runContainer(), stderr)
 	case "text-editor":
 		return editor.Main(stdin, stdout, stderr)
 	case "version":
@@ -87,6 +75,22 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stderr, "guestd: give one of: init, proc, container, text-editor, version")
 	return 2
+}
+
+// ExitPassing is the exit code of a guest program that failed for a reason that may be over soon (see [box.Passing]): EX_TEMPFAIL of
+// sysexits.h.
+const ExitPassing = 75
+
+// ended says why a part of the program ended, and gives its exit code.
+func ended(err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "guestd:", err)
+	if box.Passing(err) {
+		return ExitPassing
+	}
+	return 1
 }
 
 // runInit builds the box, tells the launcher, and serves until the sandbox ends.
@@ -128,7 +132,7 @@ func begin(spec *box.Spec) (*guest, box.Outcome, error) {
 	}
 	rooms, err := checksFolder(spec.Guest.ChecksDir)
 	if err != nil {
-		return nil, failed(&box.PartError{Part: "folder for checks", Err: err}), err
+		return nil, failed(&box.PartError{Part: "folder for checks", Err: spec.OwnDisk(err)}), err
 	}
 	var checkCaps []uintptr
 	table, err := process.NewTable(process.Config{
@@ -222,10 +226,11 @@ func found(folders ...string) []string {
 }
 
 func failed(err error) box.Outcome {
+	outcome := box.Outcome{Failed: "guest", Reason: err.Error(), Passing: box.Passing(err)}
 	if part, ok := errors.AsType[*box.PartError](err); ok {
-		return box.Outcome{Failed: part.Part, Reason: part.Err.Error()}
+		outcome.Failed, outcome.Reason = part.Part, part.Err.Error()
 	}
-	return box.Outcome{Failed: "guest", Reason: err.Error()}
+	return outcome
 }
 
 func processLimits(limits []box.Limit) []process.Limit {

@@ -76,7 +76,7 @@ func (s *Sandboxes) Check(ctx context.Context, asked *sandboxv1.SandboxSpec) (*s
 	caps, err := s.Measure(ctx, spec.GetDriver())
 	switch {
 	case err != nil:
-		return nil, rpcerr.Internal("measure the driver %s: %w", spec.GetDriver(), err)
+		return nil, rpcerr.Wrap(err, "measure the driver %s", spec.GetDriver())
 	case caps.Available():
 		return spec, nil
 	case spec.GetAllowUnisolated() && rpcerr.Is(caps.Problem, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE):

@@ -215,7 +215,7 @@ const (
 	//
 	//	{"reason": "CONNECTION_QUEUE_FULL", "metadata": {"account": "openai/default"}}
 	ErrorReason_ERROR_REASON_CONNECTION_QUEUE_FULL ErrorReason = 50
-	// No more sandboxes may be made now, also where the disk is nearly full (quota `disk`), or a sandbox may not hold more processes or results. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
+	// No more sandboxes may be made now, also where the disk is nearly full (quota `disk`) or the machine is short of something (quota `machine`), or a sandbox may not hold more processes or results. Code RESOURCE_EXHAUSTED, with QuotaFailure and RetryInfo.
 	//
 	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "sandboxes", "limit": "8"}}
 	//	{"reason": "SANDBOX_QUOTA", "metadata": {"quota": "processes"}}

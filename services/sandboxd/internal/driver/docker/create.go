@@ -17,6 +17,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -45,10 +46,22 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 		spec.Limits.DiskBytes = cmp.Or(spec.Limits.DiskBytes, defaultDisk)
 		made, err := d.make(ctx, spec, image)
 		if err != nil {
-			err = cmp.Or(d.engine.left(ctx), err)
+			err = cmp.Or(d.engine.left(ctx), d.full(ctx, err), err)
 		}
 		return made, err
 	})
+}
+
+// full is the error of a box that an engine could not make on a disk that is full now: the engine says so in text alone. It is nil for all else.
+func (d *Driver) full(ctx context.Context, err error) error {
+	can, away := d.engine.ready(ctx)
+	if away != nil || !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE) {
+		return nil
+	}
+	if lack := d.space.With(can.root, d.boxes.Dir()).Lack(); lack != "" {
+		return driver.NoRoom(lack)
+	}
+	return nil
 }
 
 // check refuses what no container can be.
@@ -71,7 +84,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	if err := d.isolates(spec, can, image); err != nil {
 		return driver.Report{}, err
 	}
-	if lack := d.space.With(can.root).Lack(); lack != "" {
+	if lack := d.space.With(can.root, d.boxes.Dir()).Lack(); lack != "" {
 		return driver.Report{}, driver.NoRoom(lack)
 	}
 	rec := &record{Record: boxes.NewRecord(spec)}
@@ -95,11 +108,16 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 		return driver.Report{}, err
 	}
 	failpoint.Hit("sandboxd/docker-started")
-	writes := diskUnmeasured
+	writes, seen := diskQuota, false
+	if !quota {
+		writes = diskUnmeasured
+		if seen, err = d.sees(first); err != nil {
+			return driver.Report{}, err
+		}
+	}
 	switch {
 	case quota:
-		writes = diskQuota
-	case d.sees(first):
+	case seen:
 		writes = diskMeasured
 	case !spec.AllowUnisolated:
 		return driver.Report{}, rpcerr.IsolationUnavailable("disk quota",
@@ -130,15 +148,25 @@ func (d *Driver) isolates(spec driver.Spec, can facts, image settings) error {
 	return nil
 }
 
-// createContainer makes the container. Quota tells that what is written in it is bounded, which an engine may refuse.
+// createContainer makes the container. Quota tells that what is written in it is bounded, which an engine may refuse: whether it does
+// so or fails is not said, so it is asked again, and one that has set such a bound is not asked to go without.
 func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, quota bool, err error) {
 	config, bounds := d.configuration(spec, image), d.bounds(spec, can)
-	made, err := d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))
-	if err != nil && bounds.StorageOpt != nil {
-		bounds.StorageOpt = nil
-		made, err = d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))
+	create := func() (container.CreateResponse, error) {
+		return d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))
 	}
-	return made.ID, bounds.StorageOpt != nil, d.engine.kind(ctx, "make a container", err)
+	made, err := create()
+	if err != nil && bounds.StorageOpt != nil {
+		if made, err = create(); err != nil && !d.quota.Load() {
+			bounds.StorageOpt = nil
+			made, err = create()
+		}
+	}
+	quota = bounds.StorageOpt != nil
+	if quota && err == nil {
+		d.quota.Store(true)
+	}
+	return made.ID, quota, d.engine.kind(ctx, "make a container", err)
 }
 
 // start starts a container and waits until its guest has come. It gives the id of the container's first process.
@@ -176,6 +204,9 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 	case <-open.Came():
 		return now.pid, nil
 	case end := <-exited:
+		if end.StatusCode == guest.ExitPassing {
+			return 0, driver.Short(fmt.Errorf("the guest could not start; it said: %s", words.said())) //nolint:err113 // It has no kind but that.
+		}
 		return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
 	case err := <-failed:
 		return 0, d.engine.kind(ctx, "wait for a container", err)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
@@ -45,7 +46,8 @@ type Driver struct {
 	space  *freespace.Floor
 	engine *engine
 	images *images
-	sees   func(first int) bool // whether the files that are open in containers are seen from here
+	sees   func(first int) (bool, error) // whether the files that are open in containers are seen from here
+	quota  atomic.Bool                   // the engine has bounded what is written in a container
 }
 
 // New makes the driver. It does not talk to the engine yet.
@@ -100,8 +102,11 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 // find looks for the container of a box.
 func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool, err error) {
 	rec, err := boxes.Read[record](d.boxes, id)
-	if err != nil {
+	if errors.Is(err, boxes.ErrNoRecord) {
 		return nil, driver.Lost(id, "")
+	}
+	if err != nil {
+		return nil, err
 	}
 	found, err := d.engine.inspect(ctx, id)
 	if err != nil {
@@ -135,9 +140,9 @@ func (d *Driver) end(ctx context.Context, id string) error {
 // List finds an owner's boxes by their records and by the labels of containers.
 func (d *Driver) List(ctx context.Context, owner string) ([]driver.Observed, error) {
 	containers, away := d.engine.list(ctx, owner)
-	out, err := d.boxes.List(owner, func(id string) (alive bool, ended string) {
+	out, err := d.boxes.List(owner, func(id string) (alive bool, ended string, err error) {
 		rec, err := boxes.Read[record](d.boxes, id)
-		return err == nil && containers[id].is(rec), "" // containers go with their end, and with them what the engine knows of it
+		return err == nil && containers[id].is(rec), "", err // containers go with their end, and with them what the engine knows of it
 	})
 	if err != nil {
 		return nil, err

@@ -1,12 +1,16 @@
 package docker_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,12 +36,18 @@ func withConfig(t *testing.T, cfg docker.Config) *docker.Driver {
 // fakeEngine answers pings as an engine of that version of the API does, and nothing else.
 func fakeEngine(t *testing.T, api string) (host string) {
 	t.Helper()
+	return serveEngine(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", api) })
+}
+
+// serveEngine serves what an engine answers.
+func serveEngine(t *testing.T, answer http.HandlerFunc) (host string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "fake-") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
 	require.NoError(t, err)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", api) })}
+	server := &http.Server{Handler: answer}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
@@ -45,6 +55,44 @@ func fakeEngine(t *testing.T, api string) (host string) {
 		assert.ErrorIs(t, waittest.For(t, done, "the engine to end"), http.ErrServerClosed)
 	})
 	return "unix://" + filepath.Join(dir, "d.sock")
+}
+
+// TestABoundOfTheDiskIsNotDroppedForOneFailure has an engine fail once, then for good, with and without quotas.
+func TestABoundOfTheDiskIsNotDroppedForOneFailure(t *testing.T) {
+	t.Parallel()
+	for name, has := range map[string]bool{"an engine with quotas": true, "an engine without quotas": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var fails atomic.Int32
+			d := withConfig(t, docker.Config{Host: serveEngine(t, func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				bounded := bytes.Contains(body, []byte(`"StorageOpt":{"size"`))
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case !strings.HasSuffix(r.URL.Path, "/containers/create") || err != nil:
+					w.WriteHeader(http.StatusNotImplemented)
+				case bounded && (fails.Add(-1) >= 0 || !has):
+					w.WriteHeader(http.StatusInternalServerError)
+					fmt.Fprint(w, `{"message": "it cannot be made"}`)
+				default:
+					w.WriteHeader(http.StatusCreated)
+					fmt.Fprint(w, `{"Id": "c"}`)
+				}
+			})})
+			fails.Store(1)
+			quota, err := d.CreateBounded(t.Context(), "a")
+			require.NoError(t, err)
+			assert.Equal(t, has, quota)
+			fails.Store(1000)
+			quota, err = d.CreateBounded(t.Context(), "b")
+			if has {
+				require.Error(t, err, "it had quotas")
+				return
+			}
+			require.NoError(t, err)
+			assert.False(t, quota)
+		})
+	}
 }
 
 // An engine that cannot be used is named with its socket and what to do, whoever asks; where nothing was made, that nothing can be

@@ -1,4 +1,16 @@
 package docker
 
-// SeeNothing has the driver be as a server that cannot measure what containers write.
-func (d *Driver) SeeNothing() { d.sees = func(int) bool { return false } }
+import (
+	"context"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+)
+
+// SeeNothing makes a driver that cannot look at what is open in containers.
+func (d *Driver) SeeNothing() { d.sees = func(int) (bool, error) { return false, nil } }
+
+// CreateBounded makes a container, and starts none, where the engine says that it can bound what is written.
+func (d *Driver) CreateBounded(ctx context.Context, id string) (quota bool, err error) {
+	_, quota, err = d.createContainer(ctx, driver.Spec{ID: id, Limits: driver.Limits{DiskBytes: 1 << 20}}, settings{}, facts{quota: true})
+	return quota, err
+}

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
 // The engine measures a container by walking its folders, where it does not find files that were removed while a process
@@ -28,10 +31,13 @@ const (
 // kcmpFiles asks whether two threads share their descriptors (linux/kcmp.h).
 const kcmpFiles = 2
 
-// seesProcesses reports whether this program may look at what the processes of any user have open.
-func seesProcesses(first int) bool {
+// seesProcesses reports whether this program may look at what the processes of any user have open. An error says nothing of that.
+func seesProcesses(first int) (bool, error) {
 	_, err := os.ReadDir("/proc/" + strconv.Itoa(first) + "/fd")
-	return err == nil
+	if box.Passing(err) {
+		return false, fmt.Errorf("look at what a container has open: %w", err)
+	}
+	return err == nil, nil
 }
 
 // containerID finds the id of a container in the name of a cgroup.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
 // groupFolder is the folder of all boxes' cgroups.
@@ -105,7 +107,7 @@ func useHierarchies(h hierarchies) (*cgroups, error) {
 		base, err := useV1(h, controller)
 		if err == nil {
 			c.trees[controller], c.base[controller] = h[controller], base
-		} else if controller != "cpu" {
+		} else if controller != "cpu" || box.Passing(err) {
 			return nil, errors.Join(append(errs, err)...)
 		}
 	}
@@ -199,7 +201,9 @@ func enable(folder string) error {
 	if err := put(control, "+memory +pids"); err != nil {
 		return err
 	}
-	_ = put(control, "+cpu") // a bound that not every box asks for
+	if err := put(control, "+cpu"); box.Passing(err) { // a bound that not every box asks for
+		return err
+	}
 	return nil
 }
 

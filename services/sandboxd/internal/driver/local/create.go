@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,37 +52,113 @@ func (d *Driver) check(spec *driver.Spec) error {
 	return nil
 }
 
-// make tries the best isolation first, and where that is allowed goes without what is missing.
+// make makes a box with every part of the isolation, or, where that is allowed, without those that this machine was measured to lack.
+// The failure of a box lowers nothing: it is the box's, or a shortage that passes.
 func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, error) {
-	d.askForGroups(ctx)
-	groups, why := d.groups()
-	p := plan{spec: spec, namespaces: true, groups: groups}
-	if groups == nil {
-		missing := &box.PartError{Part: groupsPart, Err: errors.New(strings.ReplaceAll(why.Error(), "\n", "; "))}
-		if !spec.AllowUnisolated {
-			return driver.Report{}, d.unavailable(missing)
+	has := whole
+	if spec.AllowUnisolated {
+		var err error
+		if has, err = d.measure(ctx); err != nil {
+			return driver.Report{}, err
 		}
-		p.missing = append(p.missing, missing.Error())
 	}
-	report, err := d.launch(ctx, p)
-	part, missing := errors.AsType[*box.PartError](err)
-	if !missing {
-		return report, err
-	}
-	if !spec.AllowUnisolated || part.Part == box.GuestProgram {
+	report, part, err := d.try(ctx, spec, has)
+	if part != nil {
 		return driver.Report{}, d.unavailable(part)
 	}
-	d.log.Warn("a part of the isolation is missing; making the box without", "box", spec.ID, "part", part.Part, "reason", part.Err)
-	if err := d.boxes.Clear(ctx, spec.ID); err != nil {
-		return driver.Report{}, err
-	}
-	p.namespaces = false
-	p.missing = append(p.missing, part.Error())
-	report, err = d.launch(ctx, p)
-	if part, missing := errors.AsType[*box.PartError](err); missing {
-		err = d.unavailable(part)
+	if err == nil && len(has.missing) == 0 {
+		d.measuring.Lock()
+		d.measured = &whole
+		d.measuring.Unlock()
 	}
 	return report, err
+}
+
+// try makes a box with what a machine has. Part is what it lacks for that; a part that cannot be had for the moment is an error
+// (SANDBOX_QUOTA).
+func (d *Driver) try(ctx context.Context, spec driver.Spec, has means) (_ driver.Report, lacks *box.PartError, err error) {
+	p := plan{spec: spec, means: has}
+	if has.cgroups {
+		d.askForGroups(ctx)
+		if p.groups, err = d.groups(); err != nil {
+			err = &box.PartError{Part: groupsPart, Err: err}
+		}
+	}
+	var report driver.Report
+	if err == nil {
+		report, err = d.launch(ctx, p)
+	}
+	part, lacking := errors.AsType[*box.PartError](err)
+	switch {
+	case !lacking:
+		return report, nil, err
+	case box.Passing(part):
+		return driver.Report{}, nil, driver.Short(part)
+	}
+	return driver.Report{}, part, nil
+}
+
+// means are the parts of the isolation that a machine may lack.
+type means struct {
+	cgroups, namespaces bool
+	missing             []string // why it lacks those
+}
+
+// whole is a machine that lacks nothing.
+var whole = means{cgroups: true, namespaces: true}
+
+// measure finds, once, which parts of the isolation this machine lacks: with boxes that are thrown away and have every part, then those
+// that remain.
+func (d *Driver) measure(ctx context.Context) (means, error) {
+	d.measuring.Lock()
+	defer d.measuring.Unlock()
+	if d.measured != nil {
+		return *d.measured, nil
+	}
+	has := whole
+	for has.namespaces {
+		part, err := d.probe(ctx, has)
+		if err != nil {
+			return means{}, err
+		}
+		if part == nil {
+			break
+		}
+		if part.Part == box.GuestProgram {
+			return means{}, d.unavailable(part)
+		}
+		d.log.Warn("this machine lacks a part of the isolation; boxes that may be are made without", "part", part.Part, "reason", part.Err)
+		has.missing = append(has.missing, strings.ReplaceAll(part.Error(), "\n", "; "))
+		if has.cgroups && slices.Contains(partsOfGroups, part.Part) {
+			has.cgroups = false
+		} else {
+			has.namespaces = false
+		}
+	}
+	d.measured = &has
+	return has, nil
+}
+
+// probe tries to make a box, and throws it away.
+func (d *Driver) probe(ctx context.Context, has means) (lacks *box.PartError, err error) {
+	spec := driver.Probe()
+	spec.AllowUnisolated = true // a kernel without filters of system calls has the rest
+	if err := d.check(&spec); err != nil {
+		return nil, err
+	}
+	_, err = d.boxes.Create(ctx, spec.ID, func() (report driver.Report, err error) {
+		if report, lacks, err = d.try(ctx, spec, has); lacks != nil {
+			err = lacks
+		}
+		return report, err
+	})
+	if lacks != nil {
+		return lacks, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, d.boxes.Destroy(context.WithoutCancel(ctx), spec.ID)
 }
 
 // moreNamespaces is what lets users make namespaces, and have powers in them.
@@ -100,6 +177,9 @@ var nextSteps = map[string]string{
 // groupsPart bounds memory and processes of a box.
 const groupsPart = "cgroups for memory and pids"
 
+// partsOfGroups fail where a box cannot be put into its cgroups.
+var partsOfGroups = []string{groupsPart, "cgroup of commands"}
+
 // userGroups is what gives an ordinary user cgroups.
 const userGroups = "start it in a session of systemd (systemd-run --user --scope -p Delegate=yes evalfleet …, or log in so that systemctl --user works), run as root"
 
@@ -116,7 +196,7 @@ func (d *Driver) unavailable(part *box.PartError) error {
 		next = "run as root, in a container with CAP_SYS_ADMIN, seccomp=unconfined and apparmor=unconfined"
 	}
 	return rpcerr.IsolationUnavailable(part.Part,
-		"this machine cannot isolate a sandbox: %s; %s, use another driver, or allow it with --allow-unisolated", part, next)
+		"this machine cannot isolate a sandbox: %s; %s, use another driver, or allow it with --allow-unisolated", strings.ReplaceAll(part.Error(), "\n", "; "), next)
 }
 
 // defaultDisk bounds what is written in a box when nothing else is asked for.
@@ -172,7 +252,7 @@ func (d *Driver) specification(p plan, g *group) box.Spec {
 		return s
 	}
 	s.Guest.ChecksDir, s.Guest.Workdir, s.Guest.User = checksTarget, p.spec.Workdir, p.spec.User
-	s.Command.HideCgroups = g == nil || g.born == ""
+	s.Command.HideCgroups = hidesCgroups(g) && !forbidden("cgroup")
 	root := userID
 	s.TerminalGroup = -1
 	if d.many {
@@ -186,6 +266,9 @@ func (d *Driver) specification(p plan, g *group) box.Spec {
 	s.Folders = d.system.folders(root, userID, p.spec.Workdir)
 	return s
 }
+
+// hidesCgroups reports whether commands see the groups that they are in as the roots of all.
+func hidesCgroups(g *group) bool { return g == nil || g.born == "" }
 
 func unixSeconds(t time.Time) int64 {
 	if t.IsZero() {
@@ -216,6 +299,9 @@ func (d *Driver) report(p plan, g *group, weaker []string) driver.Report {
 		if p.spec.Limits.CPUMillis > 0 {
 			iso.Weaker = append(iso.Weaker, unboundedCPU(errors.New("there is no cgroup")))
 		}
+	}
+	if p.namespaces && hidesCgroups(g) && forbidden("cgroup") {
+		iso.Weaker = append(iso.Weaker, "cgroup namespace: none (user.max_cgroup_namespaces is 0)")
 	}
 	if !d.many && p.namespaces {
 		iso.Weaker = append(iso.Weaker, "users: commands run as the one user that can be mapped without root, and so do the checks of scorers")

@@ -17,7 +17,7 @@ func DelegateGroups(t *testing.T, user int) (folders []string) {
 	mounted, err := mountedHierarchies()
 	require.NoError(t, err)
 	use := []string{unified}
-	if !unifiedBounds() {
+	if ruled, err := unifiedBounds(); err != nil || !ruled {
 		use = controllers
 	}
 	for _, controller := range use {

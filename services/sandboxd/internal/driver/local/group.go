@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
 // headroom is how many more processes the guest has than its commands, so that a fork bomb does not stop it.
@@ -139,7 +140,9 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 		return err
 	}
 	// The kernel refuses a share above that of a group further up, which then holds the box too.
-	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", s.CPUMillis*cpuPeriod/1000)); err != nil {
+	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", s.CPUMillis*cpuPeriod/1000)); box.Passing(err) {
+		return err
+	} else if err != nil {
 		g.weaker = append(g.weaker, unboundedCPU(err))
 		return nil
 	}
@@ -220,7 +223,9 @@ func (c *cgroups) createV2(g *group, id string, s share, owner int) error {
 	if s.CPUMillis <= 0 {
 		return nil
 	}
-	if err := put(filepath.Join(work, "cpu.max"), fmt.Sprintf("%d %d", s.CPUMillis*cpuPeriod/1000, cpuPeriod)); err != nil {
+	if err := put(filepath.Join(work, "cpu.max"), fmt.Sprintf("%d %d", s.CPUMillis*cpuPeriod/1000, cpuPeriod)); box.Passing(err) {
+		return err
+	} else if err != nil {
 		g.weaker = append(g.weaker, unboundedCPU(err))
 		return nil
 	}

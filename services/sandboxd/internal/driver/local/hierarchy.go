@@ -37,13 +37,13 @@ func mountedHierarchies() (hierarchies, error) {
 }
 
 // unifiedBounds tells whether the hierarchy of version 2 is what bounds memory on this machine.
-func unifiedBounds() bool {
+func unifiedBounds() (bool, error) {
 	mounted, err := mountedHierarchies()
 	if err != nil || mounted[unified].mount == "" {
-		return false
+		return false, err
 	}
 	has, err := os.ReadFile(filepath.Join(mounted[unified].mount, "cgroup.controllers"))
-	return err == nil && slices.Contains(strings.Fields(string(has)), "memory")
+	return err == nil && slices.Contains(strings.Fields(string(has)), "memory"), err
 }
 
 // parseMounts reads lines such as "36 35 98:0 /root /mount/point options … - type source superoptions".

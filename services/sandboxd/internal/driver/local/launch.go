@@ -23,10 +23,9 @@ import (
 
 // plan is what kind of box is being made.
 type plan struct {
-	spec       driver.Spec
-	namespaces bool
-	groups     *cgroups // nil: the box has none
-	missing    []string // parts that are missing and were allowed to be
+	means
+	spec   driver.Spec
+	groups *cgroups // nil: the box has none
 }
 
 const (
@@ -92,10 +91,19 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	}
 	outcome, err := start.begin(ctx, s)
 	if err != nil {
-		return driver.Report{}, rpcerr.Internal("start the guest: %w; it said: %s", err, lastWords(folder))
+		passing := box.Passing(err) || start.died()
+		err = fmt.Errorf("start the guest: %w; it said: %s", err, lastWords(folder))
+		if passing {
+			return driver.Report{}, driver.Short(err)
+		}
+		return driver.Report{}, rpcerr.Internal("%w", err)
 	}
 	if outcome.Failed != "" {
-		return driver.Report{}, &box.PartError{Part: outcome.Failed, Err: errors.New(outcome.Reason)}
+		err := errors.New(outcome.Reason)
+		if outcome.Passing {
+			err = &box.PassingError{Err: err}
+		}
+		return driver.Report{}, &box.PartError{Part: outcome.Failed, Err: err}
 	}
 	rec.Ready, rec.Report = true, d.report(p, g, outcome.Weaker)
 	return rec.Report, d.boxes.Write(id, rec)
@@ -104,9 +112,20 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 // starting is a guest that waits for its specification.
 type starting struct {
 	pid     int
+	ended   chan int // the exit code of the guest; below 0: a signal
 	spec    *os.File
 	outcome *os.File
 	proc    *os.File // where the guest takes its /proc from; nil when it mounts that itself
+}
+
+// died reports whether a guest that did not answer was ended, or ended for want of something: it then found no fault, which has the exit code 1.
+func (s *starting) died() bool {
+	select {
+	case code := <-s.ended:
+		return code != 0 && code != 1
+	case <-time.After(time.Second):
+		return false // it lives, and answers what nobody can read
+	}
 }
 
 func (s *starting) close() { closeAll([]*os.File{s.spec, s.outcome, s.proc}) }
@@ -206,12 +225,17 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 	}
 	if err := cmd.Start(); err != nil {
 		if p.namespaces {
-			return nil, &box.PartError{Part: d.missingNamespace(ctx), Err: err}
+			return nil, d.refused(ctx, err)
 		}
 		return nil, describe(err)
 	}
 	st.pid = cmd.Process.Pid
-	go func() { _, _ = cmd.Process.Wait() }() // reaps; the box's life does not hang on it
+	st.ended = make(chan int, 1)
+	go func() { // reaps; the box's life does not hang on it
+		if state, err := cmd.Process.Wait(); err == nil {
+			st.ended <- state.ExitCode()
+		}
+	}()
 	return st, nil
 }
 

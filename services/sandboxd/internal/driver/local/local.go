@@ -21,6 +21,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/program"
 )
 
@@ -54,6 +55,9 @@ type Driver struct {
 	cgroups  *cgroups // nil where none can be used
 	noGroup  error    // why there are none
 	asked    bool     // systemd was asked for some
+
+	measuring sync.Mutex
+	measured  *means // nil: not yet
 }
 
 // New makes the driver. It makes no box and starts no program.
@@ -81,8 +85,9 @@ func New(cfg Config) (*Driver, error) {
 		d.cgroups.sweep()
 	}
 	d.asked = d.root // root needs nobody's leave
-	d.many = d.root && mapsAll()
-	return d, nil
+	mapsAll, err := mapsAll()
+	d.many = d.root && mapsAll
+	return d, err
 }
 
 // look finds what boxes are made of, once. It may start Python.
@@ -90,10 +95,13 @@ func (d *Driver) look(ctx context.Context) {
 	d.found.Do(func() { d.system = d.search(context.WithoutCancel(ctx)) })
 }
 
-// groups gives where cgroups for boxes can be made. Nil: nowhere, for that reason.
+// groups gives where cgroups for boxes can be made. Nil: nowhere, for that reason. What a shortage has hidden is looked for again.
 func (d *Driver) groups() (*cgroups, error) {
 	d.grouping.Lock()
 	defer d.grouping.Unlock()
+	if d.cgroups == nil && box.Passing(d.noGroup) {
+		d.cgroups, d.noGroup = findCgroups(d.log)
+	}
 	return d.cgroups, d.noGroup
 }
 
@@ -104,8 +112,13 @@ func (d *Driver) askForGroups(ctx context.Context) {
 	if d.cgroups != nil || d.asked {
 		return
 	}
+	ruled, err := unifiedBounds()
+	if box.Passing(err) {
+		d.noGroup = err
+		return
+	}
 	d.asked = true
-	if !unifiedBounds() {
+	if !ruled {
 		return // systemd rules the cgroups of version 2
 	}
 	asked := enterScope(context.WithoutCancel(ctx), filepath.Join("/run/user", strconv.Itoa(os.Geteuid())))
@@ -128,10 +141,17 @@ func (d *Driver) Connect(ctx context.Context, id string) (net.Conn, error) {
 // find looks for the first process of a box.
 func (d *Driver) find(_ context.Context, id string) (admit func(pid int) bool, err error) {
 	rec, err := boxes.Read[record](d.boxes, id)
-	if err != nil {
+	if errors.Is(err, boxes.ErrNoRecord) {
 		return nil, driver.Lost(id, "")
 	}
-	if !rec.alive() {
+	if err != nil {
+		return nil, err
+	}
+	alive, err := rec.alive()
+	if err != nil {
+		return nil, err
+	}
+	if !alive {
 		d.log.Warn("the guest of a box has ended", "box", id, "words", lastWords(d.boxes.Folder(id)))
 		return nil, driver.Lost(id, d.ended(rec))
 	}
@@ -161,15 +181,15 @@ func (d *Driver) end(ctx context.Context, id string) error {
 
 // List reads the records of an owner's boxes.
 func (d *Driver) List(_ context.Context, owner string) ([]driver.Observed, error) {
-	return d.boxes.List(owner, func(id string) (alive bool, ended string) {
+	return d.boxes.List(owner, func(id string) (alive bool, ended string, err error) {
 		rec, err := boxes.Read[record](d.boxes, id)
-		if err != nil {
-			return false, ""
+		if err == nil {
+			alive, err = rec.alive()
 		}
-		if rec.alive() {
-			return true, ""
+		if err != nil || alive {
+			return alive, "", err
 		}
-		return false, d.ended(rec)
+		return false, d.ended(rec), nil
 	})
 }
 
@@ -197,12 +217,12 @@ func (d *Driver) removeGroups(ctx context.Context, rec *record) error {
 }
 
 // mapsAll tells that this process can map any user of the machine into a namespace.
-func mapsAll() bool {
+func mapsAll() (bool, error) {
 	data, err := os.ReadFile("/proc/self/uid_map")
 	var inside, outside, count uint64
-	if err != nil {
-		return false
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("find the users that boxes can have: %w", err)
 	}
 	_, err = fmt.Sscan(string(data), &inside, &outside, &count)
-	return err == nil && inside == 0 && count > firstRange+ranges*rangeSize
+	return err == nil && inside == 0 && count > firstRange+ranges*rangeSize, nil
 }

@@ -2,12 +2,17 @@ package local
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
 // isolated are the namespaces of a box.
@@ -49,20 +54,45 @@ func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
 	return a
 }
 
+// refused is the error of a guest that could not be cloned into its namespaces. The kernel says of a kind of which there may be none what
+// it says of one of which there are too many now.
+func (d *Driver) refused(ctx context.Context, err error) *box.PartError {
+	if !box.Passing(err) {
+		return &box.PartError{Part: d.missingNamespace(ctx), Err: err}
+	}
+	if errors.Is(err, unix.ENOSPC) {
+		for _, n := range namespaces {
+			if forbidden(n.kind) {
+				return &box.PartError{Part: n.name, Err: fmt.Errorf("%s, as user.max_%s_namespaces is 0", err.Error(), n.kind)}
+			}
+		}
+	}
+	return &box.PartError{Part: "namespaces", Err: err}
+}
+
+// forbidden reports whether this machine allows no namespaces of a kind.
+func forbidden(kind string) bool {
+	most, err := os.ReadFile("/proc/sys/user/max_" + kind + "_namespaces")
+	return err == nil && strings.TrimSpace(string(most)) == "0"
+}
+
+// namespaces are those of a box, in the order in which they are tried.
+var namespaces = []struct {
+	flag       uintptr
+	name, kind string
+}{
+	{syscall.CLONE_NEWUSER, "user namespace", "user"},
+	{syscall.CLONE_NEWNS, "mount namespace", "mnt"},
+	{syscall.CLONE_NEWPID, "process namespace", "pid"},
+	{syscall.CLONE_NEWIPC, "ipc namespace", "ipc"},
+	{syscall.CLONE_NEWUTS, "uts namespace", "uts"},
+	{syscall.CLONE_NEWNET, "network namespace", "net"},
+}
+
 // missingNamespace finds which namespace this machine refuses.
 func (d *Driver) missingNamespace(ctx context.Context) string {
 	flags := uintptr(0)
-	for _, n := range []struct {
-		flag uintptr
-		name string
-	}{
-		{syscall.CLONE_NEWUSER, "user namespace"},
-		{syscall.CLONE_NEWNS, "mount namespace"},
-		{syscall.CLONE_NEWPID, "process namespace"},
-		{syscall.CLONE_NEWIPC, "ipc namespace"},
-		{syscall.CLONE_NEWUTS, "uts namespace"},
-		{syscall.CLONE_NEWNET, "network namespace"},
-	} {
+	for _, n := range namespaces {
 		flags |= n.flag
 		cmd := exec.CommandContext(ctx, d.guest, "version")
 		cmd.Env = []string{}

@@ -26,8 +26,10 @@ func (d *Driver) handProc(ctx context.Context, rec *record, socket *os.File) err
 		return fmt.Errorf("open the process namespace of the guest: %w", err)
 	}
 	defer ns.Close()
-	if !rec.alive() { // asked after it was opened, so that it is the guest's
-		return errors.New("the guest has ended")
+	if alive, err := rec.alive(); err != nil { // asked after it was opened, so that it is the guest's
+		return err
+	} else if !alive {
+		return &box.PassingError{Err: errors.New("the guest has ended")}
 	}
 	err = box.HandProc(int(socket.Fd()), int(ns.Fd()))
 	if errors.Is(err, unix.EINVAL) {
@@ -57,8 +59,13 @@ func (d *Driver) handProcFromWithin(ctx context.Context, ns, socket *os.File) er
 	if err := <-started; err != nil {
 		return err
 	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("mount a proc from within: %w; it said: %s", err, strings.TrimSpace(words.String()))
+	err := cmd.Wait()
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = fmt.Errorf("mount a proc from within: %w; it said: %s", err, strings.TrimSpace(words.String()))
+	if cmd.ProcessState.ExitCode() != 1 { // also that of a runtime that gets no thread
+		err = &box.PassingError{Err: err}
+	}
+	return err
 }

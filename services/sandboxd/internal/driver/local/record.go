@@ -43,14 +43,17 @@ func (r *record) identify(pid int) error {
 	return err
 }
 
-// alive tells that the first process still runs and is the one of this record.
-func (r *record) alive() bool {
+// alive tells that the first process still runs and is the one of this record. An error says that nothing is known.
+func (r *record) alive() (bool, error) {
 	boot, err := bootID()
 	if err != nil || r.PID <= 0 || boot != r.Boot {
-		return false
+		return false, err
 	}
 	start, state, err := processStart(r.PID)
-	return err == nil && start == r.Start && state != 'Z' && state != 'X'
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
+	return err == nil && start == r.Start && state != 'Z' && state != 'X', err
 }
 
 // kill ends the box's processes and waits until the first is gone.
@@ -66,8 +69,8 @@ func (r *record) kill(ctx context.Context) error {
 		return fmt.Errorf("find the first process of %s: %w", r.ID, err)
 	}
 	defer unix.Close(fd)
-	if !r.alive() { // asked after the descriptor was opened, so that it is the same process
-		return nil
+	if alive, err := r.alive(); err != nil || !alive { // asked after the descriptor was opened, so that it is the same process
+		return err
 	}
 	if !r.Namespaces {
 		// Without a process namespace only the guest knows what it started; it ends that first.

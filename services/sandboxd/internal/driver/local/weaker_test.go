@@ -237,18 +237,25 @@ func TestARecordIsNotTakenForAnotherProcess(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	rec := &record{Namespaces: true}
 	require.NoError(t, rec.identify(cmd.Process.Pid))
-	assert.True(t, rec.alive())
+	assert.True(t, lives(t, rec))
 	for name, change := range map[string]func(*record){
 		"start": func(r *record) { r.Start++ }, "boot": func(r *record) { r.Boot = "another" }, "process": func(r *record) { r.PID = 0 },
 	} {
 		other := *rec
 		change(&other)
-		assert.False(t, other.alive(), name)
+		assert.False(t, lives(t, &other), name)
 		require.NoError(t, other.kill(t.Context()), name)
 	}
 	require.NoError(t, cmd.Process.Signal(syscall.Signal(0)), "nobody killed it")
 	require.NoError(t, rec.kill(t.Context()))
-	assert.False(t, rec.alive())
+	assert.False(t, lives(t, rec))
+}
+
+func lives(t *testing.T, rec *record) bool {
+	t.Helper()
+	alive, err := rec.alive()
+	require.NoError(t, err)
+	return alive
 }
 
 // A Python that was installed for one user alone may have the home for its prefix, with all that is in there.

@@ -34,7 +34,9 @@ func ConfineChecks(folders []string) (caps []uintptr, weaker []string, err error
 		}
 		return CheckCaps, nil, nil
 	}
-	if err := landlock(folders); err != nil {
+	if err := landlock(folders); Passing(err) {
+		return nil, nil, &PartError{Part: "mounts of checks", Err: err}
+	} else if err != nil {
 		return CheckCaps, []string{unconfined + " (" + err.Error() + ")"}, nil
 	}
 	return landlockCaps, nil, nil

@@ -1,6 +1,7 @@
 package box
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -46,11 +47,16 @@ func Enter(spec *Spec) (weaker []string, err error) {
 	}
 	for _, p := range parts {
 		if err := p.make(); err != nil {
+			if r != nil {
+				err = spec.OwnDisk(err)
+			}
 			return nil, &PartError{Part: p.name, Err: err}
 		}
 	}
 	r.at = "/"
-	weaker = append(weaker, boundUsers()...)
+	if weaker, err = boundUsers(); err != nil {
+		return nil, &PartError{Part: "limits", Err: err}
+	}
 	if err := r.coverProc(); err != nil {
 		return nil, &PartError{Part: "own /proc", Err: err}
 	}
@@ -60,6 +66,15 @@ func Enter(spec *Spec) (weaker []string, err error) {
 		}
 	}
 	return weaker, nil
+}
+
+// OwnDisk returns the error of a write to the private root. One that is full is as small as it was asked for, which is no shortage of
+// the machine.
+func (s *Spec) OwnDisk(err error) error {
+	if s.Isolated && errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("a disk of %d bytes and %d files is too small for the box itself: %s", s.RootBytes, s.Inodes, err.Error())
+	}
+	return err
 }
 
 // UserLimits bound what each user of a box takes of counters of the whole machine, and that no command leaves a core.

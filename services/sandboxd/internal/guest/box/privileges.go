@@ -61,7 +61,8 @@ func Confine() error {
 
 // HardenThread prepares the calling thread, from which commands are forked: what it gives up here, no command ever has. A command
 // can be given the capabilities in keep.
-// The filter of system calls is needed unless c says that it may be missing; then HardenThread says so in its first result.
+// The filter of system calls is needed unless c says that it may be missing and the kernel has no filters; then HardenThread says so in
+// its first result.
 func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 	for _, fd := range c.TasksFDs {
 		if _, err := unix.Write(fd, []byte("0")); err != nil {
@@ -74,7 +75,9 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 		}
 	}
 	if c.HideCgroups {
-		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		if err := unix.Unshare(unix.CLONE_NEWCGROUP); Passing(err) {
+			return nil, &PartError{Part: "cgroup namespace", Err: err}
+		} else if err != nil {
 			weaker = append(weaker, "cgroup namespace: none ("+err.Error()+")")
 		}
 	}
@@ -91,12 +94,18 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 		}
 	}
 	if err := filterSystemCalls(c); err != nil {
-		if !c.MayLackFilter {
+		if !c.MayLackFilter || !noFilters(err) {
 			return nil, &PartError{Part: "system call filter", Err: err}
 		}
 		weaker = append(weaker, "system call filter: none ("+err.Error()+")")
 	}
 	return weaker, nil
+}
+
+// noFilters reports whether an error says that the kernel has no filters of system calls (prctl(2), PR_SET_SECCOMP), or that whoever
+// started this program allows it none. A kernel that has no room for one more is none of those.
+func noFilters(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }
 
 // boundProcessors lets the calling thread, and what it forks, run on n of the processors that it may run on, chosen at random.

@@ -36,9 +36,12 @@ func HandProc(socket, ns int) error {
 // TakeProc gives the detached mount that HandProc sent through the socket's other end. The caller closes the descriptor.
 func TakeProc(socket int) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+	_, n, flags, _, err := unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("take a proc from the launcher: %w", err)
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return -1, fmt.Errorf("take a proc from the launcher: %w", unix.EMFILE)
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(messages) == 0 {

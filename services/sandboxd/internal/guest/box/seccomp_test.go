@@ -1,8 +1,10 @@
 package box
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,6 +31,21 @@ func TestTheFilterFits(t *testing.T) {
 	for call, rule := range argumentRules {
 		assert.LessOrEqual(t, len(rule), math.MaxUint8, "%d", call)
 		assert.Equal(t, uint16(unix.BPF_RET|unix.BPF_K), rule[len(rule)-1].Code, "the rule of %d ends with an answer", call)
+	}
+}
+
+// TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters: commands that may lack the filter lack it where there are none alone.
+func TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters(t *testing.T) {
+	t.Parallel()
+	for _, errno := range []syscall.Errno{unix.EINVAL, unix.ENOSYS, unix.EPERM} {
+		err := fmt.Errorf("seccomp: %w", errno)
+		assert.True(t, noFilters(err), errno)
+		assert.False(t, Passing(err), errno)
+	}
+	for _, errno := range []syscall.Errno{unix.ENOMEM, unix.EAGAIN, 524} { // 524: ENOTSUPP of the kernel, when net.core.bpf_jit_limit is reached
+		err := fmt.Errorf("seccomp: %w", errno)
+		assert.False(t, noFilters(err), errno)
+		assert.True(t, Passing(err), errno)
 	}
 }
 

@@ -89,7 +89,7 @@ type Command struct {
 	Processors int
 	// NoWatches lets commands watch no files (inotify: EMFILE), where what they watch would count with the watches of the machine's users.
 	NoWatches bool
-	// MayLackFilter lets commands run without the filter of system calls where the kernel does not take it.
+	// MayLackFilter lets commands run without the filter of system calls where the kernel has no such filters.
 	MayLackFilter bool
 	// OOMScoreAdj raises the chance that the kernel takes a command and not the guest; 0 leaves it.
 	OOMScoreAdj int
@@ -119,6 +119,8 @@ type Outcome struct {
 	Failed string `json:",omitempty"`
 	// Reason is the system's reason.
 	Reason string `json:",omitempty"`
+	// Passing says that the reason may be over soon (see [Passing]).
+	Passing bool `json:",omitempty"`
 	// Weaker are parts that are missing but not needed.
 	Weaker []string `json:",omitempty"`
 }

@@ -89,12 +89,14 @@ var userSettings = []struct {
 	{"max_inotify_watches", bound.BoxInotifyWatches, "inotify watches: bounded for the user of this machine alone"},
 }
 
-// boundUsers sets the user settings of the box's own user namespace, and says which could not be set.
-func boundUsers() (weaker []string) {
+// boundUsers sets the user settings of the box's own user namespace, and says which this kernel does not let be set.
+func boundUsers() (weaker []string, err error) {
 	for _, s := range userSettings {
-		if err := os.WriteFile("/proc/sys/user/"+s.name, []byte(strconv.Itoa(s.value)), 0); err != nil {
+		if err := os.WriteFile("/proc/sys/user/"+s.name, []byte(strconv.Itoa(s.value)), 0); Passing(err) {
+			return nil, err
+		} else if err != nil {
 			weaker = append(weaker, s.part+" ("+err.Error()+")")
 		}
 	}
-	return weaker
+	return weaker, nil
 }

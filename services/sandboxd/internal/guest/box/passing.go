@@ -1,0 +1,39 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// errNoSpaceForFilter is ENOTSUPP, which has no name outside of the kernel: it has no memory left for one more compiled filter
+// (net.core.bpf_jit_limit).
+const errNoSpaceForFilter = syscall.Errno(524)
+
+// shortages are the errors of a machine that has no more of something now. They say nothing of what the machine can do.
+var shortages = []syscall.Errno{
+	unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EDQUOT, unix.ENOBUFS, unix.EUSERS, unix.EINTR, unix.EIO, unix.ESTALE, unix.ETXTBSY,
+	unix.ETIMEDOUT, errNoSpaceForFilter,
+}
+
+// PassingError is a failure that may be over soon, although no error number says so.
+type PassingError struct{ Err error }
+
+func (e *PassingError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *PassingError) Unwrap() error { return e.Err }
+
+// Passing reports whether an error may be over soon: a shortage of the machine, or an end of time. From such an error nobody may
+// conclude that the machine lacks a part of the isolation.
+func Passing(err error) bool {
+	if _, ok := errors.AsType[*PassingError](err); ok {
+		return true
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		slices.ContainsFunc(shortages, func(errno syscall.Errno) bool { return errors.Is(err, errno) })
+}
