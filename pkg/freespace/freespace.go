@@ -9,20 +9,24 @@ import (
 	"time"
 )
 
-// The default floor: a share of the disk, and no more than so many bytes.
+// The default floor: a share of the disk, and no more than so many bytes. That of its files is the same share always.
 const (
 	defaultShare = 50 // one part of
 	defaultMost  = 1 << 30
+	mostFiles    = 10_000
 )
 
 // lookEvery is how long what was found of a disk is taken for true.
 const lookEvery = time.Second
 
+// space is what a disk has and had at first: bytes, and files (inodes), of which some disks know no bound (zero).
+type space struct{ free, size, freeFiles, files int64 }
+
 // Floor is the least free space of some folders at which something new begins. Its methods may be called concurrently.
 type Floor struct {
 	least int64
 	dirs  []string
-	stat  func(dir string) (free, size int64, err error)
+	stat  func(dir string) (space, error)
 
 	mu     sync.Mutex
 	looked time.Time
@@ -30,7 +34,7 @@ type Floor struct {
 }
 
 // New makes a floor for the disks of folders. Least is in bytes; 0 is 2 % of each disk and at most 1 GiB, and a
-// negative one is no floor.
+// negative one is no floor. A floor of files goes with every floor of bytes: 2 % of those that each disk can hold, and at most 10,000.
 func New(least int64, dirs ...string) *Floor {
 	return &Floor{least: least, dirs: dirs, stat: statfs}
 }
@@ -59,27 +63,30 @@ func (f *Floor) Lack() string {
 
 func (f *Floor) look() string {
 	for _, dir := range f.dirs {
-		free, size, err := f.stat(dir)
+		s, err := f.stat(dir)
 		if err != nil {
 			continue // What is to be written there will say so.
 		}
 		least := f.least
 		if least == 0 {
-			least = min(size/defaultShare, defaultMost)
+			least = min(s.size/defaultShare, defaultMost)
 		}
-		if free < least {
-			return fmt.Sprintf("the disk of %s has %s free; something new begins at %s (min_free_bytes): delete what is old, or make room", dir, bytes(free), bytes(least))
+		if s.free < least {
+			return fmt.Sprintf("the disk of %s has %s free; something new begins at %s (min_free_bytes): delete what is old, or make room", dir, bytes(s.free), bytes(least))
+		}
+		if least := min(s.files/defaultShare, mostFiles); s.freeFiles < least {
+			return fmt.Sprintf("the disk of %s has room for %d more files (inodes); something new begins at %d: delete what is old, or make room", dir, s.freeFiles, least)
 		}
 	}
 	return ""
 }
 
-func statfs(dir string) (free, size int64, err error) {
+func statfs(dir string) (space, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
-		return 0, 0, err
+		return space{}, err
 	}
-	return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize, nil
+	return space{int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize, int64(s.Ffree), int64(s.Files)}, nil
 }
 
 func bytes(n int64) string {
