@@ -7,3 +7,11 @@ const (
 	// EvalRetries bounds how many more times a sample is tried that fails (retry_on_error).
 	EvalRetries = 1000
 )
+
+// Templates: texts of solvers and scorers with placeholders.
+const (
+	// TemplateBytes bounds a text once its placeholders are filled; the program and the files of one check count
+	// together. Where a sample's own data is over it, the evaluation is refused, and not made. Where only what the model
+	// said or an earlier step made is, the step or the score fails with REQUEST_TOO_LARGE.
+	TemplateBytes = 16 << 20
+)

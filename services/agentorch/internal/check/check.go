@@ -124,7 +124,11 @@ func (s *scorer) Next(in score.Input, results []score.Result) (score.Step, error
 		if err := s.known(in); err != nil {
 			return score.Step{}, err
 		}
-		return score.Step{Effect: Exec{Environment: s.params.Sandbox, Spec: s.spec(in, answer)}}, nil
+		spec, err := s.spec(in, answer)
+		if err != nil {
+			return score.Step{}, err
+		}
+		return score.Step{Effect: Exec{Environment: s.params.Sandbox, Spec: spec}}, nil
 	}
 	outcome, ok := results[0].(*agentv1.ExecOutcome)
 	if !ok {
@@ -144,7 +148,11 @@ func (s *scorer) Demand(in score.Input, sandboxes []string) error {
 	case !slices.Contains(sandboxes, s.params.Sandbox):
 		return rpcerr.InvalidField("sandboxes", "the scorer exec runs in the sandbox %q, which there is not; known: %s", s.params.Sandbox, strings.Join(sandboxes, ", "))
 	}
-	return s.known(in)
+	if err := s.known(in); err != nil {
+		return err
+	}
+	_, err := s.spec(in, "")
+	return err
 }
 
 // known fails where the text names metadata that the sample does not have. Other unknown names may be the program's own braces.
@@ -155,25 +163,30 @@ func (s *scorer) known(in score.Input) error {
 	}
 	keys := "none"
 	if in.Metadata != nil && in.Metadata.Len() > 0 {
-		keys = ""
+		var all []string
 		for key := range in.Metadata.All() {
-			keys += ", " + key
+			all = append(all, key)
 		}
-		keys = strings.TrimPrefix(keys, ", ")
+		keys = strings.Join(all, ", ")
 	}
 	return rpcerr.InvalidField("params_json", "the scorer exec names {%s}, which the sample's metadata does not have; its keys: %s", strings.Join(missing, "}, {"), keys)
 }
 
 // spec fills the program or the command.
-func (s *scorer) spec(in score.Input, answer string) *sandboxv1.ExecSpec {
+func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error) {
 	p := s.params
 	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(time.Duration(p.Timeout * float64(time.Second)))}
-	values := valuesOf(in, answer)
-	spec.Check = &sandboxv1.ExecCheck{KeepProcesses: p.Keep, Files: filled(p.Files, values)}
+	values, room := valuesOf(in, answer), template.NewRoom()
+	files, err := filled(p.Files, values, room)
+	if err != nil {
+		return nil, err
+	}
+	spec.Check = &sandboxv1.ExecCheck{KeepProcesses: p.Keep, Files: files}
 	switch {
 	case p.Command != "":
-		spec.Argv = []string{"bash", "--norc", "--noprofile", "-c", template.Program(p.Command, values)}
-		return spec
+		command, err := room.Program(p.Command, values)
+		spec.Argv = []string{"bash", "--norc", "--noprofile", "-c", command}
+		return spec, rpcerr.Wrap(err, "params_json/command")
 	case len(p.Argv) > 0:
 		spec.Argv = p.Argv
 	case p.Language == "bash":
@@ -181,8 +194,9 @@ func (s *scorer) spec(in score.Input, answer string) *sandboxv1.ExecSpec {
 	default:
 		spec.Argv = []string{"python3", "-I", "-"} // without the folder, the user's modules and PYTHON* in its way
 	}
-	spec.Stdin = []byte(template.Program(p.Program, values))
-	return spec
+	program, err := room.Program(p.Program, values)
+	spec.Stdin = []byte(program)
+	return spec, rpcerr.Wrap(err, "params_json/program")
 }
 
 // readWhole has bash read its whole program before it runs any of it, and then have no input. With -s it would read as it goes,

@@ -15,8 +15,10 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 )
@@ -137,6 +139,30 @@ func TestUnknownMetadataIsNamed(t *testing.T) {
 	require.ErrorContains(t, demanding.Demand(in, []string{"default"}), "{metadata.zz}", "before the run too")
 	_, err = s.Next(score.Input{}, nil)
 	require.ErrorContains(t, err, "its keys: none")
+}
+
+// What the sample's data makes of the texts is known before the run; what the model says is not.
+func TestWhatPlaceholdersMakeIsBounded(t *testing.T) {
+	t.Parallel()
+	in := score.Input{Metadata: &orderedjson.Object{}}
+	in.Metadata.Set("big", strings.Repeat("x", 1<<20))
+	many := func(name string) string { return strings.Repeat("{"+name+"}", 17) }
+	for params, place := range map[string]string{
+		`{"program": "` + many("metadata.big") + `"}`:                                                "params_json/program: the text would have more than 16777216 bytes",
+		`{"command": "` + many("metadata.big") + `"}`:                                                "params_json/command: ",
+		`{"command": "true", "files": {"a": "{metadata.big}", "b": "` + many("metadata.big") + `"}}`: "params_json/files: b: ",
+	} {
+		s := made(t, params)
+		err := s.(score.Demanding).Demand(in, []string{"default"})
+		require.ErrorContains(t, err, place)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
+		_, err = s.Next(in, nil)
+		require.ErrorContains(t, err, place)
+	}
+	s := made(t, `{"program": "`+many("completion")+`"}`)
+	require.NoError(t, s.(score.Demanding).Demand(in, []string{"default"}))
+	_, err := s.Next(score.Input{Completion: strings.Repeat("x", 1<<20)}, nil)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 }
 
 func TestASandboxIsNeeded(t *testing.T) {

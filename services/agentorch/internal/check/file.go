@@ -12,6 +12,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
 )
@@ -77,15 +78,19 @@ func texts(files map[string]file) string {
 }
 
 // filled gives the files in the order of their paths, with the placeholders filled in.
-func filled(files map[string]file, values template.Values) []*sandboxv1.FileToPlace {
+func filled(files map[string]file, values template.Values, room *template.Room) ([]*sandboxv1.FileToPlace, error) {
 	var out []*sandboxv1.FileToPlace
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		f := files[path]
 		content := f.bytes
 		if content == nil {
-			content = []byte(template.Program(f.text, values))
+			text, err := room.Program(f.text, values)
+			if err != nil {
+				return nil, rpcerr.Wrap(err, "params_json/files: %s", path)
+			}
+			content = []byte(text)
 		}
 		out = append(out, &sandboxv1.FileToPlace{Path: path, Content: content, Mode: f.mode})
 	}
-	return out
+	return out, nil
 }

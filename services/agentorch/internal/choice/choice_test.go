@@ -2,11 +2,14 @@ package choice_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
 )
 
@@ -65,12 +68,17 @@ func TestParse(t *testing.T) {
 func TestPromptIsFilledOnce(t *testing.T) {
 	t.Parallel()
 	c := choice.New([]string{"{question}", "x}}"})
-	assert.Equal(t, "{A,B} What is {choices}? A) {question}\nB) x}}", c.Prompt("{{{letters}}} {question} {choices}", "What is {choices}?"))
+	prompt, err := c.Prompt("{{{letters}}} {question} {choices}", "What is {choices}?")
+	require.NoError(t, err)
+	assert.Equal(t, "{A,B} What is {choices}? A) {question}\nB) x}}", prompt)
+	_, err = c.Prompt(strings.Repeat("{question}", 2000), strings.Repeat("q", 10<<10))
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 	for _, reasoning := range []bool{true, false} {
 		for _, multiple := range []bool{true, false} {
 			template := choice.DefaultTemplate(reasoning, multiple)
 			require.NoError(t, choice.CheckTemplate(template))
-			prompt := c.Prompt(template, "Why?")
+			prompt, err := c.Prompt(template, "Why?")
+			require.NoError(t, err)
 			assert.Contains(t, prompt, "ANSWER: $LETTER")
 			assert.Contains(t, prompt, "A,B")
 			assert.NotContains(t, prompt, "%!")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
 )
 
 // The parts of the default prompts. All of them ask for a line that Parse reads.
@@ -35,12 +37,9 @@ func CheckTemplate(template string) error {
 }
 
 // Prompt fills a template: `{question}`, `{choices}` with the options one a line, `{letters}` with `A,B,C`. `{{` and `}}` are single braces. Text
-// that is put in is not read again.
-func (c Choices) Prompt(template, question string) string {
-	return strings.NewReplacer(
-		"{{", "{", "}}", "}",
-		"{question}", question,
-		"{choices}", c.List(),
-		"{letters}", strings.Join(c.Letters(), ","),
-	).Replace(template)
+// that is put in is not read again. It fails with REQUEST_TOO_LARGE where the prompt is over bound.TemplateBytes.
+func (c Choices) Prompt(text, question string) (string, error) {
+	return template.NewRoom().Prompt(text, template.Map(map[string]string{
+		"question": question, "choices": c.List(), "letters": strings.Join(c.Letters(), ","),
+	}))
 }

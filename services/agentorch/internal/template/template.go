@@ -1,15 +1,17 @@
 // Package template fills the placeholders of prompts and programs: `{name}` or `{metadata.key}`. A placeholder that is not known stays as it is written, so that
-// braces of other meanings do no harm, and what is put in is not read again.
+// braces of other meanings do no harm, and what is put in is not read again. It takes time in proportion to the texts, the values and what comes out, which is bounded.
 package template
 
 import (
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// Values finds the value of a placeholder by its name.
+// Values finds the value of a placeholder by its name. It may be asked for the same name any number of times.
 type Values func(name string) (string, bool)
 
 var (
@@ -17,25 +19,50 @@ var (
 	withEscapes = regexp.MustCompile(`\{\{|\}\}|` + placeholder.String())
 )
 
-// Prompt fills a prompt. `{{` and `}}` are single braces.
-func Prompt(text string, values Values) string {
-	return withEscapes.ReplaceAllStringFunc(text, func(found string) string {
-		switch found {
-		case "{{":
-			return "{"
-		case "}}":
-			return "}"
+// Room is how many bytes texts may still have once they are filled. Each text that is filled takes its own.
+type Room int
+
+// NewRoom has room for bound.TemplateBytes.
+func NewRoom() *Room { return new(Room(bound.TemplateBytes)) }
+
+// Prompt fills a prompt. `{{` and `}}` are single braces. It fails with REQUEST_TOO_LARGE where there is no room.
+func (r *Room) Prompt(text string, values Values) (string, error) {
+	return r.fill(withEscapes, text, values)
+}
+
+// Program fills the text of a program, in which double braces mean what they mean. It fails with REQUEST_TOO_LARGE where there is no room.
+func (r *Room) Program(text string, values Values) (string, error) {
+	return r.fill(placeholder, text, values)
+}
+
+func (r *Room) fill(form *regexp.Regexp, text string, values Values) (string, error) {
+	var filled strings.Builder
+	for rest := text; rest != ""; {
+		at := form.FindStringIndex(rest)
+		if at == nil {
+			at = []int{len(rest), len(rest)}
 		}
-		return fill(found, values)
-	})
+		value := valueOf(rest[at[0]:at[1]], values)
+		if *r -= Room(at[0] + len(value)); *r < 0 {
+			return "", rpcerr.RequestTooLarge("", bound.TemplateBytes, "the text would have more than %d bytes once its placeholders are filled", bound.TemplateBytes)
+		}
+		filled.WriteString(rest[:at[0]])
+		filled.WriteString(value)
+		rest = rest[at[1]:]
+	}
+	return filled.String(), nil
 }
 
-// Program fills the text of a program, in which double braces mean what they mean.
-func Program(text string, values Values) string {
-	return placeholder.ReplaceAllStringFunc(text, func(found string) string { return fill(found, values) })
-}
-
-func fill(found string, values Values) string {
+// valueOf is what stands in place of what was found: an escape, a placeholder or nothing.
+func valueOf(found string, values Values) string {
+	switch found {
+	case "":
+		return ""
+	case "{{":
+		return "{"
+	case "}}":
+		return "}"
+	}
 	if value, ok := values(found[1 : len(found)-1]); ok {
 		return value
 	}
@@ -45,13 +72,22 @@ func fill(found string, values Values) string {
 // Missing returns the placeholders of a text that begin with a prefix and for which there is no value, each once, in order.
 func Missing(text, prefix string, values Values) []string {
 	var missing []string
-	for _, found := range placeholder.FindAllString(text, -1) {
-		name := found[1 : len(found)-1]
-		if _, ok := values(name); !ok && strings.HasPrefix(name, prefix) && !slices.Contains(missing, name) {
+	seen := map[string]bool{}
+	for rest := text; ; {
+		at := placeholder.FindStringIndex(rest)
+		if at == nil {
+			return missing
+		}
+		name := rest[at[0]+1 : at[1]-1]
+		rest = rest[at[1]:]
+		if !strings.HasPrefix(name, prefix) || seen[name] {
+			continue
+		}
+		seen[name] = true
+		if _, ok := values(name); !ok {
 			missing = append(missing, name)
 		}
 	}
-	return missing
 }
 
 // First asks several values in turn.
@@ -85,30 +121,50 @@ func Map(texts map[string]string) Values {
 	}
 }
 
-// Object gives the members of a JSON object: texts as they are, other values as JSON. `a.b` is the member b of the member a, where there is no member `a.b`.
+// Object gives the members of a JSON object: texts as they are, other values as JSON. `a.b` is the member b of the member a, where there is no member `a.b`. The
+// document is parsed when a name is asked for first, and so is a member. The values are not for concurrent use.
 func Object(document string) Values {
-	return func(name string) (string, bool) { return member(document, name) }
+	return (&object{document: document}).member
 }
 
-func member(document, name string) (string, bool) {
-	var members map[string]json.RawMessage
-	if document == "" || json.Unmarshal([]byte(document), &members) != nil {
-		return "", false
+// object is a JSON value, which is parsed once.
+type object struct {
+	document string
+	parsed   bool
+	members  map[string]json.RawMessage // nil for what is no object
+	inner    map[string]*object
+}
+
+func (o *object) member(name string) (string, bool) {
+	if !o.parsed {
+		o.parsed, o.inner = true, map[string]*object{}
+		if begins(o.document, "{") && json.Unmarshal([]byte(o.document), &o.members) != nil {
+			o.members = nil
+		}
 	}
-	if value, ok := members[name]; ok {
+	if value, ok := o.members[name]; ok {
 		return Text(string(value)), true
 	}
-	outer, inner, nested := strings.Cut(name, ".")
-	if value, ok := members[outer]; nested && ok {
-		return member(string(value), inner)
+	outer, rest, nested := strings.Cut(name, ".")
+	value, ok := o.members[outer]
+	if !nested || !ok {
+		return "", false
 	}
-	return "", false
+	if o.inner[outer] == nil {
+		o.inner[outer] = &object{document: string(value)}
+	}
+	return o.inner[outer].member(rest)
+}
+
+// begins reports whether a JSON text is of the kind that begins so.
+func begins(document, with string) bool {
+	return strings.HasPrefix(strings.TrimLeft(document, " \t\r\n"), with)
 }
 
 // Text is how a JSON value stands in a text: a string as it is, all else as JSON.
 func Text(valueJSON string) string {
 	var text string
-	if json.Unmarshal([]byte(valueJSON), &text) == nil && valueJSON != "null" {
+	if begins(valueJSON, `"`) && json.Unmarshal([]byte(valueJSON), &text) == nil {
 		return text
 	}
 	return valueJSON

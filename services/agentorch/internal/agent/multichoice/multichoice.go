@@ -77,7 +77,13 @@ func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	if len(spec.GetChoices()) == 0 {
 		return rpcerr.InvalidField("choices", "multiple_choice needs choices; give the sample some, or map the dataset's")
 	}
-	return nil
+	_, err := m.prompt(spec, "") // What the question is, earlier steps may change.
+	return err
+}
+
+func (m *machine) prompt(spec *agentv1.RunSpec, question string) (string, error) {
+	text, err := choice.New(spec.GetChoices()).Prompt(m.params.Template, question)
+	return text, rpcerr.Wrap(err, "params_json/template")
 }
 
 func (m *machine) ask() agent.Generate {
@@ -92,8 +98,10 @@ func (m *machine) Asks() []agent.Generate { return []agent.Generate{m.ask()} }
 
 // Next implements [agent.Machine].
 func (m *machine) Next(run agent.View) (agent.Action, error) {
-	if err := m.Demand(run.Spec()); err != nil {
-		return agent.Action{}, err
+	if !m.put {
+		if err := m.Demand(run.Spec()); err != nil {
+			return agent.Action{}, err
+		}
 	}
 	choices := choice.New(run.Spec().GetChoices())
 	action, over, err := m.Loop.Next(run, m.ask(), agent.UntilDone)
@@ -101,7 +109,7 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 		return agent.Action{}, err
 	}
 	if !m.put {
-		question, err := m.question(run, choices)
+		question, err := m.question(run)
 		action.Events = append(action.Events, question)
 		return action, err
 	}
@@ -114,13 +122,17 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 }
 
 // question rewrites the last user message.
-func (m *machine) question(run agent.View, choices choice.Choices) (*agentv1.Event, error) {
+func (m *machine) question(run agent.View) (*agentv1.Event, error) {
 	message := chat.LastUser(run.Messages())
 	if message == nil {
 		return nil, errors.New("multiple_choice needs a user message that asks")
 	}
+	text, err := m.prompt(run.Spec(), chat.Text(message))
+	if err != nil {
+		return nil, err
+	}
 	changed := proto.CloneOf(message)
-	chat.SetText(changed, choices.Prompt(m.params.Template, chat.Text(message)))
+	chat.SetText(changed, text)
 	return agent.Edit(reason, []*modelv1.ChatMessage{changed}, nil), nil
 }
 

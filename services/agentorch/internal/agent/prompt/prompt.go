@@ -66,7 +66,7 @@ func define(name, description string, change func(agent.View, string) (*agentv1.
 			return agent.Params(step, &params{})
 		},
 		New: func(step *agentv1.AgentRef) (agent.Machine, error) {
-			m := &machine{change: change}
+			m := &machine{step: step, change: change}
 			return m, agent.Params(step, &m.params)
 		},
 	}
@@ -74,6 +74,7 @@ func define(name, description string, change func(agent.View, string) (*agentv1.
 
 type machine struct {
 	agent.NoTools
+	step   *agentv1.AgentRef
 	params params
 	change func(agent.View, string) (*agentv1.Event, error)
 }
@@ -83,19 +84,36 @@ func (*machine) Apply(*agentv1.Event) {}
 
 // Next implements [agent.Machine].
 func (m *machine) Next(run agent.View) (agent.Action, error) {
-	event, err := m.change(run, template.Prompt(m.params.Template, m.values(run)))
+	text, err := m.fill(run.Spec(), run.Messages(), run.Stored)
+	if err != nil {
+		return agent.Action{}, err
+	}
+	event, err := m.change(run, text)
 	if err != nil {
 		return agent.Action{}, err
 	}
 	return agent.Action{Events: []*agentv1.Event{event}, Then: agent.Done{}}, nil
 }
 
-func (m *machine) values(run agent.View) template.Values {
-	stored := func(name string) (string, bool) {
-		value, ok := run.Stored(name)
+// Demand implements [agent.Demanding]: the sample's own data may be too much for the template.
+func (m *machine) Demand(spec *agentv1.RunSpec) error {
+	var prompt []*modelv1.ChatMessage // is the input's until a step changes it
+	if proto.Equal(spec.GetSteps()[0], m.step) {
+		prompt = spec.GetInput()
+	}
+	_, err := m.fill(spec, prompt, template.Map(nil))
+	return err
+}
+
+// fill fills the template with what is known of a run: its conversation and its store, each entry as JSON.
+func (m *machine) fill(spec *agentv1.RunSpec, messages []*modelv1.ChatMessage, stored template.Values) (string, error) {
+	store := func(name string) (string, bool) {
+		value, ok := stored(name)
 		return template.Text(value), ok
 	}
-	metadata := template.Object(run.Spec().GetMetadataJson())
-	prompt := map[string]string{"prompt": chat.Text(chat.LastUser(run.Messages()))}
-	return template.First(template.Map(prompt), template.Object(string(m.params.Params)), stored, metadata, template.Under("metadata", metadata))
+	metadata := template.Object(spec.GetMetadataJson())
+	prompt := map[string]string{"prompt": chat.Text(chat.LastUser(messages))}
+	text, err := template.NewRoom().Prompt(m.params.Template,
+		template.First(template.Map(prompt), template.Object(string(m.params.Params)), store, metadata, template.Under("metadata", metadata)))
+	return text, rpcerr.Wrap(err, "params_json/template")
 }

@@ -1,13 +1,16 @@
 package prompt_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/agenttest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/prompt"
@@ -66,5 +69,31 @@ func TestWhatItNeedsIsNamed(t *testing.T) {
 	for _, params := range []string{"", "{}", `{"template": 1}`} {
 		_, err := registry.Resolve(fleettest.Step("system_message", params))
 		require.ErrorContains(t, err, "template", "parameters %q", params)
+	}
+}
+
+// A template and what is put into it are each within their bounds, and may together be far too much.
+func TestWhatATemplateMakesIsBounded(t *testing.T) {
+	t.Parallel()
+	much := strings.Repeat("x", 1<<20)
+	for name, c := range map[string]struct {
+		template string
+		spec     *agentv1.RunSpec
+		known    bool // before the run
+	}{
+		"metadata": {"{metadata.big}", &agentv1.RunSpec{MetadataJson: `{"big": "` + much + `"}`, Input: []*modelv1.ChatMessage{said("1", "one")}}, true},
+		"input":    {"{prompt}", &agentv1.RunSpec{Input: []*modelv1.ChatMessage{said("1", much)}}, true},
+		"a step's": {"{prompt}", &agentv1.RunSpec{Input: []*modelv1.ChatMessage{said("1", much)}, Steps: []*agentv1.AgentRef{fleettest.Step("user_message", `{"template": "a"}`)}}, false},
+	} {
+		step := fleettest.Step("prompt_template", `{"template": "`+strings.Repeat(c.template, 17)+`"}`)
+		if len(c.spec.GetSteps()) == 0 {
+			c.spec.Steps = []*agentv1.AgentRef{step}
+		}
+		machine, err := definition(t, "prompt_template").New(step)
+		require.NoError(t, err, name)
+		err = machine.(agent.Demanding).Demand(c.spec)
+		assert.Equal(t, c.known, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%s: %v", name, err)
+		got := agenttest.Play(t, definition(t, "prompt_template"), step, agenttest.Script{Spec: c.spec})
+		require.ErrorContains(t, got.Err, "params_json/template: the text would have more than 16777216 bytes", name)
 	}
 }

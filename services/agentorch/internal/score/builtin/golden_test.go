@@ -93,7 +93,8 @@ func TestGoldenChoice(t *testing.T) {
 		}
 		require.NoError(t, c.Decode(&in))
 		choices := choice.New(in.Input.Choices)
-		prompt := choices.Prompt(choice.DefaultTemplate(in.Input.Cot, in.Input.Multiple), "question")
+		prompt, err := choices.Prompt(choice.DefaultTemplate(in.Input.Cot, in.Input.Multiple), "question")
+		require.NoError(t, err)
 		choices.Select(choice.Parse(in.Input.Completion, len(choices), in.Input.Multiple))
 		s, err := scoreOf(registry, "choice", nil, score.Input{
 			Completion: in.Input.Completion, Targets: targets(c.At("input", "target")), Choices: choices,
