@@ -2,6 +2,11 @@ package e2e_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,6 +41,66 @@ func TestTheStoreIsAwayWhileSandboxesAreMade(t *testing.T) {
 	eval := c.await(t, name)
 	assert.Equal(t, want, verdictsOf(t, c, eval))
 	checkCounted(t, c, eval, callLog)
+}
+
+// The disk of all data is full while sandboxes are made, of files or of bytes, and no floor keeps anything from beginning: runs wait, and the evaluation has the results of a calm day.
+func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
+	want := undisturbed(t)
+	t.Parallel()
+	for name, disk := range map[string]struct {
+		options string
+		ballast int64
+		reasons []string
+	}{
+		"of files": {"size=1g,nr_inodes=4000", 0, []string{"quota"}},
+		"of bytes": {"size=512m", 64 << 10, []string{"quota", "store"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := os.MkdirTemp("", "evalfleet-disk-") //nolint:usetesting // sockets lie in it, whose paths must be short
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+			if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, disk.options); err != nil {
+				t.Skip("SKIP: mounting a small disk is not allowed here: ", err)
+			}
+			t.Cleanup(func() { assert.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+			h, callLog := countedHome(t, &shipped, single, "EVALFLEET_MIN_FREE_BYTES=-1")
+			h.dir = filepath.Join(dir, "data")
+			h.tokenFile = filepath.Join(h.dir, "token")
+			c := h.serve()
+			spec := counted(t)
+			spec.Sandboxes["default"].Setup = "sleep 1"
+			name := c.create(t, spec)
+			c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleAdmitted() != nil })
+			release := fill(t, filepath.Join(dir, "ballast"), disk.ballast)
+			c.untilWatched(t, name, func(r *agentv1.WatchEvalResponse) bool {
+				return slices.ContainsFunc(r.GetProgress().GetProgress().GetWaits(), func(w *agentv1.EvalWait) bool { return slices.Contains(disk.reasons, w.GetReason()) })
+			})
+			release()
+			eval := c.await(t, name)
+			assert.Equal(t, want, verdictsOf(t, c, eval))
+			checkCounted(t, c, eval, callLog)
+		})
+	}
+}
+
+// fill makes files of that size in a new folder until the disk is full.
+func fill(t *testing.T, dir string, size int64) (release func()) {
+	t.Helper()
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	for i := 0; ; i++ {
+		f, err := os.Create(filepath.Join(dir, strconv.Itoa(i)))
+		if err == nil && size > 0 {
+			err = syscall.Fallocate(int(f.Fd()), 0, 0, size)
+		}
+		if f != nil {
+			require.NoError(t, f.Close())
+		}
+		if err != nil {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			return func() { require.NoError(t, os.RemoveAll(dir)) }
+		}
+	}
 }
 
 // lock holds the lock of a database for writers, as another process would, until the returned function is called.
