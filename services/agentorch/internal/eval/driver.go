@@ -27,8 +27,9 @@ type driver struct {
 	project string
 	head    journal.Head
 	state   *State
+	// samples and plan are what prepare reads; nil before.
 	samples *Samples
-	plan    plan
+	plan    *plan
 	// seen is the last change of a run's row that was looked at.
 	seen int64
 	// strangers are runs that had ended before the journal said whose they are, as after a crash between the two.
@@ -89,6 +90,7 @@ const (
 	waitVersion = "version"
 	waitService = "service"
 	waitFault   = "fault"
+	waitLoading = "loading"
 )
 
 // errNotOwner says that another replica owns the journal now.
@@ -183,6 +185,11 @@ func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
 	if d.state.TooNew {
 		return &agentv1.RunWait{Reason: waitVersion, Message: "a later version of the server wrote its journal and has to go on with it"}, nil
 	}
+	if err := d.prepare(ctx); err != nil {
+		if wait, err := d.unprepared(ctx, err); wait != nil || err != nil {
+			return wait, err
+		}
+	}
 	if err := d.collect(ctx); err != nil {
 		return nil, fmt.Errorf("collect finished samples: %w", err)
 	}
@@ -207,6 +214,50 @@ func (d *driver) turn(ctx context.Context) (wait *agentv1.RunWait, err error) {
 		return nil, d.finish(ctx)
 	}
 	return wait, nil
+}
+
+// prepare reads the samples and resolves the scorers and metrics, unless it has done so.
+func (d *driver) prepare(ctx context.Context) error {
+	if d.samples != nil && d.plan != nil {
+		return nil
+	}
+	samples, err := d.engine.folds.samplesOf(ctx, d.project, d.state.Dataset)
+	if err != nil {
+		return err
+	}
+	plan, err := d.engine.deps.Judges.plan(d.state.Eval.GetSpec())
+	if err != nil {
+		return err
+	}
+	d.samples, d.plan = samples, &plan
+	return nil
+}
+
+// unprepared takes commands where the evaluation cannot go on, since prepare failed. Only its end needs neither samples
+// nor scorers; otherwise it waits.
+func (d *driver) unprepared(ctx context.Context, cause error) (*agentv1.RunWait, error) {
+	if err := d.obey(ctx); err != nil {
+		return nil, fmt.Errorf("take commands: %w", err)
+	}
+	if d.stopping = cmp.Or(d.stopping, d.ending()); d.stopping != nil {
+		return nil, nil
+	}
+	wait := waitFor(cause)
+	if wait.GetReason() == waitFault {
+		wait = &agentv1.RunWait{Reason: waitLoading, Message: "what it needs cannot be loaded: " + wait.GetMessage()}
+	}
+	if before := d.waiting.Load(); before.GetReason() != wait.GetReason() {
+		d.engine.deps.Logger.Error("an evaluation cannot go on; it waits and tries again", "eval", d.head.Name, "error", cause)
+	}
+	return wait, nil
+}
+
+// sample is that of a slot; nil where the samples could not be read.
+func (d *driver) sample(slot *Slot) *agentv1.Sample {
+	if d.samples == nil {
+		return nil
+	}
+	return d.samples.At(slot.Sample)
 }
 
 // collect journals how runs ended, as many as a turn has time for.
@@ -314,7 +365,7 @@ func (d *driver) firstError() *agentv1.RunError {
 	for i := range d.state.Slots {
 		if s := &d.state.Slots[i]; s.failed() {
 			e := s.Finished.GetError()
-			return &agentv1.RunError{Reason: e.GetReason(), Message: runTitle(d.samples.At(s.Sample), s) + ": " + e.GetMessage()}
+			return &agentv1.RunError{Reason: e.GetReason(), Message: runTitle(d.sample(s), s) + ": " + e.GetMessage()}
 		}
 	}
 	return nil
@@ -372,7 +423,7 @@ func (d *driver) leave(ctx context.Context) error {
 			continue
 		}
 		events = append(events, &agentv1.Event{Id: slot.Run, Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
-			Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: slot.Run, State: agentv1.RunState_RUN_STATE_CANCELLED,
+			Sample: d.sample(slot).GetId(), Epoch: int32(slot.Epoch), Run: slot.Run, State: agentv1.RunState_RUN_STATE_CANCELLED,
 		}}})
 	}
 	if len(events) == 0 {
@@ -415,7 +466,7 @@ func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 				return nil, nil
 			}
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", runTitle(d.samples.At(slot.Sample), slot), err)
+			return nil, fmt.Errorf("%s: %w", runTitle(d.sample(slot), slot), err)
 		default:
 			room--
 		}
@@ -435,14 +486,14 @@ func impossible(err error) bool {
 // refusal is the event that says why a slot can have no run.
 func (d *driver) refusal(slot *Slot, err error) *agentv1.Event {
 	return &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
-		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
+		Sample: d.sample(slot).GetId(), Epoch: int32(slot.Epoch), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
 		State: agentv1.RunState_RUN_STATE_FAILED, Error: &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()},
 	}}}
 }
 
 // start makes the run of a slot and journals that it has it. A crash between the two makes the same run again, by its key.
 func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) error {
-	sample := d.samples.At(slot.Sample)
+	sample := d.sample(slot)
 	run, err := runSpec(d.head.Name, spec, sample, slot)
 	if err != nil {
 		return err

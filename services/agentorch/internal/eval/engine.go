@@ -85,7 +85,8 @@ type Engine struct {
 
 	mu      sync.Mutex
 	drivers map[string]*atWork
-	loading map[journal.Ref]struct{} // adopted, and not driven yet
+	loading map[journal.Ref]struct{}     // adopted, and not driven yet
+	unread  map[string]*agentv1.EvalWait // by name, those whose journals cannot be read
 	stopped bool
 	work    sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // The life of all drivers, which outlive the calls that start them.
@@ -109,7 +110,7 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg.CancelPatience = defaultCancelPatience
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), reading: make(chan struct{}, 1), drivers: map[string]*atWork{}, loading: map[journal.Ref]struct{}{}, ctx: ctx, cancel: cancel}
+	return &Engine{cfg: cfg, deps: deps, folds: newFolds(deps.Journals, deps.Blobs), reading: make(chan struct{}, 1), drivers: map[string]*atWork{}, loading: map[journal.Ref]struct{}{}, unread: map[string]*agentv1.EvalWait{}, ctx: ctx, cancel: cancel}
 }
 
 // Adopting notes that an evaluation is about to be adopted: it counts among those that are driven.
@@ -127,7 +128,9 @@ func (e *Engine) Adopt(head journal.Head) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.loading, head.Ref)
+		delete(e.unread, head.Name)
 	}()
+	since := timestamppb.Now()
 	for pause := retryPause; ; pause = min(2*pause, lastPause) {
 		d, err := e.load(e.ctx, head)
 		if err == nil {
@@ -140,6 +143,9 @@ func (e *Engine) Adopt(head journal.Head) {
 		if e.ctx.Err() != nil {
 			return
 		}
+		e.mu.Lock()
+		e.unread[head.Name] = &agentv1.EvalWait{Reason: waitLoading, Message: "its journal cannot be read: " + rpcerr.ToStatus(err).Message(), Since: since}
+		e.mu.Unlock()
 		e.deps.Logger.Error("an evaluation cannot be taken up; it waits and is tried again", "eval", head.Name, "error", err, "again_in", pause)
 		if retry.Sleep(e.ctx, pause) != nil {
 			return
@@ -164,18 +170,19 @@ func (e *Engine) Refs() []journal.Ref {
 	return refs
 }
 
-// Waits returns what keeps an evaluation itself from going on: none for one that does, or is not driven here.
+// Waits returns what keeps an evaluation itself from going on: none for one that does, or is neither driven here nor
+// about to be.
 func (e *Engine) Waits(name string) []*agentv1.EvalWait {
 	e.mu.Lock()
-	d := e.drivers[name]
+	d, wait := e.drivers[name], e.unread[name]
 	e.mu.Unlock()
-	if d == nil {
+	if d != nil {
+		wait = d.waiting.Load()
+	}
+	if wait == nil {
 		return nil
 	}
-	if wait := d.waiting.Load(); wait != nil {
-		return []*agentv1.EvalWait{proto.CloneOf(wait)}
-	}
-	return nil
+	return []*agentv1.EvalWait{proto.CloneOf(wait)}
 }
 
 // hold returns why no new sample should begin now; nil for nothing.
@@ -397,7 +404,7 @@ func (e *Engine) command(ctx context.Context, name, id string, c command) error 
 }
 
 // Cancel stops an evaluation. It returns once the cancel is durable: at the end of all that runs, or, where that takes longer than Config.CancelPatience,
-// with the evaluation as one that is being cancelled. One that has ended is given as it is. While the store is away it waits for it, until ctx ends.
+// with the evaluation as one that is being cancelled, whether anybody drives it now or not. One that has ended is given as it is. While the store is away it waits for it, until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
 	if requestID == "" {
 		requestID = "cancel-" + newID()
@@ -426,7 +433,7 @@ func (e *Engine) cancelOnce(ctx context.Context, name, requestID, reason string)
 		if s, err = e.State(ctx, name); err != nil || s.Ended() {
 			return s, err
 		}
-		if over && (s.Cancel != nil || s.TooNew) { // What a later version drives takes the command up later.
+		if over {
 			return s.cancelling(reason), nil
 		}
 		select {
@@ -458,6 +465,9 @@ func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	}
 	if d.state.Eval.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED && !slices.ContainsFunc(d.state.Slots, func(s Slot) bool { return s.undone() }) {
 		return nil, rpcerr.RunFinished(name, "SUCCEEDED", "%s has succeeded and all its samples are done, so there is nothing to resume; make a new evaluation to run it again", name)
+	}
+	if err := d.prepare(ctx); err != nil {
+		return nil, err
 	}
 	if err := d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
 		State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
@@ -502,7 +512,7 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason strin
 	}
 }
 
-// load makes the driver of an evaluation as its journal tells it.
+// load makes the driver of an evaluation as its journal tells it. What else the driver needs, [driver.prepare] reads.
 func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	state := &State{} // a driver's own, which it changes
 	if err := e.folds.follow(ctx, head, state); err != nil {
@@ -512,15 +522,7 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	samples, err := e.folds.samplesOf(ctx, name.Project, state.Dataset)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := e.deps.Judges.plan(state.Eval.GetSpec())
-	if err != nil {
-		return nil, err
-	}
-	return &driver{engine: e, project: name.Project, head: head, state: state, samples: samples, plan: plan, strangers: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
+	return &driver{engine: e, project: name.Project, head: head, state: state, strangers: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. One of an earlier epoch can write no more, and is replaced: an evaluation may be resumed while the start

@@ -48,6 +48,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bodies struct {
 	mu  sync.Mutex
 	all map[string][]byte
+	// lost says that none can be opened.
+	lost atomic.Bool
 }
 
 func (b *bodies) Put(_ context.Context, project string, r io.Reader, mediaType string) (*contentv1.BlobRef, error) {
@@ -67,7 +69,7 @@ func (b *bodies) Open(_ context.Context, project, hash string) (io.ReadCloser, e
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	content, ok := b.all[project+"/"+hash]
-	if !ok {
+	if !ok || b.lost.Load() {
 		return nil, rpcerr.ResourceNotFound("blob " + hash)
 	}
 	return io.NopCloser(bytes.NewReader(content)), nil
@@ -264,6 +266,10 @@ type bench struct {
 	patience time.Duration
 	// logger is that of engines; nil discards.
 	logger *slog.Logger
+	// judges are those of engines; nil are the platform's.
+	judges *eval.Judges
+	// restore gives back what a test took.
+	restore func()
 }
 
 func start(t *testing.T, verdict func(sample string, epoch, attempt int) *agentv1.Run) *bench {
@@ -286,9 +292,9 @@ func (b *bench) newEngine() *eval.Engine {
 		store = b.wrap(store)
 	}
 	logger := cmp.Or(b.logger, slog.New(slog.DiscardHandler))
+	judges := cmp.Or(b.judges, &eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()})
 	return eval.New(eval.Config{MaxSamples: 3, CancelPatience: cmp.Or(b.patience, waittest.Bound)}, eval.Deps{
-		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: logger,
-		Judges: eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()},
+		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: logger, Judges: *judges,
 	})
 }
 
@@ -478,6 +484,7 @@ func TestACancelIsAcknowledgedBeforeAnyRunHasIt(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "cancelling: enough", answer.Eval.GetStateReason())
 	assert.EqualValues(t, samples, answer.Eval.GetProgress().GetRunning(), "no run has the cancel yet")
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetStateReason() != "" })
 	assert.EqualValues(t, 1, counted.count.Load()-before)
 	close(b.runs.cancelling)
 	assert.EqualValues(t, samples, b.ended(t, name).Eval.GetProgress().GetCancelled())

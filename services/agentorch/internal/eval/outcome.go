@@ -24,7 +24,7 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*
 		return nil, fmt.Errorf("read the row of %s: %w", name, err)
 	}
 	f := &agentv1.SampleFinished{
-		Sample: d.samples.At(slot.Sample).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
+		Sample: d.sample(slot).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
 		Limit: run.GetLimit(), Error: run.GetError(), Usage: run.GetUsage(), RoleUsage: run.GetRoleUsage(), WorkingTime: run.GetWorkingTime(),
 		SandboxFault: run.GetSandboxFault(), Turns: run.GetTurns(), Retries: run.GetRetries(), LostModelCalls: run.GetLostModelCalls(),
 	}

@@ -395,7 +395,11 @@ func (s *State) Resource(slot *Slot, sample *agentv1.Sample) *agentv1.EvalSample
 	return r
 }
 
-// runTitle is how messages for people name a slot.
+// runTitle is how messages for people name a slot, whose sample may be unknown.
 func runTitle(sample *agentv1.Sample, slot *Slot) string {
-	return strings.TrimSpace(fmt.Sprintf("sample %s, epoch %d", sample.GetId(), slot.Epoch))
+	id := sample.GetId()
+	if sample == nil {
+		id = fmt.Sprintf("at position %d", slot.Sample+1)
+	}
+	return strings.TrimSpace(fmt.Sprintf("sample %s, epoch %d", id, slot.Epoch))
 }

@@ -1401,7 +1401,9 @@ func (x *EvalProgress) GetLostModelCalls() int32 {
 // EvalWait is what some samples of an evaluation wait for.
 type EvalWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As of a run's wait, or `service`: a service of the platform does not answer. The samples go on by themselves when it does.
+	// As of a run's wait, or one of the evaluation itself: `service` (a service of the platform does not answer) or `loading`
+	// (its journal, its samples or its scorers cannot be loaded). It goes on by itself when they are back, and can be
+	// cancelled meanwhile.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
@@ -1488,7 +1490,8 @@ type EvalSample struct {
 	Run string `protobuf:"bytes,6,opt,name=run,proto3" json:"run,omitempty"`
 	// Where that run is in its life.
 	State RunState `protobuf:"varint,7,opt,name=state,proto3,enum=evalfleet.agent.v1.RunState" json:"state,omitempty"`
-	// The scores.
+	// The scores. An answer or an explanation over 64 KiB is cut with a mark, and larger metadata is left out; the run has
+	// all of them.
 	Scores []*NamedScore `protobuf:"bytes,8,rep,name=scores,proto3" json:"scores,omitempty"`
 	// The limit that ended it.
 	Limit *LimitReached `protobuf:"bytes,9,opt,name=limit,proto3" json:"limit,omitempty"`

@@ -5596,7 +5596,7 @@ func (x *SampleFinished) GetLostModelCalls() int32 {
 // SampleFinishedContent holds scores.
 type SampleFinishedContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the scorers.
+	// In the order of the scorers, with long texts cut: the run has all of them.
 	Scores        []*NamedScore `protobuf:"bytes,1,rep,name=scores,proto3" json:"scores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
