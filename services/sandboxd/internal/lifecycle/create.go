@@ -196,7 +196,7 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	c := s.connect(b)
 	hello, err := c.Hello(ctx)
 	if err == nil {
-		err = prepare(ctx, c, spec)
+		err = s.unlessFull(prepare(ctx, c, spec))
 	}
 	if err != nil {
 		c.Close()
@@ -215,6 +215,20 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	}
 	if err != nil {
 		c.Close()
+	}
+	return err
+}
+
+// unlessFull is the error of a preparation, whose files or set-up may have failed for want of the disk's room.
+func (s *Sandboxes) unlessFull(err error) error {
+	if err == nil || s.lack == nil {
+		return err
+	}
+	switch rpcerr.Reason(err) { //nolint:exhaustive // all others have causes of their own
+	case errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED:
+		if lack := s.lack(); lack != "" {
+			return driver.NoRoom(lack)
+		}
 	}
 	return err
 }

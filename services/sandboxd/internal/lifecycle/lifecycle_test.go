@@ -590,3 +590,18 @@ func TestNoSandboxIsMadeWithoutRoom(t *testing.T) {
 		h.create(&sandboxv1.SandboxSpec{}, "second")
 	})
 }
+
+// A disk that becomes full while a sandbox is prepared fails its set-up: the sandbox is made anew when there is room.
+func TestASandboxThatADiskFailsIsMadeLater(t *testing.T) {
+	bubble(t, func(h *house) {
+		h.driver.run = func(string) *sandboxv1.ExecResult {
+			h.lack = "the disk is full now"
+			return &sandboxv1.ExecResult{ExitCode: 1, Stderr: []byte("no space left on device")}
+		}
+		_, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{Setup: "true"}, "key", "")
+		require.True(h, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
+		require.ErrorContains(h, err, "the disk is full now")
+		h.lack, h.driver.run = "", nil
+		h.create(&sandboxv1.SandboxSpec{Setup: "true"}, "key")
+	})
+}

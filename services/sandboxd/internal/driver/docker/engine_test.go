@@ -9,14 +9,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/evalfleet/evalfleet/pkg/freespace"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -93,6 +96,41 @@ func TestABoundOfTheDiskIsNotDroppedForOneFailure(t *testing.T) {
 			assert.False(t, quota)
 		})
 	}
+}
+
+// TestAnEngineWhoseDiskIsFullIsWaitedFor has the disk of an engine become full while that makes a container, which it says in text alone.
+func TestAnEngineWhoseDiskIsFullIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := unix.Mount("tmpfs", root, "tmpfs", 0, "size=64m"); err != nil {
+		t.Skip("SKIP: mounting a small disk is not allowed here: ", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	host := serveEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Api-Version", "1.41")
+		switch path := r.URL.Path; {
+		case strings.HasSuffix(path, "/_ping"):
+		case strings.HasSuffix(path, "/info"):
+			fmt.Fprintf(w, `{"MemoryLimit": true, "PidsLimit": true, "DockerRootDir": %q}`, root)
+		case strings.HasSuffix(path, "/images/some/json"):
+			fmt.Fprintf(w, `{"Os": "linux", "Architecture": %q}`, runtime.GOARCH)
+		case strings.HasSuffix(path, "/containers/create"):
+			assert.NoError(t, os.WriteFile(filepath.Join(root, "layer"), make([]byte, 63<<20+1<<19), 0o600))
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprint(w, `{"message": "something about a disk"}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"message": "there is none"}`)
+		}
+	})
+	d, err := docker.New(docker.Config{Host: host}, docker.Deps{Dir: t.TempDir(), GuestPath: guestPath, Space: freespace.New(0)})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	_, err = d.Create(t.Context(), driver.Spec{ID: "x", Owner: "me", Image: "some"})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
+	require.ErrorContains(t, err, root)
+	assert.Positive(t, rpcerr.RetryAfter(err))
 }
 
 // An engine that cannot be used is named with its socket and what to do, whoever asks; where nothing was made, that nothing can be
