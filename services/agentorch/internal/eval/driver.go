@@ -523,7 +523,10 @@ func (d *driver) finish(ctx context.Context) error {
 	if float64(d.state.failures()) >= d.state.tolerated() { // Only with continue_on_fail: else it would have stopped.
 		end = &agentv1.EvalStateChanged{State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: d.countErrors(), Error: d.firstError()}
 	}
-	results, unscored, err := d.plan.results(d.state, d.samples)
+	results, unscored, err := d.plan.results(ctx, d.state, d.samples)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil {
 		end = &agentv1.EvalStateChanged{
 			State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results cannot be computed",

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -155,15 +156,15 @@ type Outcome struct {
 }
 
 // Outcome computes what the samples that are done come to, for the model at a place in the specification.
-func (j Judges) Outcome(s *State, samples *Samples, model int) (Outcome, error) {
+func (j Judges) Outcome(ctx context.Context, s *State, samples *Samples, model int) (Outcome, error) {
 	p, err := j.plan(s.Eval.GetSpec())
 	if err != nil {
 		return Outcome{}, err
 	}
-	return p.outcome(s, samples, model)
+	return p.outcome(ctx, s, samples, model)
 }
 
-func (p plan) outcome(s *State, samples *Samples, model int) (Outcome, error) {
+func (p plan) outcome(ctx context.Context, s *State, samples *Samples, model int) (Outcome, error) {
 	o := Outcome{Scorers: p.scorers}
 	in := result.Input{Scorers: p.scorers, Extra: p.extra, Reducers: p.reducers}
 	for i := range s.Slots {
@@ -183,17 +184,17 @@ func (p plan) outcome(s *State, samples *Samples, model int) (Outcome, error) {
 		}
 	}
 	var err error
-	o.Results, err = result.Compute(in)
+	o.Results, err = result.Compute(ctx, in)
 	return o, err
 }
 
 // results computes the results of what is done, each model by itself. Unscored is the first model without a score, although there are
 // scorers; empty for none.
-func (p plan) results(s *State, samples *Samples) (all *agentv1.EvalResults, unscored string, err error) {
+func (p plan) results(ctx context.Context, s *State, samples *Samples) (all *agentv1.EvalResults, unscored string, err error) {
 	all = &agentv1.EvalResults{}
 	models := s.Eval.GetSpec().GetModels()
 	for model := range models {
-		o, err := p.outcome(s, samples, model)
+		o, err := p.outcome(ctx, s, samples, model)
 		if err != nil {
 			return nil, "", err
 		}

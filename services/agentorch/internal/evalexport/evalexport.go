@@ -88,7 +88,7 @@ func (x *Exporter) Open(ctx context.Context, project, name string, format Format
 	if l.samples, err = x.deps.Samples(ctx, ledger.state); err != nil {
 		return nil, err
 	}
-	if l.outcome, err = x.deps.Judges.Outcome(ledger.state, l.samples, model); err != nil {
+	if l.outcome, err = x.deps.Judges.Outcome(ctx, ledger.state, l.samples, model); err != nil {
 		return nil, fmt.Errorf("results of %s: %w", name, err)
 	}
 	for i := range ledger.state.Slots {

@@ -154,6 +154,24 @@ func (v Value) Equal(other Value) bool {
 	return true
 }
 
+// Scalar is what two scalars have in common exactly where they are Equal, so that maps may have it as a key. NaN is never found again.
+type Scalar struct {
+	kind   Kind
+	number float64
+	text   string
+}
+
+// Scalar returns the key of a scalar; lists and maps have none of their own.
+func (v Value) Scalar() Scalar {
+	switch {
+	case v.isNumeric():
+		return Scalar{kind: KindNumber, number: v.number}
+	case v.kind == KindText:
+		return Scalar{kind: KindText, text: v.text}
+	}
+	return Scalar{kind: v.kind}
+}
+
 func (v Value) isNumeric() bool { return v.kind == KindNumber || v.kind == KindBool }
 
 // Text returns the value as people read it: a text as it is, numbers and bools as Python writes them, lists and maps as JSON.

@@ -40,6 +40,12 @@ func TestEqual(t *testing.T) {
 	assert.True(t, score.Map(entry("a", one), entry("b", one)).Equal(score.Map(entry("b", one), entry("a", one))))
 	assert.False(t, score.Map(entry("a", one)).Equal(score.Map(entry("b", one))))
 	assert.True(t, score.Value{}.Equal(score.Value{}))
+	scalars := []score.Value{one, score.Integer(1), score.Bool(true), score.Bool(false), score.Number(0), score.Text("1"), score.Text(""), score.Text("a"), {}, score.Unscored()}
+	for _, a := range scalars {
+		for _, b := range scalars {
+			assert.Equal(t, a.Equal(b), a.Scalar() == b.Scalar(), "%s and %s", a.Text(), b.Text())
+		}
+	}
 }
 
 func TestText(t *testing.T) {

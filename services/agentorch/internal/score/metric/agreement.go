@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func agreementDefinitions() []Definition {
 			if err := params.Decode(given, &p); err != nil {
 				return nil, err
 			}
-			return func(samples []Sample) (score.Value, error) { return alpha(p.Level, samples) }, nil
+			return func(_ context.Context, samples []Sample) (score.Value, error) { return alpha(p.Level, samples) }, nil
 		},
 	}}
 }
@@ -62,7 +63,7 @@ func alpha(level string, samples []Sample) (score.Value, error) {
 // ratings returns the ratings of each sample that has at least two, as numbers. Nominal ratings are numbered in the order in which they appear.
 func ratings(level string, samples []Sample) ([][]float64, error) {
 	var units [][]float64
-	var names []score.Value
+	names := map[score.Scalar]int{}
 	for _, s := range samples {
 		items := s.Value.Items()
 		if len(items) < 2 {
@@ -71,10 +72,10 @@ func ratings(level string, samples []Sample) ([][]float64, error) {
 		unit := make([]float64, len(items))
 		for i, item := range items {
 			if level == "nominal" {
-				at := slices.IndexFunc(names, item.Equal)
-				if at < 0 {
+				at, known := names[item.Scalar()]
+				if !known {
 					at = len(names)
-					names = append(names, item)
+					names[item.Scalar()] = at
 				}
 				unit[i] = float64(at)
 				continue

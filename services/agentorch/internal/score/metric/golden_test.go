@@ -80,5 +80,5 @@ func compute(t *goldentest.T, registry *metric.Registry, c goldentest.Case, inne
 	if err != nil {
 		return score.Value{}, err
 	}
-	return m.Compute(samples)
+	return m.Compute(t.Context(), samples)
 }

@@ -1,14 +1,15 @@
 package metric
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
 )
 
 // groupDefinitions are the metrics that sort scores and leave the computing to another metric of the registry.
@@ -60,7 +61,7 @@ func groupedDefinition(r *Registry) Definition {
 	}
 }
 
-func (g grouped) compute(samples []Sample) (score.Value, error) {
+func (g grouped) compute(ctx context.Context, samples []Sample) (score.Value, error) {
 	withAll := string(g.All) != "false"
 	if len(samples) == 0 {
 		if withAll {
@@ -73,24 +74,29 @@ func (g grouped) compute(samples []Sample) (score.Value, error) {
 		return score.Value{}, err
 	}
 	var entries []score.Entry
+	room, labels := template.NewRoom(), map[string]bool{}
 	for _, name := range names {
-		value, err := g.inner.Compute(groups[name])
+		value, err := g.inner.Compute(ctx, groups[name])
 		if err != nil {
 			return score.Value{}, err
 		}
-		label := strings.NewReplacer("{{", "{", "}}", "}", "{group_name}", name).Replace(g.NameTemplate)
+		label, err := room.Prompt(g.NameTemplate, template.Map(map[string]string{"group_name": name}))
+		if err != nil {
+			return score.Value{}, fmt.Errorf("metric grouped: the names of the groups: %w", err)
+		}
 		if withAll && label == g.AllLabel {
 			return score.Value{}, fmt.Errorf("metric grouped: group %q has the name of the value over everything: choose another all_label, or all: false", label)
 		}
-		if slices.ContainsFunc(entries, func(e score.Entry) bool { return e.Key == label }) {
+		if labels[label] {
 			return score.Value{}, fmt.Errorf("metric grouped: two groups are named %q: put {group_name} into name_template", label)
 		}
+		labels[label] = true
 		entries = append(entries, score.Entry{Key: label, Value: value})
 	}
 	if !withAll {
 		return score.Map(entries...), nil
 	}
-	all, err := g.overall(samples, entries)
+	all, err := g.overall(ctx, samples, entries)
 	return score.Map(append(entries, score.Entry{Key: g.AllLabel, Value: all})...), err
 }
 
@@ -111,9 +117,9 @@ func (g grouped) split(samples []Sample) (names []string, groups map[string][]Sa
 	return names, groups, nil
 }
 
-func (g grouped) overall(samples []Sample, groups []score.Entry) (score.Value, error) {
+func (g grouped) overall(ctx context.Context, samples []Sample, groups []score.Entry) (score.Value, error) {
 	if string(g.All) == `"samples"` {
-		return g.inner.Compute(samples)
+		return g.inner.Compute(ctx, samples)
 	}
 	values := make([]float64, len(groups))
 	for i, group := range groups {
@@ -159,7 +165,7 @@ func aggregateDefinition(r *Registry) Definition {
 	}
 }
 
-func (a aggregate) compute(samples []Sample) (score.Value, error) {
+func (a aggregate) compute(ctx context.Context, samples []Sample) (score.Value, error) {
 	var picked []Sample
 	for _, s := range samples {
 		if s.Value.IsUnscored() {
@@ -186,7 +192,7 @@ func (a aggregate) compute(samples []Sample) (score.Value, error) {
 	if len(picked) == 0 {
 		return score.Unscored(), nil
 	}
-	return a.inner.Compute(picked)
+	return a.inner.Compute(ctx, picked)
 }
 
 // frequency holds the parameters of the metric of that name.
@@ -215,7 +221,7 @@ func frequencyDefinition() Definition {
 	}
 }
 
-func (f frequency) compute(samples []Sample) (score.Value, error) {
+func (f frequency) compute(_ context.Context, samples []Sample) (score.Value, error) {
 	counts := map[string]int{}
 	names := slices.Clone(f.Categories)
 	for _, s := range samples {

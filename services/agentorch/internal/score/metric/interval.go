@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -61,7 +62,7 @@ func ciDefinition() Definition {
 	}
 }
 
-func (p ci) compute(samples []Sample) (score.Value, error) {
+func (p ci) compute(ctx context.Context, samples []Sample) (score.Value, error) {
 	values := floats(samples)
 	clusters := singletons(values)
 	spread := standardError(values)
@@ -78,7 +79,10 @@ func (p ci) compute(samples []Sample) (score.Value, error) {
 	}
 	tail := (1 - p.Level) / 2
 	if p.Method == "bootstrap" {
-		means := resampledMeans(clusters, p.Resamples)
+		means, err := resampledMeans(ctx, clusters, p.Resamples)
+		if err != nil {
+			return score.Value{}, err
+		}
 		return bounds(quantile(means, tail), quantile(means, 1-tail)), nil
 	}
 	half := studentQuantile(1-tail, float64(max(len(clusters)-1, 1))) * spread
@@ -110,7 +114,7 @@ func wilsonDefinition() Definition {
 	}
 }
 
-func (p wilson) compute(samples []Sample) (score.Value, error) {
+func (p wilson) compute(_ context.Context, samples []Sample) (score.Value, error) {
 	values := floats(samples)
 	for i, f := range values {
 		if f < 0 || f > 1 {

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 
@@ -73,7 +74,7 @@ func stderrDefinition() Definition {
 			if err := params.Decode(given, &p); err != nil {
 				return nil, err
 			}
-			return func(samples []Sample) (score.Value, error) {
+			return func(_ context.Context, samples []Sample) (score.Value, error) {
 				if p.Cluster == nil {
 					return score.Number(standardError(floats(samples))), nil
 				}
@@ -100,8 +101,11 @@ func bootstrapDefinition() Definition {
 			if err := decodeResamples(params, given, &p, &p.Resamples); err != nil {
 				return nil, err
 			}
-			return func(samples []Sample) (score.Value, error) {
-				means := resampledMeans(singletons(floats(samples)), p.Resamples)
+			return func(ctx context.Context, samples []Sample) (score.Value, error) {
+				means, err := resampledMeans(ctx, singletons(floats(samples)), p.Resamples)
+				if err != nil {
+					return score.Value{}, err
+				}
 				if len(means) == 0 {
 					return score.Number(0), nil
 				}

@@ -6,6 +6,7 @@
 package metric
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -28,8 +29,9 @@ type Sample struct {
 	Metadata *orderedjson.Object
 }
 
-// Func computes a metric. It must not change samples. No samples give the metric's value for nothing, or an error.
-type Func func(samples []Sample) (score.Value, error)
+// Func computes a metric. It must not change samples. No samples give the metric's value for nothing, or an error. Where it takes more than time in
+// proportion to the samples, it ends with ctx.
+type Func func(ctx context.Context, samples []Sample) (score.Value, error)
 
 // View tells which scores a metric needs.
 type View uint8
@@ -155,7 +157,9 @@ func ofFloats(name, description string, compute func([]float64) float64) Definit
 			if err := none.Decode(given, nil); err != nil {
 				return nil, err
 			}
-			return func(samples []Sample) (score.Value, error) { return score.Number(compute(floats(samples))), nil }, nil
+			return func(_ context.Context, samples []Sample) (score.Value, error) {
+				return score.Number(compute(floats(samples))), nil
+			}, nil
 		},
 	}
 }

@@ -1,7 +1,10 @@
 package metric_test
 
 import (
+	"context"
 	"encoding/json"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +13,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 )
@@ -89,11 +93,11 @@ func TestQuantilesOfStudent(t *testing.T) {
 		for i := range values {
 			values[i] = score.Number(float64(i % 2))
 		}
-		se, err := newMetric(t, "stderr", ``).Compute(samples(values...))
+		se, err := newMetric(t, "stderr", ``).Compute(t.Context(), samples(values...))
 		require.NoError(t, err)
-		mean, err := newMetric(t, "mean", ``).Compute(samples(values...))
+		mean, err := newMetric(t, "mean", ``).Compute(t.Context(), samples(values...))
 		require.NoError(t, err)
-		ci, err := newMetric(t, "ci", ``).Compute(samples(values...))
+		ci, err := newMetric(t, "ci", ``).Compute(t.Context(), samples(values...))
 		require.NoError(t, err)
 		upper, _ := ci.Lookup("upper")
 		assert.InDelta(t, critical, (number(t, upper)-number(t, mean))/number(t, se), 0.0006, "n = %d", n)
@@ -108,13 +112,13 @@ func TestResamplingIsRepeatable(t *testing.T) {
 		if name == "ci" {
 			params = `{"method":"bootstrap","cluster":"g"}`
 		}
-		first, err := newMetric(t, name, params).Compute(all)
+		first, err := newMetric(t, name, params).Compute(t.Context(), all)
 		require.NoError(t, err)
-		second, err := newMetric(t, name, params).Compute(all)
+		second, err := newMetric(t, name, params).Compute(t.Context(), all)
 		require.NoError(t, err)
 		assert.True(t, first.Equal(second))
 	}
-	ci, err := newMetric(t, "ci", `{"method":"bootstrap"}`).Compute(all)
+	ci, err := newMetric(t, "ci", `{"method":"bootstrap"}`).Compute(t.Context(), all)
 	require.NoError(t, err)
 	lower, _ := ci.Lookup("lower")
 	upper, _ := ci.Lookup("upper")
@@ -125,24 +129,24 @@ func TestResamplingIsRepeatable(t *testing.T) {
 func TestClustersNeedMetadata(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"stderr", "ci", "ci_wilson"} {
-		_, err := newMetric(t, name, `{"cluster":"h"}`).Compute(samples(score.Number(1)))
+		_, err := newMetric(t, name, `{"cluster":"h"}`).Compute(t.Context(), samples(score.Number(1)))
 		require.ErrorContains(t, err, `sample 1: metadata "h" is missing`)
 	}
-	_, err := newMetric(t, "ci_wilson", `{"cluster":"g"}`).Compute(samples(score.Number(1)))
+	_, err := newMetric(t, "ci_wilson", `{"cluster":"g"}`).Compute(t.Context(), samples(score.Number(1)))
 	require.ErrorContains(t, err, "at least two are needed")
-	_, err = newMetric(t, "stderr", `{"cluster":"g"}`).Compute([]metric.Sample{{ID: "1"}})
+	_, err = newMetric(t, "stderr", `{"cluster":"g"}`).Compute(t.Context(), []metric.Sample{{ID: "1"}})
 	require.ErrorContains(t, err, "is missing", "a sample without metadata")
 }
 
 func TestGrouped(t *testing.T) {
 	t.Parallel()
 	all := samples(score.Text("C"), score.Text("I"), score.Text("I"))
-	v, err := newMetric(t, "grouped", `{"metric":"mean","group_key":"g","name_template":"group {group_name}"}`).Compute(all)
+	v, err := newMetric(t, "grouped", `{"metric":"mean","group_key":"g","name_template":"group {group_name}"}`).Compute(t.Context(), all)
 	require.NoError(t, err)
 	assert.Equal(t, `{"group a":0.5,"group b":0.0,"all":0.3333333333333333}`, v.Text())
-	_, err = newMetric(t, "grouped", `{"metric":"mean","group_key":"g","name_template":"x"}`).Compute(all)
+	_, err = newMetric(t, "grouped", `{"metric":"mean","group_key":"g","name_template":"x"}`).Compute(t.Context(), all)
 	require.ErrorContains(t, err, `two groups are named "x"`)
-	_, err = newMetric(t, "grouped", `{"metric":"mean","group_key":"h"}`).Compute(all)
+	_, err = newMetric(t, "grouped", `{"metric":"mean","group_key":"h"}`).Compute(t.Context(), all)
 	require.ErrorContains(t, err, `sample 1 has no metadata "h"`)
 }
 
@@ -150,15 +154,15 @@ func TestAggregate(t *testing.T) {
 	t.Parallel()
 	value := func(key string, v score.Value) score.Value { return score.Map(score.Entry{Key: key, Value: v}) }
 	all := samples(value("a", score.Number(1)), value("b", score.Number(1)), value("a", score.Unscored()), score.Unscored())
-	_, err := newMetric(t, "aggregate", `{"key":"a","agg":"mean"}`).Compute(all)
+	_, err := newMetric(t, "aggregate", `{"key":"a","agg":"mean"}`).Compute(t.Context(), all)
 	require.ErrorContains(t, err, `sample 2 has no value for key "a"`)
-	skipped, err := newMetric(t, "aggregate", `{"key":"a","agg":"mean","on_missing":"skip"}`).Compute(all)
+	skipped, err := newMetric(t, "aggregate", `{"key":"a","agg":"mean","on_missing":"skip"}`).Compute(t.Context(), all)
 	require.NoError(t, err)
 	assert.InDelta(t, 1, number(t, skipped), 0)
-	zero, err := newMetric(t, "aggregate", `{"key":"a","agg":"mean","on_missing":"zero"}`).Compute(all)
+	zero, err := newMetric(t, "aggregate", `{"key":"a","agg":"mean","on_missing":"zero"}`).Compute(t.Context(), all)
 	require.NoError(t, err)
 	assert.InDelta(t, 0.5, number(t, zero), 0)
-	none, err := newMetric(t, "aggregate", `{"key":"c","agg":"mean","on_missing":"skip"}`).Compute(all)
+	none, err := newMetric(t, "aggregate", `{"key":"c","agg":"mean","on_missing":"skip"}`).Compute(t.Context(), all)
 	require.NoError(t, err)
 	assert.True(t, none.IsUnscored())
 	assert.Equal(t, score.KindMap, all[0].Value.Kind(), "the samples stay as they are")
@@ -167,10 +171,10 @@ func TestAggregate(t *testing.T) {
 func TestFrequency(t *testing.T) {
 	t.Parallel()
 	all := samples(score.Text("red"), score.Text("blue"), score.Text("red"))
-	v, err := newMetric(t, "frequency", `{"categories":["green","blue"],"normalize":false}`).Compute(all)
+	v, err := newMetric(t, "frequency", `{"categories":["green","blue"],"normalize":false}`).Compute(t.Context(), all)
 	require.NoError(t, err)
 	assert.Equal(t, `{"green":0.0,"blue":1.0,"red":2.0}`, v.Text())
-	_, err = newMetric(t, "frequency", ``).Compute(samples(score.List()))
+	_, err = newMetric(t, "frequency", ``).Compute(t.Context(), samples(score.List()))
 	require.ErrorContains(t, err, "for each key instead")
 }
 
@@ -183,15 +187,61 @@ func TestKrippendorffAlpha(t *testing.T) {
 		}
 		return score.List(items...)
 	}
-	v, err := newMetric(t, "krippendorff_alpha", ``).Compute(samples(ratings("a", "a"), ratings("b", "b"), ratings("a")))
+	v, err := newMetric(t, "krippendorff_alpha", ``).Compute(t.Context(), samples(ratings("a", "a"), ratings("b", "b"), ratings("a")))
 	require.NoError(t, err)
 	assert.InDelta(t, 1, number(t, v), 1e-12, "agreement")
-	v, err = newMetric(t, "krippendorff_alpha", ``).Compute(samples(ratings("a", "b"), ratings("b", "a")))
+	v, err = newMetric(t, "krippendorff_alpha", ``).Compute(t.Context(), samples(ratings("a", "b"), ratings("b", "a")))
 	require.NoError(t, err)
 	assert.Negative(t, number(t, v), "disagreement")
-	v, err = newMetric(t, "krippendorff_alpha", ``).Compute(samples(score.Text("a")))
+	v, err = newMetric(t, "krippendorff_alpha", ``).Compute(t.Context(), samples(score.Text("a")))
 	require.NoError(t, err)
 	assert.True(t, v.IsUnscored())
-	_, err = newMetric(t, "krippendorff_alpha", `{"level":"ordinal"}`).Compute(samples(ratings("a", "b")))
+	_, err = newMetric(t, "krippendorff_alpha", `{"level":"ordinal"}`).Compute(t.Context(), samples(ratings("a", "b")))
 	require.ErrorContains(t, err, "the rating a is no number")
+}
+
+// Groups and ratings are counted, and not compared with each other: there may be as many as there are samples.
+func TestManyGroupsAndRatingsTakeLittleTime(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	groups, ratings := make([]metric.Sample, n), make([]metric.Sample, n)
+	for i := range n {
+		own := &orderedjson.Object{}
+		own.Set("g", "group "+strconv.Itoa(i))
+		groups[i] = metric.Sample{ID: strconv.Itoa(i), Value: score.Number(1), Metadata: own}
+		ratings[i] = metric.Sample{ID: strconv.Itoa(i), Value: score.List(score.Text(strconv.Itoa(i)), score.Text("x"+strconv.Itoa(i)))}
+	}
+	computed := make(chan score.Value, 2)
+	go func() {
+		for given, m := range map[*[]metric.Sample]metric.Metric{
+			&groups:  newMetric(t, "grouped", `{"metric": "mean", "group_key": "g"}`),
+			&ratings: newMetric(t, "krippendorff_alpha", ``),
+		} {
+			v, err := m.Compute(t.Context(), *given)
+			assert.NoError(t, err)
+			computed <- v
+		}
+	}()
+	first, second := waittest.For(t, computed, "a metric"), waittest.For(t, computed, "a metric")
+	assert.Equal(t, n+1, len(first.Entries())+len(second.Entries()))
+}
+
+// A template and the names of groups are each within their bounds, and may together be far too much.
+func TestNamesOfGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+	own := &orderedjson.Object{}
+	own.Set("g", strings.Repeat("x", 1<<20))
+	_, err := newMetric(t, "grouped", `{"metric": "mean", "group_key": "g", "name_template": "`+strings.Repeat("{group_name}", 17)+`"}`).
+		Compute(t.Context(), []metric.Sample{{ID: "1", Value: score.Number(1), Metadata: own}})
+	require.ErrorContains(t, err, "metric grouped: the names of the groups: the text would have more than 16777216 bytes")
+}
+
+func TestResamplingEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, params := range map[string]string{"bootstrap_stderr": ``, "ci": `{"method": "bootstrap"}`} {
+		_, err := newMetric(t, name, params).Compute(ctx, samples(score.Number(1), score.Number(2)))
+		assert.ErrorIs(t, err, context.Canceled, name)
+	}
 }

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
@@ -34,13 +35,17 @@ func decodeResamples(params param.List, given json.RawMessage, p any, resamples 
 const seedHigh, seedLow = 0x6576616c, 0x666c6565
 
 // resampledMeans draws whole clusters with replacement, as many as there are, and returns the mean of each draw. No clusters give none.
-func resampledMeans(clusters [][]float64, resamples int) []float64 {
+// It ends with ctx.
+func resampledMeans(ctx context.Context, clusters [][]float64, resamples int) ([]float64, error) {
 	if len(clusters) == 0 {
-		return nil
+		return nil, nil
 	}
 	random := rand.New(rand.NewPCG(seedHigh, seedLow)) //nolint:gosec // statistics, not secrets
 	means := make([]float64, resamples)
 	for i := range means {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		sum, n := 0.0, 0
 		for range clusters {
 			cluster := clusters[random.IntN(len(clusters))]
@@ -51,7 +56,7 @@ func resampledMeans(clusters [][]float64, resamples int) []float64 {
 		}
 		means[i] = sum / float64(n)
 	}
-	return means
+	return means, nil
 }
 
 // quantile interpolates linearly between the sorted values next to rank p·(n-1).

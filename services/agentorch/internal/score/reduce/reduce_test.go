@@ -1,6 +1,7 @@
 package reduce_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +9,7 @@ import (
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 )
@@ -105,4 +107,21 @@ func TestFieldsOnWhichEpochsAgree(t *testing.T) {
 	assert.Nil(t, s.Explanation)
 	assert.Empty(t, s.Reason)
 	assert.Equal(t, new("x"), all[0].Explanation, "the epochs stay as they are")
+}
+
+func TestTheModeOfManyEpochsTakesLittleTime(t *testing.T) {
+	t.Parallel()
+	all := scores(score.Text("late"), score.Integer(1), score.Bool(true), score.Number(1))
+	for i := range 200_000 {
+		all = append(all, score.Score{Value: score.Text(strconv.Itoa(i))})
+	}
+	mode, err := reduce.New("mode")
+	require.NoError(t, err)
+	reduced := make(chan score.Score, 1)
+	go func() {
+		s, err := mode.Reduce(all)
+		assert.NoError(t, err)
+		reduced <- s
+	}()
+	assert.True(t, waittest.For(t, reduced, "the mode").Value.Equal(score.Integer(1)), "numbers and bools of one value are one")
 }

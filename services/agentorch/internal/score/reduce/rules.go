@@ -50,15 +50,13 @@ func median(values []score.Value, _, _ int) score.Value {
 
 // mostFrequent returns the value that occurs most often, the first one of several, and how often.
 func mostFrequent(values []score.Value) (score.Value, int) {
+	counts := map[score.Scalar]int{}
+	for _, v := range values {
+		counts[v.Scalar()]++
+	}
 	best, bestCount := values[0], 0
-	for i, v := range values {
-		count := 0
-		for _, other := range values[i:] {
-			if v.Equal(other) {
-				count++
-			}
-		}
-		if count > bestCount {
+	for _, v := range values {
+		if count := counts[v.Scalar()]; count > bestCount {
 			best, bestCount = v, count
 		}
 	}

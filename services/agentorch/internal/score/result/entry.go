@@ -1,20 +1,20 @@
 package result
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 )
 
 // addEntries computes metrics over samples: one entry for the plain ones, then one for each key of map values.
-func (r *Results) addEntries(scorer Scorer, metrics Metrics, samples []Reduced, reducer string) error {
+func (r *Results) addEntries(ctx context.Context, scorer Scorer, metrics Metrics, samples []Reduced, reducer string) error {
 	if len(metrics.Plain) > 0 {
 		entry := Entry{Name: scorer.Name, Scorer: scorer.Name, Reducer: reducer, Params: scorer.Params}
-		if err := entry.compute(metrics.Plain, scoredSamples(samples), expand); err != nil {
+		if err := entry.compute(ctx, metrics.Plain, scoredSamples(samples), expand); err != nil {
 			return err
 		}
 		entry.Unscored = len(samples) - entry.Scored
@@ -30,7 +30,7 @@ func (r *Results) addEntries(scorer Scorer, metrics Metrics, samples []Reduced, 
 			return err
 		}
 		entry := Entry{Name: k.Glob, Scorer: scorer.Name, Reducer: reducer, Params: scorer.Params}
-		if err := entry.compute(k.Metrics, picked, expandByKey); err != nil {
+		if err := entry.compute(ctx, k.Metrics, picked, expandByKey); err != nil {
 			return fmt.Errorf("key %s: %w", k.Glob, err)
 		}
 		entry.Unscored = len(samples) - entry.Scored
@@ -70,20 +70,27 @@ func pick(key string, samples []Reduced) ([]metric.Sample, error) {
 }
 
 // expansion turns the value of a metric into the numbers of the results. Taken are those that the entry has already.
-type expansion func(m metric.Metric, value score.Value, taken []Metric) ([]Metric, error)
+type expansion func(m metric.Metric, value score.Value, taken *keys) ([]Metric, error)
 
 // compute fills the entry with metrics over the scored samples.
-func (e *Entry) compute(metrics []metric.Metric, scored []metric.Sample, expand expansion) error {
+func (e *Entry) compute(ctx context.Context, metrics []metric.Metric, scored []metric.Sample, expand expansion) error {
 	e.Scored = len(scored)
+	taken := &keys{used: map[string]bool{}}
 	for _, m := range metrics {
-		value, err := m.Compute(scored)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		value, err := m.Compute(ctx, scored)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if len(scored) == 0 {
 			value, err = ofNothing(value, err), nil
 		}
 		if err != nil {
 			return err
 		}
-		numbers, err := expand(m, value, e.Metrics)
+		numbers, err := expand(m, value, taken)
 		if err != nil {
 			return fmt.Errorf("metric %s: %w", m.Name, err)
 		}
@@ -102,7 +109,7 @@ func ofNothing(value score.Value, err error) score.Value {
 
 // expand names the parts of a map by their keys and those of a list by the metric's name and their position from 1. Null parts are left out. A key
 // that is taken gets a number from 2.
-func expand(m metric.Metric, value score.Value, taken []Metric) ([]Metric, error) {
+func expand(m metric.Metric, value score.Value, taken *keys) ([]Metric, error) {
 	var numbers []Metric
 	add := func(key, name, group string, part score.Value) error {
 		if part.Kind() == score.KindNull {
@@ -112,13 +119,12 @@ func expand(m metric.Metric, value score.Value, taken []Metric) ([]Metric, error
 		if err != nil {
 			return err
 		}
-		key = freeKey(key, taken)
-		one := Metric{Key: key, Name: name, Group: group, Value: f, Params: m.Params}
-		taken = append(taken, one)
-		numbers = append(numbers, one)
+		key = taken.free(key)
+		taken.take(key)
+		numbers = append(numbers, Metric{Key: key, Name: name, Group: group, Value: f, Params: m.Params})
 		return nil
 	}
-	whole := freeKey(m.Name, taken)
+	whole := taken.free(m.Name)
 	switch value.Kind() {
 	case score.KindMap:
 		for _, entry := range value.Entries() {
@@ -142,7 +148,7 @@ func expand(m metric.Metric, value score.Value, taken []Metric) ([]Metric, error
 }
 
 // expandByKey names the parts of maps and lists by the metric's name and their key, or their position from 0.
-func expandByKey(m metric.Metric, value score.Value, _ []Metric) ([]Metric, error) {
+func expandByKey(m metric.Metric, value score.Value, _ *keys) ([]Metric, error) {
 	var numbers []Metric
 	add := func(name string, part score.Value) error {
 		f, err := number(part)
@@ -178,18 +184,40 @@ func number(part score.Value) (float64, error) {
 	return math.NaN(), fmt.Errorf("it gave %.100q, which is no number", part.Text())
 }
 
-// freeKey returns key, or where that is taken key with the number after the highest one in use, from 2.
-func freeKey(key string, taken []Metric) string {
-	used, next := false, 2
-	for _, t := range taken {
-		used = used || t.Key == key
-		suffix, found := strings.CutPrefix(t.Key, key)
-		if n, err := strconv.Atoi(suffix); found && err == nil && n >= next {
-			next = n + 1
-		}
-	}
-	if !used {
+// keys are those that an entry has. Finding a free one takes the same time however many there are.
+type keys struct {
+	used map[string]bool
+	// highest is the highest number, from 2, that keys have after a text; nil until a key is wanted that is taken.
+	highest map[string]int
+}
+
+// free returns key, or where that is taken key with the number after the highest one in use, from 2.
+func (k *keys) free(key string) string {
+	if !k.used[key] {
 		return key
 	}
-	return key + strconv.Itoa(next)
+	if k.highest == nil {
+		k.highest = map[string]int{}
+		for used := range k.used {
+			k.count(used)
+		}
+	}
+	return key + strconv.Itoa(max(1, k.highest[key])+1)
+}
+
+func (k *keys) take(key string) {
+	k.used[key] = true
+	if k.highest != nil {
+		k.count(key)
+	}
+}
+
+// count notes the numbers that a key ends with.
+func (k *keys) count(key string) {
+	const digits = 18 // of a number that an int holds
+	for at := len(key) - 1; at >= max(0, len(key)-digits) && '0' <= key[at] && key[at] <= '9'; at-- {
+		if n, err := strconv.Atoi(key[at:]); err == nil {
+			k.highest[key[:at]] = max(k.highest[key[:at]], n)
+		}
+	}
 }

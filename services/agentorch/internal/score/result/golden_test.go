@@ -1,6 +1,7 @@
 package result_test
 
 import (
+	"context"
 	"encoding/json"
 	"regexp"
 	"strconv"
@@ -41,7 +42,7 @@ func TestGoldenResults(t *testing.T) {
 				in.Epochs = append(in.Epochs, epoch(t, i, scoretest.Value(t, v), scorers))
 			}
 		}
-		results, err := result.Compute(in)
+		results, err := result.Compute(t.Context(), in)
 		if c.At("expect", "error") != nil || c.At("expect", "status") == "error" {
 			require.Error(t, err)
 			return
@@ -177,7 +178,7 @@ func parseList(t *goldentest.T, text string, own map[string]score.Value) []metri
 			name, own[m[1]] = m[1], literal(t, m[2])
 		}
 		if v, isOwn := own[name]; isOwn {
-			compute := func([]metric.Sample) (score.Value, error) { return v, nil }
+			compute := func(context.Context, []metric.Sample) (score.Value, error) { return v, nil }
 			metrics = append(metrics, metric.Metric{Name: name, Compute: compute})
 			continue
 		}

@@ -6,6 +6,7 @@
 package result
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -130,11 +131,11 @@ func UniqueNames(names []string) []string {
 	return unique
 }
 
-// Compute makes the results. It fails when a reducer or metric cannot take the values.
-func Compute(in Input) (Results, error) {
+// Compute makes the results. It fails when a reducer or metric cannot take the values, and ends with ctx.
+func Compute(ctx context.Context, in Input) (Results, error) {
 	var results Results
 	for _, scorer := range append(slices.Clone(in.Scorers), extraScorers(in)...) {
-		if err := results.add(scorer, in); err != nil {
+		if err := results.add(ctx, scorer, in); err != nil {
 			return Results{}, fmt.Errorf("results of scorer %s: %w", scorer.Name, err)
 		}
 	}
@@ -169,7 +170,7 @@ func sortedNames(scores map[string]score.Score) []string {
 }
 
 // add computes what belongs to one scorer, once for each view of its scores that its metrics need.
-func (r *Results) add(scorer Scorer, in Input) error {
+func (r *Results) add(ctx context.Context, scorer Scorer, in Input) error {
 	var all []Reduced
 	for _, epoch := range in.Epochs {
 		if s, ok := epoch.Scores[scorer.Name]; ok {
@@ -181,7 +182,7 @@ func (r *Results) add(scorer Scorer, in Input) error {
 		if scorer.Metrics.any(func(m metric.Metric) bool { return m.View == metric.Reduced }) && repeats(all) {
 			return fmt.Errorf("a metric needs reduced scores, but epochs are not reduced: name a reducer")
 		}
-		return r.addEntries(scorer, scorer.Metrics, all, "")
+		return r.addEntries(ctx, scorer, scorer.Metrics, all, "")
 	}
 	reduced := scorer.Metrics.filter(func(m metric.Metric) bool { return m.View != metric.Unreduced })
 	unreduced := scorer.Metrics.filter(func(m metric.Metric) bool { return m.View == metric.Unreduced })
@@ -195,12 +196,12 @@ func (r *Results) add(scorer Scorer, in Input) error {
 			if in.Reducers == nil && unreduced.empty() {
 				name = ""
 			}
-			samples, err := reduceAll(reducer, all)
+			samples, err := reduceAll(ctx, reducer, all)
 			if err != nil {
 				return err
 			}
 			r.Reductions = append(r.Reductions, Reduction{Scorer: scorer.Name, Reducer: name, Samples: samples})
-			if err := r.addEntries(scorer, reduced, samples, name); err != nil {
+			if err := r.addEntries(ctx, scorer, reduced, samples, name); err != nil {
 				return err
 			}
 		}
@@ -208,7 +209,7 @@ func (r *Results) add(scorer Scorer, in Input) error {
 	if unreduced.empty() {
 		return nil
 	}
-	return r.addEntries(scorer, unreduced, all, "")
+	return r.addEntries(ctx, scorer, unreduced, all, "")
 }
 
 // warn tells of values that count 0 because they are no numbers. A frequency does not mind them.
@@ -230,7 +231,7 @@ func (r *Results) warn(scorer Scorer, all []Reduced) {
 }
 
 // reduceAll reduces the epochs of each sample, in the order in which samples appear.
-func reduceAll(reducer reduce.Reducer, all []Reduced) ([]Reduced, error) {
+func reduceAll(ctx context.Context, reducer reduce.Reducer, all []Reduced) ([]Reduced, error) {
 	var samples []Reduced
 	var epochs [][]score.Score
 	index := map[string]int{}
@@ -245,6 +246,9 @@ func reduceAll(reducer reduce.Reducer, all []Reduced) ([]Reduced, error) {
 		epochs[at] = append(epochs[at], s.Score)
 	}
 	for i := range samples {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		reduced, err := reducer.Reduce(epochs[i])
 		if err != nil {
 			return nil, fmt.Errorf("sample %s: %w", samples[i].ID, err)

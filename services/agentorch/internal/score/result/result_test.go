@@ -1,6 +1,7 @@
 package result_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -20,12 +21,14 @@ import (
 
 // constant is a metric that always gives one value.
 func constant(name string, v score.Value) metric.Metric {
-	return metric.Metric{Name: name, Compute: func([]metric.Sample) (score.Value, error) { return v, nil }}
+	return metric.Metric{Name: name, Compute: func(context.Context, []metric.Sample) (score.Value, error) { return v, nil }}
 }
 
 // count is a metric that counts the values it sees.
 func count(name string, view metric.View) metric.Metric {
-	return metric.Metric{Name: name, View: view, Compute: func(s []metric.Sample) (score.Value, error) { return score.Number(float64(len(s))), nil }}
+	return metric.Metric{Name: name, View: view, Compute: func(_ context.Context, s []metric.Sample) (score.Value, error) {
+		return score.Number(float64(len(s))), nil
+	}}
 }
 
 // twoEpochs are two samples of two epochs each, with the same score under every name.
@@ -61,7 +64,7 @@ func TestManyScorersOfOneNameAreNamedInLittleTime(t *testing.T) {
 
 func TestScoresOfASolverGetTheExtraMetrics(t *testing.T) {
 	t.Parallel()
-	results, err := result.Compute(result.Input{
+	results, err := result.Compute(t.Context(), result.Input{
 		Scorers: []result.Scorer{{Name: "match", Metrics: result.Metrics{Plain: []metric.Metric{count("n", metric.Auto)}}}},
 		Extra:   result.Metrics{Plain: []metric.Metric{constant("extra", score.Number(7))}},
 		Epochs:  twoEpochs(score.Text("C"), "match", "zeta", "alpha"),
@@ -79,7 +82,7 @@ func TestViews(t *testing.T) {
 	t.Parallel()
 	both := result.Metrics{Plain: []metric.Metric{count("reduced", metric.Reduced), count("auto", metric.Auto), count("unreduced", metric.Unreduced)}}
 	in := result.Input{Scorers: []result.Scorer{{Name: "s", Metrics: both}}, Epochs: twoEpochs(score.Number(1), "s")}
-	results, err := result.Compute(in)
+	results, err := result.Compute(t.Context(), in)
 	require.NoError(t, err)
 	require.Len(t, results.Entries, 2)
 	assert.Equal(t, "mean", results.Entries[0].Reducer, "the default reducer is named beside unreduced metrics")
@@ -88,10 +91,10 @@ func TestViews(t *testing.T) {
 	assert.Equal(t, 4, results.Entries[1].Scored, "every epoch")
 
 	in.Reducers = []reduce.Reducer{}
-	_, err = result.Compute(in)
+	_, err = result.Compute(t.Context(), in)
 	require.ErrorContains(t, err, "scorer s: a metric needs reduced scores")
 	in.Scorers[0].Metrics.Plain = both.Plain[1:]
-	results, err = result.Compute(in)
+	results, err = result.Compute(t.Context(), in)
 	require.NoError(t, err)
 	require.Len(t, results.Entries, 1)
 	assert.Equal(t, 4, results.Entries[0].Scored)
@@ -101,7 +104,7 @@ func TestViews(t *testing.T) {
 func TestKeysOfMetricsAreUnique(t *testing.T) {
 	t.Parallel()
 	part := func(key string) score.Entry { return score.Entry{Key: key, Value: score.Number(1)} }
-	results, err := result.Compute(result.Input{
+	results, err := result.Compute(t.Context(), result.Input{
 		Scorers: []result.Scorer{{Name: "s", Metrics: result.Metrics{Plain: []metric.Metric{
 			constant("a", score.Number(1)), constant("a", score.Number(2)), constant("m", score.Map(part("a"), part("a3"))), constant("a", score.Number(3)),
 			constant("l", score.List(score.Number(1), score.Value{}, score.Number(3))), constant("l", score.List(score.Number(1))),
@@ -125,7 +128,7 @@ func TestGlobsGiveEachKeyItsMetricsOnce(t *testing.T) {
 		{Glob: "z", Metrics: []metric.Metric{count("n", metric.Auto)}},
 	}
 	in := result.Input{Scorers: []result.Scorer{{Name: "s", Metrics: result.Metrics{ByKey: byKey}}}, Epochs: twoEpochs(v, "s")}
-	results, err := result.Compute(in)
+	results, err := result.Compute(t.Context(), in)
 	require.NoError(t, err)
 	require.Len(t, results.Entries, 2)
 	assert.Equal(t, "x_1", results.Entries[0].Name)
@@ -138,22 +141,24 @@ func TestGlobsGiveEachKeyItsMetricsOnce(t *testing.T) {
 func TestMetricsByKeyNeedMaps(t *testing.T) {
 	t.Parallel()
 	byKey := result.Metrics{ByKey: []result.KeyMetrics{{Glob: "a", Metrics: []metric.Metric{count("n", metric.Auto)}}}}
-	_, err := result.Compute(result.Input{Scorers: []result.Scorer{{Name: "s", Metrics: byKey}}, Epochs: twoEpochs(score.Text("C"), "s")})
+	_, err := result.Compute(t.Context(), result.Input{Scorers: []result.Scorer{{Name: "s", Metrics: byKey}}, Epochs: twoEpochs(score.Text("C"), "s")})
 	require.ErrorContains(t, err, "metrics by key need map values, but sample 1 has")
 }
 
 func TestErrorsNameTheScorer(t *testing.T) {
 	t.Parallel()
-	fails := metric.Metric{Name: "m", Compute: func([]metric.Sample) (score.Value, error) { return score.Value{}, errors.New("no metadata") }}
+	fails := metric.Metric{Name: "m", Compute: func(context.Context, []metric.Sample) (score.Value, error) {
+		return score.Value{}, errors.New("no metadata")
+	}}
 	in := result.Input{Scorers: []result.Scorer{{Name: "s", Metrics: result.Metrics{Plain: []metric.Metric{fails}}}}, Epochs: twoEpochs(score.Number(1), "s")}
-	_, err := result.Compute(in)
+	_, err := result.Compute(t.Context(), in)
 	require.ErrorContains(t, err, "scorer s: no metadata")
 	in.Scorers[0].Metrics.Plain[0] = constant("m", score.Text("x"))
-	_, err = result.Compute(in)
+	_, err = result.Compute(t.Context(), in)
 	require.ErrorContains(t, err, `metric m: it gave "x", which is no number`)
 	in.Epochs = twoEpochs(score.Unscored(), "s")
 	in.Scorers[0].Metrics.Plain[0] = fails
-	results, err := result.Compute(in)
+	results, err := result.Compute(t.Context(), in)
 	require.NoError(t, err, "a metric that cannot do with nothing is unscored")
 	assert.True(t, math.IsNaN(results.Entries[0].Metrics[0].Value))
 }
@@ -164,11 +169,11 @@ func TestWarnsOfValuesThatAreNoNumbers(t *testing.T) {
 		Scorers: []result.Scorer{{Name: "s", Metrics: result.Metrics{Plain: []metric.Metric{count("n", metric.Auto)}}}},
 		Epochs:  twoEpochs(score.Text("red"), "s"),
 	}
-	results, err := result.Compute(in)
+	results, err := result.Compute(t.Context(), in)
 	require.NoError(t, err)
 	assert.Equal(t, []string{`scorer s: 4 values, such as "red", are no numbers and count 0`}, results.Warnings)
 	in.Scorers[0].Metrics.Plain[0].View = metric.Unreduced
-	results, err = result.Compute(in)
+	results, err = result.Compute(t.Context(), in)
 	require.NoError(t, err)
 	assert.Empty(t, results.Warnings, "a frequency counts names")
 }
@@ -176,7 +181,7 @@ func TestWarnsOfValuesThatAreNoNumbers(t *testing.T) {
 func TestReductionsKeepTheOrderAndTypeOfIDs(t *testing.T) {
 	t.Parallel()
 	one := map[string]score.Score{"s": {Value: score.Number(1)}}
-	results, err := result.Compute(result.Input{
+	results, err := result.Compute(t.Context(), result.Input{
 		Scorers: []result.Scorer{{Name: "s", Metrics: result.Metrics{Plain: []metric.Metric{count("n", metric.Auto)}}}},
 		Epochs: []result.Epoch{
 			{ID: dataset.TextID("b"), Scores: one}, {ID: dataset.IntegerID(7), Scores: one}, {ID: dataset.TextID("b"), Scores: one}, {ID: dataset.TextID("c")},
@@ -186,4 +191,37 @@ func TestReductionsKeepTheOrderAndTypeOfIDs(t *testing.T) {
 	require.Len(t, results.Reductions[0].Samples, 2, "a sample without this score is left out")
 	assert.Equal(t, dataset.TextID("b"), results.Reductions[0].Samples[0].ID)
 	assert.True(t, results.Reductions[0].Samples[1].ID.IsInteger())
+}
+
+// Keys are counted, and not compared with each other: a metric may have as many parts as there are samples.
+func TestManyPartsAreNamedInLittleTime(t *testing.T) {
+	t.Parallel()
+	const samples = 100_000
+	frequency, err := metric.NewRegistry().New(metric.Spec{Name: "frequency"})
+	require.NoError(t, err)
+	in := result.Input{Scorers: []result.Scorer{{Name: "s", Metrics: result.Metrics{Plain: []metric.Metric{frequency, frequency}}}}}
+	for i := range samples {
+		in.Epochs = append(in.Epochs, result.Epoch{ID: dataset.IntegerID(i), Scores: map[string]score.Score{"s": {Value: score.Text("v" + strconv.Itoa(i) + ".")}}})
+	}
+	computed := make(chan result.Results, 1)
+	go func() {
+		results, err := result.Compute(t.Context(), in)
+		assert.NoError(t, err)
+		computed <- results
+	}()
+	metrics := waittest.For(t, computed, "the results").Entries[0].Metrics
+	require.Len(t, metrics, 2*samples)
+	assert.Equal(t, "v7.", metrics[7].Key)
+	assert.Equal(t, "v7.2", metrics[samples+7].Key)
+}
+
+func TestResultsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cut := metric.Metric{Name: "cut", Compute: func(context.Context, []metric.Sample) (score.Value, error) { cancel(); return score.Number(1), nil }}
+	_, err := result.Compute(ctx, result.Input{
+		Scorers: []result.Scorer{{Name: "s", Metrics: result.Metrics{Plain: []metric.Metric{cut, cut}}}},
+		Epochs:  twoEpochs(score.Number(1), "s"),
+	})
+	require.ErrorIs(t, err, context.Canceled)
 }
