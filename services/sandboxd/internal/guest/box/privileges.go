@@ -61,8 +61,8 @@ func Confine() error {
 
 // HardenThread prepares the calling thread, from which commands are forked: what it gives up here, no command ever has. A command
 // can be given the capabilities in keep.
-// The filter of system calls is needed unless c says that it may be missing and the kernel has no filters; then HardenThread says so in
-// its first result.
+// Its first result says what is weaker. The filter of system calls is needed unless c says that it may be missing and the kernel has no
+// filters.
 func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 	for _, fd := range c.TasksFDs {
 		if _, err := unix.Write(fd, []byte("0")); err != nil {
@@ -99,7 +99,7 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 		}
 		weaker = append(weaker, "system call filter: none ("+err.Error()+")")
 	}
-	return weaker, nil
+	return append(weaker, uncountedSockets), nil
 }
 
 // noFilters reports whether an error says that the kernel has no filters of system calls (prctl(2), PR_SET_SECCOMP), or that whoever
