@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/local"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/server"
 )
@@ -165,7 +166,7 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger), lock: lock}, nil
 }
 
-// drivers makes every driver, or one in its place that says why it cannot be used.
+// drivers makes every driver, or one in its place that says why it cannot be used. One that lacks something for the moment is made later.
 func drivers(cfg Config, deps Deps) map[string]driver.Driver {
 	log := deps.Logger
 	out := map[string]driver.Driver{}
@@ -180,7 +181,12 @@ func drivers(cfg Config, deps Deps) map[string]driver.Driver {
 		},
 	} {
 		d, err := build()
-		if err != nil {
+		switch {
+		case err == nil:
+		case box.Passing(err):
+			log.Warn("a driver cannot be used yet", "driver", name, "error", err)
+			d = &driver.Late{As: name, Build: build}
+		default:
 			log.Error("a driver cannot be used", "driver", name, "error", err)
 			d = driver.Absent{As: name, Cause: err}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -127,6 +128,24 @@ func (in *installation) start(t testing.TB) {
 		assert.NoError(t, service.Close(context.Background()))
 		assert.NoError(t, db.Close())
 	}
+}
+
+// TestAServerThatStartsOnAFullDiskMakesSandboxesLater starts one where the guest program does not fit, and then makes room.
+func TestAServerThatStartsOnAFullDiskMakesSandboxesLater(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "small-") //nolint:usetesting // sockets lie in it, whose paths must be short
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
+		t.Skip("SKIP: mounting a small disk is not allowed here: ", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	in := install(t, func(cfg *sandboxd.Config) { cfg.Dir = dir })
+	_, err = in.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: &sandboxv1.SandboxSpec{}, RequestId: "one"})
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=64m"))
+	_, err = in.client.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: &sandboxv1.SandboxSpec{}, RequestId: "one"})
+	require.NoError(t, err)
 }
 
 // restart ends the process and starts another one.
