@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -175,7 +176,7 @@ func (s *scorer) known(in score.Input) error {
 // spec fills the program or the command.
 func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error) {
 	p := s.params
-	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(time.Duration(p.Timeout * float64(time.Second)))}
+	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(time.Duration(min(p.Timeout*float64(time.Second), math.MaxInt64/2)))}
 	values, room := valuesOf(in, answer), template.NewRoom()
 	files, err := filled(p.Files, values, room)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
@@ -57,6 +58,11 @@ func TestCommandLines(t *testing.T) {
 	assert.Equal(t, []string{"bash", "--norc", "--noprofile", "-c", "test 42 = 42"}, ask(t, made(t, `{"command": "test 42 = {target}", "sandbox": "box"}`), in).Spec.GetArgv())
 	assert.Equal(t, "x 42", string(ask(t, made(t, `{"program": "x {target}", "language": "bash"}`), in).Spec.GetStdin()))
 	assert.Equal(t, []string{"node", "-"}, ask(t, made(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
+}
+
+func TestATimeoutOfMoreThanALifetimeIsOne(t *testing.T) {
+	t.Parallel()
+	assert.Greater(t, ask(t, made(t, `{"command": "x", "timeout": 1e300}`), score.Input{}).Spec.GetTimeout().AsDuration(), 100*365*24*time.Hour)
 }
 
 // What a program of bash starts reads none of the program.

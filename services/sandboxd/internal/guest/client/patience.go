@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,7 +23,7 @@ func patience(req any) time.Duration {
 	switch r := req.(type) {
 	case *guestv1.RunRequest:
 		if limit := r.GetSpec().GetTimeout(); limit != nil {
-			return limit.AsDuration() + bound.GuestAnswer
+			return min(limit.AsDuration(), math.MaxInt64-bound.GuestAnswer) + bound.GuestAnswer
 		}
 		return 0
 	case *guestv1.RemoveFileRequest, *guestv1.WriteInputRequest:

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -149,17 +150,19 @@ func TestAGuestThatDoesNotGreetIsGivenUp(t *testing.T) {
 
 func TestACommandWithoutATimeoutIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, end := connected(&stuck{greets: true})
-		defer end()
-		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
-		defer cancel()
-		begin := time.Now()
-		err := c.Once(ctx, func(api guestv1.GuestServiceClient) error {
-			_, err := api.Run(ctx, &guestv1.RunRequest{Spec: &sandboxv1.ExecSpec{}})
-			return err
+	for name, timeout := range map[string]*durationpb.Duration{"none": nil, "longer than Go can say": {Seconds: 315_576_000_000}, "the longest": durationpb.New(math.MaxInt64)} {
+		synctest.Test(t, func(t *testing.T) {
+			c, end := connected(&stuck{greets: true})
+			defer end()
+			ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+			defer cancel()
+			begin := time.Now()
+			err := c.Once(ctx, func(api guestv1.GuestServiceClient) error {
+				_, err := api.Run(ctx, &guestv1.RunRequest{Spec: &sandboxv1.ExecSpec{Timeout: timeout}})
+				return err
+			})
+			require.Error(t, err, name)
+			assert.Equal(t, 24*time.Hour, time.Since(begin), name)
 		})
-		require.Error(t, err)
-		assert.Equal(t, 24*time.Hour, time.Since(begin))
-	})
+	}
 }

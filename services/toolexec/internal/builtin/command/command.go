@@ -4,6 +4,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ func Schema(further ...string) json.RawMessage {
 
 // Timeout returns the bound of one call; 0 is none.
 func (o Options) Timeout() time.Duration {
-	return time.Duration(o.TimeoutSeconds * float64(time.Second))
+	return time.Duration(min(o.TimeoutSeconds*float64(time.Second), math.MaxInt64/2))
 }
 
 // Run runs argv under a login shell's conditions set by o and returns standard error, a line break when there is any, and standard output. The exit
