@@ -6,6 +6,26 @@ const (
 	EvalRuns = 1_000_000
 	// EvalRetries bounds how many more times a sample is tried that fails (retry_on_error).
 	EvalRetries = 1000
+	// SamplePatterns bounds the patterns (ids with `*`, `?` or `[`) by which samples are selected. Plain ids have no
+	// bound of their own.
+	SamplePatterns = 100
+	// SamplePatternBytes bounds one of them.
+	SamplePatternBytes = 1 << 10
+)
+
+// Runs. One that is over a bound is refused, and not made.
+const (
+	// Steps bounds the steps: solvers and agents.
+	Steps = 100
+	// Tools bounds the tools of each step, and those of all steps that name none.
+	Tools = 1000
+)
+
+// Scores.
+const (
+	// ComparedBytes bounds what a scorer compares: the bytes that the model said times the number of targets. Beyond it
+	// the score fails with REQUEST_TOO_LARGE. One target may be compared with any answer.
+	ComparedBytes = 256 << 20
 )
 
 // Templates: texts of solvers and scorers with placeholders.

@@ -85,7 +85,7 @@ func (d *whole) pick(seed *int64, sel dataset.Selection) (picked *whole, unmatch
 	if seed != nil {
 		order = dataset.Order(*seed, len(d.Samples))
 	}
-	taken, unmatched, err := sel.Take(order, func(i int) dataset.ID { return d.Samples[i].ID })
+	taken, unmatched, err := sel.Take(context.Background(), order, func(i int) dataset.ID { return d.Samples[i].ID })
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,10 +1,12 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 	"hash/maphash"
 	"strings"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/pytext"
 )
 
@@ -56,7 +58,7 @@ func (n *IDs) Next(id ID, at func(i int) ID) (ID, error) {
 // Take returns the selected samples among those at the positions of order, in that order. At returns the id of the sample at a
 // position. Unmatched are the ids of the selection that match no sample, which is worth a warning. It fails when no sample
 // matches, and when ids and a range are both given.
-func (sel Selection) Take(order []int, at func(i int) ID) (taken []int, unmatched []ID, err error) {
+func (sel Selection) Take(ctx context.Context, order []int, at func(i int) ID) (taken []int, unmatched []ID, err error) {
 	if sel.Range != nil && len(sel.IDs) > 0 {
 		return nil, nil, &Error{Problem: "samples are selected both by id and by position: use one of the two"}
 	}
@@ -70,24 +72,42 @@ func (sel Selection) Take(order []int, at func(i int) ID) (taken []int, unmatche
 	if len(sel.IDs) == 0 {
 		return order, nil, nil
 	}
-	patterns, matched := make([]string, len(sel.IDs)), make([]bool, len(sel.IDs))
-	for i, pattern := range sel.IDs {
-		patterns[i] = pattern.matchKey()
+	// Plain ids are looked up, so that the time is in proportion to the samples and patterns alone.
+	plain, patterns := map[string]bool{}, map[string]bool{} // whether a sample matched
+	for _, id := range sel.IDs {
+		key := id.matchKey()
+		if !strings.ContainsAny(key, "*?[") {
+			plain[key] = false
+			continue
+		}
+		if len(key) > bound.SamplePatternBytes {
+			return nil, nil, &Error{Field: "id", Problem: fmt.Sprintf("the pattern %.40q… has %d bytes; at most %d", key, len(key), bound.SamplePatternBytes)}
+		}
+		if patterns[key] = false; len(patterns) > bound.SamplePatterns {
+			return nil, nil, &Error{Field: "id", Problem: fmt.Sprintf("there are more than %d patterns with *, ? or [; name the samples, or mark them in the data set", bound.SamplePatterns)}
+		}
 	}
 	for _, position := range order {
-		key, take := at(position).matchKey(), false
-		for i, pattern := range patterns {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		key := at(position).matchKey()
+		_, take := plain[key]
+		if take {
+			plain[key] = true
+		}
+		for pattern := range patterns {
 			if pytext.MatchGlob(pattern, key) {
-				matched[i], take = true, true
+				patterns[pattern], take = true, true
 			}
 		}
 		if take {
 			taken = append(taken, position)
 		}
 	}
-	for i, pattern := range sel.IDs {
-		if !matched[i] {
-			unmatched = append(unmatched, pattern)
+	for _, id := range sel.IDs {
+		if key := id.matchKey(); !plain[key] && !patterns[key] {
+			unmatched = append(unmatched, id)
 		}
 	}
 	if len(taken) == 0 {

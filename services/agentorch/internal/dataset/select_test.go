@@ -3,12 +3,15 @@ package dataset_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/dataset"
 )
 
@@ -82,6 +85,36 @@ func TestSelect(t *testing.T) {
 	}
 	_, _, err = many.pick(nil, dataset.Selection{IDs: []dataset.ID{dataset.TextID("x")}})
 	require.ErrorContains(t, err, "0, 1, 2, 3, 4, 5, 6, 7 and 92 more")
+}
+
+// Samples and the ids to select may both be many, so plain ids are looked up, and patterns are few and short.
+func TestManySelectedIDsTakeLittleTime(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	many, sel := &whole{}, dataset.Selection{IDs: []dataset.ID{dataset.TextID("a*")}}
+	for i := range n {
+		many.Samples = append(many.Samples, dataset.Sample{ID: dataset.TextID("a" + strconv.Itoa(i))})
+		sel.IDs = append(sel.IDs, dataset.TextID("b"+strconv.Itoa(i)))
+	}
+	picked := make(chan int, 1)
+	go func() {
+		selected, unmatched, err := many.pick(nil, sel)
+		assert.NoError(t, err)
+		assert.Len(t, unmatched, n)
+		picked <- len(selected.Samples)
+	}()
+	assert.Equal(t, n, waittest.For(t, picked, "the selection"))
+
+	var patterns []dataset.ID
+	for i := range bound.SamplePatterns + 1 {
+		patterns = append(patterns, dataset.TextID("a"+strconv.Itoa(i)+"*"))
+	}
+	_, _, err := many.pick(nil, dataset.Selection{IDs: patterns[1:]})
+	require.NoError(t, err)
+	_, _, err = many.pick(nil, dataset.Selection{IDs: patterns})
+	require.ErrorContains(t, err, "more than 100 patterns")
+	_, _, err = many.pick(nil, dataset.Selection{IDs: []dataset.ID{dataset.TextID("*" + strings.Repeat("a", bound.SamplePatternBytes))}})
+	require.ErrorContains(t, err, "has 1025 bytes; at most 1024")
 }
 
 func TestSortKeysAreInTheOrderOfLogs(t *testing.T) {

@@ -40,7 +40,7 @@ func readSamples(ctx context.Context, blobs Blobs, project string, spec *agentv1
 	if samples.Len() == 0 {
 		return nil, rpcerr.InvalidField("spec.dataset", "dataset %s has no samples", spec.GetDataset().GetName())
 	}
-	return selected(samples, spec)
+	return selected(ctx, samples, spec)
 }
 
 // source reads all samples of a dataset, each with its id.
@@ -193,7 +193,7 @@ func contentOf(c dataset.Content) ([]byte, error) {
 }
 
 // selected shuffles the samples and keeps those that the specification asks for.
-func selected(samples *Samples, spec *agentv1.EvalSpec) (*Samples, error) {
+func selected(ctx context.Context, samples *Samples, spec *agentv1.EvalSpec) (*Samples, error) {
 	var sel dataset.Selection
 	if spec.GetLimit() != nil {
 		sel.Range = &dataset.Range{Start: int(spec.GetLimit().GetStart()), End: int(spec.GetLimit().GetEnd())}
@@ -213,7 +213,10 @@ func selected(samples *Samples, spec *agentv1.EvalSpec) (*Samples, error) {
 			order[i] = i
 		}
 	}
-	taken, _, err := sel.Take(order, samples.id)
+	taken, _, err := sel.Take(ctx, order, samples.id)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		if fault, ok := errors.AsType[*dataset.Error](err); ok {
 			fault.File = spec.GetDataset().GetName()

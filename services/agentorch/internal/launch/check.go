@@ -115,6 +115,9 @@ func checkForm(spec *agentv1.RunSpec) error {
 	if len(spec.GetSteps()) == 0 {
 		return rpcerr.InvalidField("spec.steps", "a run needs at least one step, such as {name: generate}")
 	}
+	if err := checkCounts(spec); err != nil {
+		return err
+	}
 	if _, err := limit.New(spec.GetLimits()); err != nil {
 		return rpcerr.InvalidField("spec.limits", "%v", err)
 	}
@@ -146,6 +149,22 @@ func checkForm(spec *agentv1.RunSpec) error {
 	for i, policy := range spec.GetApproval() {
 		if policy.GetApprover() == "human" {
 			return rpcerr.Wrap(rpcerr.NotBuiltYet("asking a person about a tool call"), "spec.approval[%d]", i)
+		}
+	}
+	return nil
+}
+
+// checkCounts bounds what takes more time than its number.
+func checkCounts(spec *agentv1.RunSpec) error {
+	if n := len(spec.GetSteps()); n > bound.Steps {
+		return rpcerr.InvalidField("spec.steps", "%d are too many; at most %d", n, bound.Steps)
+	}
+	if n := len(spec.GetTools()); n > bound.Tools {
+		return rpcerr.InvalidField("spec.tools", "%d are too many; at most %d", n, bound.Tools)
+	}
+	for i, step := range spec.GetSteps() {
+		if n := len(step.GetTools()); n > bound.Tools {
+			return rpcerr.InvalidField(fmt.Sprintf("spec.steps[%d].tools", i), "%d are too many; at most %d", n, bound.Tools)
 		}
 	}
 	return nil

@@ -175,6 +175,19 @@ func TestCheckRefusesWhatCanOnlyFail(t *testing.T) {
 				s.Scorers = slices.Repeat([]*agentv1.ScorerRef{{Name: "includes"}}, bound.Scorers+1)
 			}, []string{"spec.scorers: 101 are too many"},
 		},
+		"many steps": {
+			func(s *agentv1.RunSpec) {
+				s.Steps = slices.Repeat([]*agentv1.AgentRef{{Name: "generate"}}, bound.Steps+1)
+			}, []string{"spec.steps: 101 are too many"},
+		},
+		"many tools": {
+			func(s *agentv1.RunSpec) { s.Tools = slices.Repeat([]*toolv1.ToolRef{{}}, bound.Tools+1) }, []string{"spec.tools: 1001 are too many"},
+		},
+		"many tools of a step": {
+			func(s *agentv1.RunSpec) {
+				s.Steps = []*agentv1.AgentRef{{Name: "generate", Tools: slices.Repeat([]*toolv1.ToolRef{{}}, bound.Tools+1)}}
+			}, []string{"spec.steps[0].tools: 1001 are too many"},
+		},
 		"a selection without choices": {
 			func(s *agentv1.RunSpec) { s.Scorers = []*agentv1.ScorerRef{{Name: "choice"}} }, []string{"spec.scorers[0]", "choices"},
 		},

@@ -76,7 +76,23 @@ func (d *driver) askScorer(ref *agentv1.ScorerRef, outcomes []proto.Message) (sc
 	if err != nil {
 		return score.Step{}, err
 	}
+	if err := d.comparable(ref, in); err != nil {
+		return score.Step{}, err
+	}
 	return scorer.Next(in, results)
+}
+
+// comparable refuses to compare more than a moment takes.
+func (d *driver) comparable(ref *agentv1.ScorerRef, in score.Input) error {
+	said, n := len(in.Completion), len(in.Targets)
+	if n <= 1 || said*n <= bound.ComparedBytes || ref.GetWorker() != nil {
+		return nil
+	}
+	if definition, err := d.engine.deps.Scorers.Definition(ref.GetName()); err != nil || !definition.NeedsTarget {
+		return err
+	}
+	return rpcerr.RequestTooLarge("", bound.ComparedBytes, "the scorer %s would compare %d bytes that the model said with %d targets; bytes × targets are at most %d",
+		ref.GetName(), said, n, bound.ComparedBytes)
 }
 
 // scorer makes the scorer of a reference: one of the platform's, or one that a worker serves.

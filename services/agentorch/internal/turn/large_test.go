@@ -3,6 +3,7 @@ package turn_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,5 +75,21 @@ func TestAnEventThatIsTooLargeEndsItsRun(t *testing.T) {
 			assert.Equal(t, 1, f.Models.Total())
 			assert.Empty(t, f.Sandboxes.Alive())
 		})
+	}
+}
+
+// What the model said and the targets may each be within their bounds, and take minutes to compare.
+func TestAnAnswerIsNotComparedWithTooManyTargets(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		return ownertest.Say(strings.Repeat("x", 1<<20)), nil
+	}
+	f.start()
+	for targets, reason := range map[int]string{bound.ComparedBytes >> 20: "", bound.ComparedBytes>>20 + 1: "REQUEST_TOO_LARGE"} {
+		s := spec(step("generate", ""))
+		s.Scorers, s.Target = []*agentv1.ScorerRef{{Name: "exact"}}, &agentv1.Target{Values: slices.Repeat([]string{"a"}, targets), List: true}
+		got := f.Finish(f.Create(s).Name)
+		assert.Equal(t, reason, got.Error.GetReason(), "%d targets: %v", targets, got.Error)
 	}
 }
