@@ -131,9 +131,14 @@ func (b *Boxes) Listen(id string, admit func(pid int) bool) (*door.Door, error) 
 // lookEvery is how often a box whose guest does not come is looked for.
 const lookEvery = time.Second
 
-// Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST when the box is gone.
+// Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST when the box is gone, and with SERVICE_UNAVAILABLE
+// when a shortage keeps it from being reached, or from being known to be gone.
 func (b *Boxes) Connect(ctx context.Context, id string) (_ net.Conn, err error) {
-	defer func() { err = b.explain(ctx, err) }()
+	defer func() {
+		if _, told := rpcerr.As(err); !told && ctx.Err() == nil && box.Passing(err) {
+			err = rpcerr.ServiceUnavailable("sandboxd", time.Second, "the box %s cannot be reached now: %w", id, err)
+		}
+	}()
 	open, err := b.adopt(ctx, id)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,7 @@ type shelf struct {
 	*boxes.Boxes
 	ended []string
 	fails error // what ending a box fails with
+	blind error // what looking for one fails with
 }
 
 // newShelf opens a folder with a short name, as paths of sockets must have.
@@ -54,6 +55,9 @@ func reopen(t *testing.T, dir string) *shelf {
 	s.Boxes, err = boxes.Open(boxes.Config{
 		Dir: dir, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Find: func(_ context.Context, id string) (func(int) bool, error) {
+			if s.blind != nil {
+				return nil, s.blind
+			}
 			if rec, err := boxes.Read[record](s.Boxes, id); err != nil || rec.Note == "gone" {
 				return nil, driver.Lost(id, "")
 			}
@@ -210,6 +214,19 @@ func TestAnEndedCallIsNoLoss(t *testing.T) {
 		return driver.Report{}, nil
 	})
 	require.NoError(t, err)
+}
+
+// TestAShortageIsNoLossOfABox has a box be asked for that nobody can look for.
+func TestAShortageIsNoLossOfABox(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	_, err := s.make(t.Context(), driver.Spec{ID: "a"}, "", nil)
+	require.NoError(t, err)
+	s = reopen(t, s.Dir())
+	s.blind = &os.PathError{Op: "open", Path: "/proc/1/stat", Err: syscall.EMFILE}
+	_, err = s.Connect(t.Context(), "a")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE), "%v", err)
+	assert.Positive(t, rpcerr.RetryAfter(err))
 }
 
 // TestAFailureOfTheMachineIsAskedForAgain has the making of a box fail for reasons that pass.
