@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -251,6 +254,50 @@ func TestSamplesArePagedAndFiltered(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{"a", "bad", "b", "a", "bad", "b"}, list(&agentv1.ListSamplesRequest{PageSize: 4}))
 	assert.Equal(t, []string{"bad", "bad"}, list(&agentv1.ListSamplesRequest{PageSize: 1, States: []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}}))
+}
+
+// A page with much in it is shorter than was asked for: each can be read by a client that takes 4 MiB, and no list fails.
+func TestPagesAreOfABoundedSize(t *testing.T) {
+	t.Parallel()
+	const most, samples, evals = 4 << 20, 100, 4
+	r := serve(t)
+	r.runs.answer = strings.Repeat("a", 60<<10)
+	s := spec()
+	for i := range samples {
+		id := strconv.Itoa(i)
+		r.runs.will(id, agentv1.RunState_RUN_STATE_SUCCEEDED)
+		s.Dataset.GetInline().Samples = append(s.Dataset.GetInline().Samples, spec(id).GetDataset().GetInline().GetSamples()...)
+	}
+	name := r.create(s)
+	r.watch(&agentv1.WatchEvalRequest{Name: name})
+	listed := 0
+	for req := (&agentv1.ListSamplesRequest{Parent: name, PageSize: 1000}); ; {
+		page, err := r.ListSamples(r.within(), req)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, proto.Size(page), most)
+		listed += len(page.GetSamples())
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	assert.Equal(t, samples, listed)
+
+	for range evals {
+		large := spec("a")
+		large.MetadataJson = `{"note": "` + strings.Repeat("n", 2<<20) + `"}`
+		r.create(large)
+	}
+	listed = 0
+	for req := (&agentv1.ListEvalsRequest{Parent: project, PageSize: 1000}); ; {
+		page, err := r.ListEvals(r.within(), req)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, proto.Size(page), most)
+		listed += len(page.GetEvals())
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	assert.Equal(t, 1+evals, listed)
 }
 
 // What pages of samples cost does not grow with the evaluation's journal.

@@ -91,6 +91,7 @@ type runs struct {
 	made   map[string]*agentv1.Run
 	waits  map[string][]*agentv1.EvalWait // by evaluation
 	parked map[string]*agentv1.RunWait    // by run
+	answer string                         // what the scorer took as the answer of those that succeed
 }
 
 // wait sets what runs of an evaluation wait for that is in no journal.
@@ -176,6 +177,9 @@ func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*a
 	run := &agentv1.Run{Name: fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.made)+1), Spec: req.GetSpec(), State: r.states[at.GetSample()]}
 	if run.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
 		run.Scores = []*agentv1.NamedScore{{Name: "match", Score: &agentv1.Score{Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: "C"}}}}}
+		if r.answer != "" {
+			run.Scores[0].Score.Answer = &r.answer
+		}
 	}
 	r.made[run.GetName()] = run
 	row := journal.Row{Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_RUNNING), Parent: at.GetEval()}

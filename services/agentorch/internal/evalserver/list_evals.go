@@ -34,6 +34,7 @@ func (s *Server) ListEvals(ctx context.Context, req *agentv1.ListEvalsRequest) (
 		return nil, err
 	}
 	resp := &agentv1.ListEvalsResponse{}
+	page.Size = journal.Fitting(rows, page.Size)
 	rows, resp.NextPageToken = resource.Cut(page, rows, journal.Listed.Position)
 	for _, row := range rows {
 		e := &agentv1.Eval{}

@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
 // ListSamples lists an evaluation's samples.
@@ -30,14 +33,15 @@ func (s *Server) ListSamples(ctx context.Context, req *agentv1.ListSamplesReques
 	if err != nil {
 		return nil, err
 	}
-	resp := &agentv1.ListSamplesResponse{}
+	resp, size := &agentv1.ListSamplesResponse{}, 0
 	for i := from; i < int64(len(state.Slots)); i++ {
 		slot := &state.Slots[i]
 		r := shown(state.Resource(slot, samples.At(slot.Sample)), atWork)
 		if len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), r.GetState()) {
 			continue
 		}
-		if len(resp.GetSamples()) == page.Size {
+		size += proto.Size(r)
+		if n := len(resp.GetSamples()); n == page.Size || n > 0 && size > journal.PageBytes {
 			resp.NextPageToken = page.Token(strconv.FormatInt(i, 10))
 			break
 		}

@@ -249,6 +249,20 @@ type Listed struct {
 // Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a lower Ref.
 func (l Listed) Position() string { return strconv.FormatInt(int64(l.Ref), 10) }
 
+// PageBytes bounds a page of a list that clients are given, which its first entry may exceed: clients of gRPC take 4 MiB.
+const PageBytes = 3 << 20
+
+// Fitting returns how many of the first rows fit into a page of that many.
+func Fitting(rows []Listed, size int) int {
+	bytes := 0
+	for i, row := range rows {
+		if bytes += len(row.View); i > 0 && bytes > PageBytes {
+			return min(i, size)
+		}
+	}
+	return size
+}
+
 // Wait is the journals that wait for the same reason.
 type Wait struct {
 	Reason string

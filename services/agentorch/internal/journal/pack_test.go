@@ -98,3 +98,17 @@ func TestWhatIsAcceptedCanBeRead(t *testing.T) { //nolint:paralleltest // It tak
 	_, err := journal.Unpack([]byte("no event"))
 	assert.ErrorIs(t, err, journal.ErrUnreadable)
 }
+
+func TestRowsThatFitAPage(t *testing.T) {
+	t.Parallel()
+	of := func(sizes ...int) (rows []journal.Listed) {
+		for _, size := range sizes {
+			rows = append(rows, journal.Listed{Row: journal.Row{View: make([]byte, size)}})
+		}
+		return rows
+	}
+	assert.Equal(t, 2, journal.Fitting(of(1, 1, 1), 2))
+	assert.Equal(t, 10, journal.Fitting(of(1, 1, 1), 10))
+	assert.Equal(t, 1, journal.Fitting(of(journal.PageBytes+1, 1, 1), 2))
+	assert.Equal(t, 2, journal.Fitting(of(journal.PageBytes-1, 1, 1), 10))
+}

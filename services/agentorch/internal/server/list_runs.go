@@ -42,6 +42,7 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 		return nil, err
 	}
 	answer := &agentv1.ListRunsResponse{}
+	page.Size = journal.Fitting(rows, page.Size)
 	rows, answer.NextPageToken = resource.Cut(page, rows, journal.Listed.Position)
 	for _, row := range rows {
 		one, err := listed(row)
