@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -37,6 +38,10 @@ const (
 	defaultSandbox = "default"
 	// metadataPrefix begins the names of placeholders for the sample's metadata.
 	metadataPrefix = "metadata"
+
+	// completionVariable and targetVariable are set for checks that name them. A long text in a variable keeps every program from starting.
+	completionVariable = "EVALFLEET_COMPLETION"
+	targetVariable     = "EVALFLEET_TARGET"
 )
 
 // Exec is the effect that the scorer asks for: a command in a sandbox of the run. Its result is an *[agentv1.ExecOutcome].
@@ -55,7 +60,7 @@ func Definition() score.Definition {
 		Metrics:     []string{"accuracy", "stderr"},
 		Params: param.List{
 			{Name: "program", Type: param.String, Description: "Text of the program, with {completion}, {target}, {choices} and {metadata.key}."},
-			{Name: "command", Type: param.String, Description: "In place of a program: a command for bash, with the same placeholders."},
+			{Name: "command", Type: param.String, Description: "In place of a program: a command for bash, with the same placeholders, of which {completion} does not belong there: the variables EVALFLEET_COMPLETION and EVALFLEET_TARGET cannot change the command."},
 			{Name: "language", Type: param.String, Description: "What reads the program.", Default: json.RawMessage(`"python"`), Enum: []string{`"python"`, `"bash"`}},
 			{Name: "argv", Type: param.Strings, Description: "In place of a language: the program's reader with its arguments. The program is its standard input."},
 			{Name: "extract", Type: param.String, Description: "What {completion} is: all of it, or the last fenced block of code where there is one.", Default: json.RawMessage(`"all"`), Enum: []string{`"all"`, `"code"`}},
@@ -67,6 +72,7 @@ func Definition() score.Definition {
 			{Name: "keep_processes", Type: param.Boolean, Description: "Leave the agent's processes alive, for a check of a server that runs.", Default: json.RawMessage(`false`)},
 		},
 		NamesTarget: namesTarget,
+		Warn:        warn,
 		New:         func(raw json.RawMessage) (score.Scorer, error) { return newScorer(raw) },
 	}
 }
@@ -79,10 +85,19 @@ func howToBox(name string) string {
 	return "`sandbox: {environments: {" + name + ": {}}}`"
 }
 
-// namesTarget reports whether a program, a command or a file has the placeholder {target}. What cannot be read has none; New refuses it.
+// namesTarget reports whether a program, a command or a file has the placeholder {target} or its variable. What cannot be read has none; New refuses it.
 func namesTarget(raw json.RawMessage) bool {
 	s, err := newScorer(raw)
-	return err == nil && strings.Contains(s.params.Program+s.params.Command+texts(s.params.Files), "{target}")
+	return err == nil && strings.Contains(s.params.Program+s.params.Command+texts(s.params.Files), "{target}") || err == nil && s.names(targetVariable)
+}
+
+// warn says what an answer could do that becomes a part of a command.
+func warn(raw json.RawMessage) string {
+	if s, err := newScorer(raw); err != nil || !strings.Contains(s.params.Command, "{completion}") {
+		return ""
+	}
+	return "the scorer exec puts {completion} into its command, where an answer can be written so that the command is right; let the command read the variable " +
+		completionVariable + ", or a file with {completion}"
 }
 
 type params struct {
@@ -173,11 +188,25 @@ func (s *scorer) known(in score.Input) error {
 	return rpcerr.InvalidField("params_json", "the scorer exec names {%s}, which the sample's metadata does not have; its keys: %s", strings.Join(missing, "}, {"), keys)
 }
 
+// names reports whether the check names a variable.
+func (s *scorer) names(variable string) bool {
+	return strings.Contains(s.params.Program+s.params.Command, variable) || contain(s.params.Files, variable)
+}
+
 // spec fills the program or the command.
 func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error) {
 	p := s.params
 	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(time.Duration(min(p.Timeout*float64(time.Second), math.MaxInt64/2)))}
 	values, room := valuesOf(in, answer), template.NewRoom()
+	for variable, name := range map[string]string{completionVariable: "completion", targetVariable: "target"} {
+		if value, known := values(name); known && s.names(variable) && p.Env[variable] == "" {
+			spec.Env = maps.Clone(spec.Env)
+			if spec.Env == nil {
+				spec.Env = map[string]string{}
+			}
+			spec.Env[variable] = value
+		}
+	}
 	files, err := filled(p.Files, values, room)
 	if err != nil {
 		return nil, err

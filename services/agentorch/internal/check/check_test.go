@@ -60,6 +60,27 @@ func TestCommandLines(t *testing.T) {
 	assert.Equal(t, []string{"node", "-"}, ask(t, made(t, `{"program": "x", "argv": ["node", "-"]}`), in).Spec.GetArgv())
 }
 
+// An answer in a variable is data, where one in a command is a part of it.
+func TestAnAnswerIsAVariable(t *testing.T) {
+	t.Parallel()
+	in := score.Input{Completion: `" = "" -o "x`, Targets: []string{"42"}}
+	for params, want := range map[string]map[string]string{
+		`{"command": "test \"$EVALFLEET_COMPLETION\" = \"$EVALFLEET_TARGET\"", "env": {"A": "b"}}`:   {"A": "b", "EVALFLEET_COMPLETION": in.Completion, "EVALFLEET_TARGET": "42"},
+		`{"program": "import os; assert os.environ['EVALFLEET_TARGET'] == '42'"}`:                    {"EVALFLEET_TARGET": "42"},
+		`{"command": "./run", "files": {"run": {"base64": "ZWNobyAkRVZBTEZMRUVUX0NPTVBMRVRJT04="}}}`: {"EVALFLEET_COMPLETION": in.Completion},
+		`{"command": "./run"}`: nil,
+		`{"command": "$EVALFLEET_TARGET", "env": {"EVALFLEET_TARGET": "its own"}}`: {"EVALFLEET_TARGET": "its own"},
+	} {
+		assert.Equal(t, want, ask(t, made(t, params), in).Spec.GetEnv(), params)
+	}
+	for params, warned := range map[string]bool{
+		`{"command": "test {completion} = 42"}`: true, `{"command": "test {target} = $EVALFLEET_COMPLETION"}`: false, `{"program": "{completion}"}`: false, `{`: false,
+	} {
+		assert.Equal(t, warned, Definition().Warn(json.RawMessage(params)) != "", params)
+	}
+	assert.True(t, Definition().Compares(json.RawMessage(`{"command": "test $EVALFLEET_TARGET"}`)), "without a target it would mean nothing")
+}
+
 func TestATimeoutOfMoreThanALifetimeIsOne(t *testing.T) {
 	t.Parallel()
 	assert.Greater(t, ask(t, made(t, `{"command": "x", "timeout": 1e300}`), score.Input{}).Spec.GetTimeout().AsDuration(), 100*365*24*time.Hour)

@@ -77,6 +77,16 @@ func texts(files map[string]file) string {
 	return all.String()
 }
 
+// contain reports whether a file has a text in it.
+func contain(files map[string]file, text string) bool {
+	for _, f := range files {
+		if strings.Contains(f.text, text) || bytes.Contains(f.bytes, []byte(text)) {
+			return true
+		}
+	}
+	return false
+}
+
 // filled gives the files in the order of their paths, with the placeholders filled in.
 func filled(files map[string]file, values template.Values, room *template.Room) ([]*sandboxv1.FileToPlace, error) {
 	var out []*sandboxv1.FileToPlace

@@ -32,6 +32,7 @@ func (l *Launcher) Check(ctx context.Context, project string, spec *agentv1.RunS
 	if p.Warnings, err = l.checkModels(ctx, p); err != nil {
 		return nil, err
 	}
+	p.Warnings = append(p.Warnings, l.warnOfScorers(p.spec)...)
 	if err := l.checkSandboxes(ctx, p); err != nil {
 		return nil, err
 	}
@@ -239,6 +240,24 @@ func (l *Launcher) checkScorers(project string, spec *agentv1.RunSpec) error {
 		}
 	}
 	return nil
+}
+
+// warnOfScorers says which verdicts an answer could forge. Runs of samples are not warned of: their evaluation was.
+func (l *Launcher) warnOfScorers(spec *agentv1.RunSpec) []*agentv1.EvalWarning {
+	if spec.GetAttribution().GetEval() != "" {
+		return nil
+	}
+	var warnings []*agentv1.EvalWarning
+	for i, ref := range spec.GetScorers() {
+		definition, _ := l.deps.Scorers.Definition(ref.GetName())
+		if ref.GetWorker() != nil || definition.Warn == nil {
+			continue
+		}
+		if text := definition.Warn(json.RawMessage(ref.GetParamsJson())); text != "" {
+			warnings = append(warnings, &agentv1.EvalWarning{Message: text, Field: fmt.Sprintf("spec.scorers[%d]", i)})
+		}
+	}
+	return warnings
 }
 
 func (l *Launcher) checkScorer(ref *agentv1.ScorerRef, in score.Input, spec *agentv1.RunSpec) error {

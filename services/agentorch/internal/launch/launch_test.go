@@ -415,6 +415,20 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	assert.Empty(t, plan.Warnings)
 }
 
+func TestACommandWithTheAnswerInItIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(fleettest.Step("generate", ""))
+	spec.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+	spec.Scorers = []*agentv1.ScorerRef{{Name: "includes"}, {Name: "exec", ParamsJson: `{"command": "test '{completion}' = 42"}`}}
+	spec.Target = &agentv1.Target{Values: []string{"42"}}
+	plan, err := f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	require.Len(t, plan.Warnings, 1)
+	assert.Equal(t, "spec.scorers[1]", plan.Warnings[0].GetField())
+	assert.Contains(t, plan.Warnings[0].GetMessage(), "EVALFLEET_COMPLETION")
+}
+
 func TestNamesMeanOneToolThroughout(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -26,6 +26,8 @@ type Definition struct {
 	// NamesTarget says whether parameters refer to the sample's target, of a scorer that compares with it only where
 	// they do; nil for never.
 	NamesTarget func(params json.RawMessage) bool
+	// Warn says what is unsafe about parameters that New takes, empty where nothing is; nil for never.
+	Warn func(params json.RawMessage) string
 	// New makes a scorer from the JSON object of its parameters, which may be nil. Its errors name the parameter.
 	New func(params json.RawMessage) (Scorer, error)
 }
