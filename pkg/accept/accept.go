@@ -2,9 +2,9 @@
 //
 // Its one idea: a connection is a stranger's until a call on it has shown a credential that is accepted. [Patient]
 // survives failed accepts. [Bounded] bounds connections: all of them, and strangers' more closely. When another
-// connection comes than there may be, the stranger that came first is closed, so that a caller with a credential is
-// answered while strangers hold all that they can. Which credentials are accepted is left to pkg/auth and to servers,
-// which call [Know].
+// connection comes than there may be, a stranger's is closed, so that a caller with a credential is answered while
+// strangers hold all that they can. Which credentials are accepted is left to pkg/auth and to servers, which call
+// [Know].
 package accept
 
 import (

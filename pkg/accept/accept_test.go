@@ -102,50 +102,155 @@ func closed(t *testing.T, client net.Conn) bool {
 	return errors.Is(err, io.EOF)
 }
 
+// visits are the connections of a bounded listener.
+type visits struct {
+	t       *testing.T
+	l       *listener
+	bounded net.Listener
+	clients []net.Conn
+}
+
+func visit(t *testing.T, limits accept.Limits) *visits {
+	t.Helper()
+	l := listen()
+	v := &visits{t: t, l: l, bounded: accept.Bounded(l, limits, slog.New(slog.DiscardHandler))}
+	t.Cleanup(func() { _ = v.bounded.Close() })
+	return v
+}
+
+// come is a connection that is accepted.
+func (v *visits) come() net.Conn {
+	v.t.Helper()
+	v.clients = append(v.clients, v.l.connect())
+	conn, err := v.bounded.Accept()
+	require.NoError(v.t, err)
+	return conn
+}
+
+// gone are the connections that were closed, by their place.
+func (v *visits) gone() (all []int) {
+	v.t.Helper()
+	for i, c := range v.clients {
+		if closed(v.t, c) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// refused reports whether another connection is refused.
+func (v *visits) refused() bool {
+	v.t.Helper()
+	another := v.l.connect()
+	v.l.results <- net.ErrClosed // for an Accept that goes on
+	if _, err := v.bounded.Accept(); err == nil {
+		return false
+	}
+	assert.True(v.t, closed(v.t, another))
+	return true
+}
+
 func TestStrangersMakeRoomForOneAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := listen()
-		bounded := accept.Bounded(l, accept.Limits{Connections: 4, Strangers: 2}, slog.New(slog.DiscardHandler))
-		var clients []net.Conn
-		come := func() net.Conn {
-			clients = append(clients, l.connect())
-			conn, err := bounded.Accept()
-			require.NoError(t, err)
-			return conn
+		v := visit(t, accept.Limits{Connections: 4, Strangers: 2})
+		for range 2 { // They have a call under way.
+			known := wrapper{v.come()}
+			accept.Know(known)
+			accept.Begin(known)
 		}
-		gone := func() (all []int) {
-			for i, c := range clients {
-				if closed(t, c) {
-					all = append(all, i)
-				}
-			}
-			return all
-		}
-		accept.Know(come())
-		accept.Know(wrapper{come()})
-		first, second := come(), come()
+		first, second := v.come(), v.come()
 		evicted := accept.Closed(wrapper{first})
-		assert.Empty(t, gone())
-		third := come()
-		assert.Equal(t, []int{2}, gone(), "the stranger that came first")
+		accept.Suspect(wrapper{first})
+		assert.Empty(t, v.gone())
+		third := v.come()
+		assert.Equal(t, []int{2}, v.gone())
 		waittest.For(t, evicted, "the end of that connection, for who does not read it")
 		accept.Know(first) // It is closed, and counts no more.
 		require.NoError(t, second.Close())
-		fourth := come()
-		assert.Equal(t, []int{2, 3}, gone(), "who leaves makes room")
-		accept.Know(third)
-		accept.Know(fourth)
-
-		refused := l.connect()
-		go func() { _, _ = bounded.Accept() }()
-		synctest.Wait()
-		assert.True(t, closed(t, refused), "no stranger is left to go")
+		fourth := v.come()
+		assert.Equal(t, []int{2, 3}, v.gone(), "who leaves makes room")
+		for _, known := range []net.Conn{third, fourth} {
+			accept.Know(known)
+			accept.Begin(known)
+		}
+		assert.True(t, v.refused(), "no stranger is left to go, nor a connection without a call")
 		require.NoError(t, third.Close())
-		come5 := l.connect()
-		synctest.Wait()
-		assert.False(t, closed(t, come5))
-		require.NoError(t, bounded.Close())
+		assert.False(t, v.refused())
+	})
+}
+
+// Strangers that connect quickly leave a caller the time to show its credential: those that spoke without one go first.
+func TestWhoSpokeWithoutACredentialMakesRoomFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := visit(t, accept.Limits{Connections: 100, Strangers: 10})
+		for range 5 {
+			v.come()
+		}
+		var want []int
+		for i := range 100 {
+			accept.Suspect(v.come())
+			if i < 100-5 {
+				want = append(want, 5+i)
+			}
+		}
+		assert.Equal(t, want, v.gone(), "the oldest of them, and none that has not spoken")
+	})
+}
+
+// Of strangers that have not spoken, any may be closed, but for those that have just come: a caller that is slow to show
+// its credential has a chance, and a quick one needs none.
+func TestAnyStrangerButTheLatestMakesRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const strangers, tries = 10, 200
+		quick, slow := 0, 0
+		for range tries {
+			v := visit(t, accept.Limits{Connections: 100, Strangers: strangers})
+			for range strangers {
+				v.come()
+			}
+			v.come()
+			for range strangers/2 - 1 {
+				v.come()
+			}
+			if !closed(t, v.clients[strangers]) {
+				quick++
+			}
+			for range strangers / 2 {
+				v.come()
+			}
+			if !closed(t, v.clients[strangers]) {
+				slow++
+			}
+		}
+		assert.Equal(t, tries, quick)
+		assert.Greater(t, slow, tries/20)
+		assert.Less(t, slow, tries)
+	})
+}
+
+func TestTheCallerThatWasIdleLongestMakesRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := visit(t, accept.Limits{Connections: 3, Strangers: 1})
+		var known []net.Conn
+		for range 3 {
+			c := v.come()
+			accept.Begin(c)
+			accept.Know(c)
+			known = append(known, c)
+		}
+		assert.True(t, v.refused(), "all have calls")
+		accept.End(known[1])
+		time.Sleep(bound.SpareIdle / 2)
+		accept.End(known[0])
+		assert.True(t, v.refused(), "two have just had a call")
+		time.Sleep(bound.SpareIdle)
+		v.come()
+		assert.Equal(t, []int{1}, v.gone())
+		require.NoError(t, known[2].Close())
 	})
 }
 

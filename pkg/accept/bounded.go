@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -32,9 +33,14 @@ func Room(connections int) Limits {
 	return Limits{Connections: connections, Strangers: min(bound.Strangers, connections/2)}
 }
 
-// Bounded returns l with the bounds of limits. When a stranger comes and there are as many as there may be, the
-// stranger that came first is closed; likewise where all connections are taken. Where all are taken by known callers,
-// the new connection is closed.
+// Bounded returns l with the bounds of limits. Another connection than there may be has one closed:
+//
+//   - the first of the strangers that have spoken without a credential (see [Suspect]),
+//   - else one at random of the older half of the strangers, so that a caller that is slow to show its credential has a
+//     chance, and a quick one is not disturbed,
+//   - else, where all connections are known callers', the one that has had no call for longest (see [Begin]).
+//
+// Where all are known callers' and have calls, or had one just now, the new connection is closed.
 func Bounded(l net.Listener, limits Limits, log *slog.Logger) net.Listener {
 	return &bounded{Listener: l, limits: limits, report: report{log: log}}
 }
@@ -44,9 +50,11 @@ type bounded struct {
 	limits Limits
 	report report
 
-	mu        sync.Mutex
-	open      int
-	strangers list.List // of *conn, in the order in which they came
+	mu   sync.Mutex
+	open int
+	// Each open connection is in one of these, of *conn: silent strangers and known callers in the order in which they
+	// came, suspects in that in which they spoke.
+	silent, suspects, callers list.List
 }
 
 // Accept implements [net.Listener].
@@ -65,24 +73,30 @@ func (b *bounded) Accept() (net.Conn, error) {
 // admit makes room for a connection; without room it closes the connection and returns nil.
 func (b *bounded) admit(c net.Conn) net.Conn {
 	b.mu.Lock()
-	var out *conn
-	if b.strangers.Len() >= b.limits.Strangers || b.open >= b.limits.Connections {
-		if first := b.strangers.Front(); first != nil {
-			out, _ = first.Value.(*conn)
-			b.forget(out)
-		}
+	var stranger, idle *conn
+	if b.silent.Len()+b.suspects.Len() >= b.limits.Strangers || b.open >= b.limits.Connections {
+		stranger = b.leaving()
+		b.forget(stranger)
+	}
+	if b.open >= b.limits.Connections {
+		idle = b.idlest()
+		b.forget(idle)
 	}
 	full := b.open >= b.limits.Connections
 	var in *conn
 	if !full {
 		b.open++
 		in = &conn{Conn: c, owner: b, closed: make(chan struct{})}
-		in.place = b.strangers.PushBack(in)
+		in.put(&b.silent)
 	}
 	b.mu.Unlock()
-	if out != nil {
-		b.report.say(slog.LevelWarn, "too many connections without a credential; closing the oldest", "address", b.Addr().String(), "bound", b.limits.Strangers)
-		_ = out.close()
+	if stranger != nil {
+		b.report.say(slog.LevelWarn, "too many connections without a credential; closing one", "address", b.Addr().String(), "bound", b.limits.Strangers)
+		_ = stranger.close()
+	}
+	if idle != nil {
+		b.report.say(slog.LevelWarn, "too many connections; closing one without a call", "address", b.Addr().String(), "bound", b.limits.Connections)
+		_ = idle.close()
 	}
 	if full {
 		b.report.say(slog.LevelError, "too many connections; refusing another", "address", b.Addr().String(), "bound", b.limits.Connections)
@@ -92,22 +106,47 @@ func (b *bounded) admit(c net.Conn) net.Conn {
 	return in
 }
 
-// forget takes a connection out of the count, once. The caller holds mu.
-func (b *bounded) forget(c *conn) {
-	if c.gone {
-		return
+// leaving is the stranger that makes room; nil where there is none. The caller holds mu.
+func (b *bounded) leaving() *conn {
+	from := b.suspects.Front()
+	if from == nil {
+		from = b.silent.Front()
+		for range rand.IntN(b.silent.Len()/2 + 1) { //nolint:gosec // No secret depends on it.
+			from = from.Next()
+		}
 	}
-	c.gone = true
-	b.open--
-	b.know(c)
+	return connOf(from)
 }
 
-// know marks a connection as one that is not evicted. The caller holds mu.
-func (b *bounded) know(c *conn) {
-	if c.place != nil {
-		b.strangers.Remove(c.place)
-		c.place = nil
+// idlest is the known caller's connection that has had no call for longest; nil where all have calls, or had one just
+// now. The caller holds mu.
+func (b *bounded) idlest() *conn {
+	var found *conn
+	since := time.Now().Add(-bound.SpareIdle)
+	for e := b.callers.Front(); e != nil; e = e.Next() {
+		if c := connOf(e); c.calls == 0 && c.idle.Before(since) {
+			found, since = c, c.idle
+		}
 	}
+	return found
+}
+
+// connOf is the connection of an element; nil for nil.
+func connOf(e *list.Element) *conn {
+	if e == nil {
+		return nil
+	}
+	c, _ := e.Value.(*conn)
+	return c
+}
+
+// forget takes a connection out of the count, once. The caller holds mu.
+func (b *bounded) forget(c *conn) {
+	if c == nil || c.in == nil {
+		return
+	}
+	b.open--
+	c.put(nil)
 }
 
 // conn is a connection that is counted.
@@ -119,8 +158,21 @@ type conn struct {
 	once   sync.Once
 	closed chan struct{}
 
-	place *list.Element // among the strangers
-	gone  bool          // no longer counted
+	// The owner's mu guards these.
+	in    *list.List // nil once it is no longer counted
+	place *list.Element
+	calls int       // under way
+	idle  time.Time // when the last of them ended, or the caller became known
+}
+
+// put moves a connection to a list; nil is none. The caller holds the owner's mu.
+func (c *conn) put(to *list.List) {
+	if c.in != nil {
+		c.in.Remove(c.place)
+	}
+	if c.in = to; to != nil {
+		c.place = to.PushBack(c)
+	}
 }
 
 // Close implements [net.Conn].
@@ -173,7 +225,42 @@ func (c *conn) know() {
 	}
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
-	c.owner.know(c)
+	if c.in != nil {
+		c.idle = time.Now()
+		c.put(&c.owner.callers)
+	}
+}
+
+// Suspect says that c has spoken without a credential that is accepted. It makes room before those that have not. Know
+// ends the suspicion.
+func Suspect(c net.Conn) {
+	own := counted(c)
+	if own == nil || own.known.Load() {
+		return
+	}
+	own.owner.mu.Lock()
+	defer own.owner.mu.Unlock()
+	if own.in == &own.owner.silent {
+		own.put(&own.owner.suspects)
+	}
+}
+
+// Begin says that a call has begun on c, and End that it has ended.
+func Begin(c net.Conn) { count(c, 1) }
+
+// End ends a call that Begin has begun.
+func End(c net.Conn) { count(c, -1) }
+
+func count(c net.Conn, calls int) {
+	own := counted(c)
+	if own == nil {
+		return
+	}
+	own.owner.mu.Lock()
+	defer own.owner.mu.Unlock()
+	if own.calls += calls; own.calls == 0 {
+		own.idle = time.Now()
+	}
 }
 
 type connKey struct{}
@@ -191,6 +278,13 @@ func CallerAddr(ctx context.Context) net.Addr {
 		return c.RemoteAddr()
 	}
 	return nil
+}
+
+// SuspectCaller is Suspect for the connection that WithConn put into ctx, if any.
+func SuspectCaller(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(net.Conn); ok {
+		Suspect(c)
+	}
 }
 
 // KnowCaller is Know for the connection that WithConn put into ctx, if any. It lifts the deadline that the server gave

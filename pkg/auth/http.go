@@ -19,6 +19,7 @@ const Challenge = "Bearer"
 func Admit(ctx context.Context, a Authenticator, token string) (context.Context, error) {
 	principal, err := a.Authenticate(ctx, token)
 	if err != nil {
+		accept.SuspectCaller(ctx)
 		return ctx, err
 	}
 	accept.KnowCaller(ctx)

@@ -5,12 +5,16 @@ import "time"
 // Connections.
 const (
 	// Connections is how many connections a server has open at once where its configuration (max_connections) sets no
-	// other number. When another one comes the oldest connection without an accepted credential is closed; where there
-	// is none, the new one is closed. It is at most half of the files that the process may open.
+	// other number. When another one comes, one without an accepted credential is closed; where there is none, the one
+	// that has had no call for longest; where all have calls, the new one. It is at most half of the files that the
+	// process may open.
 	Connections = 4096
-	// Strangers is how many connections without an accepted credential a server keeps open at once. The oldest is
-	// closed when another one comes. Where the process may open few files the number is lower (see pkg/accept).
+	// Strangers is how many connections without an accepted credential a server keeps open at once. When another one
+	// comes, the first that has asked for something is closed; where none has, one of the older half. Where the process
+	// may open few files the number is lower (see pkg/accept).
 	Strangers = 256
+	// SpareIdle is how long a connection with an accepted credential may have no call before it is closed to make room.
+	SpareIdle = 5 * time.Second
 	// FirstAcceptPause and LongestAcceptPause are the shortest and the longest pause after a failed accept. Each
 	// further failure doubles the pause.
 	FirstAcceptPause   = 5 * time.Millisecond
@@ -44,6 +48,9 @@ const (
 	RequestValues = 200_000
 	// ConnectionStreams is how many calls of one gRPC connection run at once. Further calls wait in the client.
 	ConnectionStreams = 10_000
+	// StrangerFrames is how many frames of HTTP/2 a gRPC connection may send before its first call and not count as one
+	// that has asked for something.
+	StrangerFrames = 8
 	// StrangerCalls is how many calls without a credential (health, reflection) run at once. The oldest is ended with
 	// RESOURCE_EXHAUSTED when another one comes.
 	StrangerCalls = 64

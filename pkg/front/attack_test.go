@@ -264,3 +264,22 @@ func (a *attacked) dial(t *testing.T, token string) *grpc.ClientConn {
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	return conn
 }
+
+// Who has not spoken yet, and may be about to show a credential, stays connected beside strangers that come and speak.
+func TestAStrangerThatHasNotSpokenStaysBesideThoseThatHave(t *testing.T) {
+	t.Parallel()
+	server := startAttacked(t)
+	caller, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.address)
+	require.NoError(t, err)
+	defer caller.Close()
+	for range 60 { // Fifty strangers may be there.
+		_, err := healthv1.NewHealthClient(server.dial(t, "")).Check(waittest.Context(t), &healthv1.HealthCheckRequest{})
+		require.NoError(t, err)
+	}
+	_, err = io.WriteString(caller, "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer right\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(caller), nil)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+}

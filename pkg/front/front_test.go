@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/auth/authtest"
 	"github.com/evalfleet/evalfleet/pkg/bound"
@@ -327,4 +328,34 @@ func TestAnAnswerThatAStrangerDoesNotReadEnds(t *testing.T) {
 			require.NoError(t, <-ended)
 		})
 	}
+}
+
+// Connections of callers that have no request make room when there are as many as there may be.
+func TestIdleConnectionsOfCallersMakeRoom(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { accept.KnowCaller(r.Context()) })
+	ask := func() (net.Conn, error) {
+		conn, err := net.Dial("tcp", s.address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, err = conn.Read(make([]byte, 1))
+		return conn, err
+	}
+	for range 100 {
+		_, err := ask()
+		require.NoError(t, err)
+	}
+	time.Sleep(bound.SpareIdle + 100*time.Millisecond)
+	rpcs, err := grpcclient.New(s.address, grpcclient.Options{Token: config.NewSecret("right")})
+	require.NoError(t, err)
+	for range 3 {
+		_, err := ask()
+		require.NoError(t, err)
+	}
+	_, err = healthv1.NewHealthClient(rpcs).Check(waittest.Context(t), &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	require.NoError(t, rpcs.Close())
+	require.NoError(t, s.Stop(t.Context()))
+	require.NoError(t, waittest.For(t, s.ended, "the server to end"))
 }

@@ -46,8 +46,21 @@ func New(c Config) *Server {
 			IdleTimeout:       bound.IdleHTTP,
 			MaxHeaderBytes:    bound.RequestHeaderBytes,
 			ConnContext:       accept.WithConn,
+			ConnState:         follow,
 			ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 		},
+	}
+}
+
+// follow says when an HTTP connection has a request.
+func follow(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateActive:
+		accept.Begin(c)
+	case http.StateIdle:
+		accept.End(c)
+		accept.Suspect(c) // Where the request had no credential.
+	case http.StateNew, http.StateHijacked, http.StateClosed:
 	}
 }
 

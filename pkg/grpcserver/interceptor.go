@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -134,7 +135,14 @@ func (c *chain) begin(ctx context.Context, method string) func(context.Context, 
 	start := time.Now()
 	id := requestID(ctx)
 	count := c.metrics.Begin(c.label(method))
+	m := metered(ctx)
+	if m != nil {
+		accept.Begin(m.Conn)
+	}
 	return func(ctx context.Context, err error, panicked any) error {
+		if m != nil {
+			defer accept.End(m.Conn)
+		}
 		if panicked != nil {
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))
 			err = rpcerr.Hidden(id)

@@ -55,6 +55,8 @@ type meter struct {
 	ahead   []byte
 	headers *hpack.Decoder
 	list    int // size of the header list that headers decodes
+	frames  int // read so far
+	asked   bool
 
 	// Write's: what is left of the current frame, and what there is of the next frame's header.
 	rest  int
@@ -128,6 +130,9 @@ func (m *meter) Read(p []byte) (int, error) {
 
 // next reads the header of a frame, and all of a frame that has headers, once there is room.
 func (m *meter) next() error {
+	if m.frames++; m.asked || m.frames > bound.StrangerFrames {
+		accept.Suspect(m.Conn) // The transport has seen the call, and it had no credential.
+	}
 	if err := m.room(); err != nil {
 		return err
 	}
@@ -147,6 +152,7 @@ func (m *meter) next() error {
 	}
 	switch kind {
 	case http2.FrameHeaders, http2.FrameContinuation:
+		m.asked = flags.Has(http2.FlagHeadersEndHeaders)
 		if size > largestFrame {
 			return nil // The transport refuses it.
 		}
