@@ -233,6 +233,7 @@ func TestSamplesArePagedAndFiltered(t *testing.T) {
 	}
 	s := spec("a", "bad", "b")
 	s.Epochs = &agentv1.Epochs{Count: new(int32(2))}
+	s.FailOnError = &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{}} // Else the first may end it before the second begins.
 	name := r.create(s)
 	r.watch(&agentv1.WatchEvalRequest{Name: name})
 	list := func(req *agentv1.ListSamplesRequest) (ids []string) {
