@@ -650,7 +650,7 @@ func TestErrorsEndAnEvaluationByItsRule(t *testing.T) {
 func TestTheReasonCountsWhatFailedWhileItStopped(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(sample string, _, _ int) *agentv1.Run {
-		if sample == "1" {
+		if sample == "3" {
 			return failed()
 		}
 		return working()
