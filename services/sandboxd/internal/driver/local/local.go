@@ -51,9 +51,10 @@ type Driver struct {
 	root   bool
 	many   bool // boxes have a range of users
 
+	source   groupSource
 	grouping sync.Mutex
 	cgroups  *cgroups // nil where none can be used
-	noGroup  error    // why there are none
+	noGroup  error    // why there are none; nil where there are some
 	asked    bool     // systemd was asked for some
 
 	measuring sync.Mutex
@@ -65,7 +66,7 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{log: cfg.Logger, given: cmp.Or(cfg.GuestPath, "guestd"), root: os.Geteuid() == 0}
+	d := &Driver{log: cfg.Logger, given: cmp.Or(cfg.GuestPath, "guestd"), root: os.Geteuid() == 0, source: machineGroups(cfg.Logger)}
 	var err error
 	if d.boxes, err = boxes.Open(boxes.Config{Dir: cfg.Dir, Find: d.find, End: d.end, Logger: cfg.Logger}); err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	d.search = func(ctx context.Context) system { return findSystem(ctx, cfg.Python, cfg.SearchPath, private, d.log) }
-	if d.cgroups, d.noGroup = findCgroups(d.log); d.cgroups != nil {
+	if d.cgroups, d.noGroup = d.source.find(); d.cgroups != nil {
 		d.cgroups.sweep()
 	}
 	d.asked = d.root // root needs nobody's leave
@@ -100,9 +101,26 @@ func (d *Driver) groups() (*cgroups, error) {
 	d.grouping.Lock()
 	defer d.grouping.Unlock()
 	if d.cgroups == nil && box.Passing(d.noGroup) {
-		d.cgroups, d.noGroup = findCgroups(d.log)
+		d.cgroups, d.noGroup = d.source.find()
 	}
 	return d.cgroups, d.noGroup
+}
+
+// groupSource is where cgroups come from: this machine, but in tests.
+type groupSource struct {
+	unifiedBounds func() (bool, error)
+	enterScope    func(ctx context.Context) error
+	find          func() (*cgroups, error)
+}
+
+func machineGroups(log *slog.Logger) groupSource {
+	return groupSource{
+		unifiedBounds: unifiedBounds,
+		enterScope: func(ctx context.Context) error {
+			return enterScope(ctx, filepath.Join("/run/user", strconv.Itoa(os.Geteuid())))
+		},
+		find: func() (*cgroups, error) { return findCgroups(log) },
+	}
 }
 
 // askForGroups asks the user's systemd for cgroups where there are none, once.
@@ -112,7 +130,7 @@ func (d *Driver) askForGroups(ctx context.Context) {
 	if d.cgroups != nil || d.asked {
 		return
 	}
-	ruled, err := unifiedBounds()
+	ruled, err := d.source.unifiedBounds()
 	if box.Passing(err) {
 		d.noGroup = err
 		return
@@ -121,13 +139,13 @@ func (d *Driver) askForGroups(ctx context.Context) {
 	if !ruled {
 		return // systemd rules the cgroups of version 2
 	}
-	asked := enterScope(context.WithoutCancel(ctx), filepath.Join("/run/user", strconv.Itoa(os.Geteuid())))
-	groups, err := findCgroups(d.log) // Whatever systemd said: another driver of this process may have asked before.
+	asked := d.source.enterScope(context.WithoutCancel(ctx))
+	groups, err := d.source.find() // Whatever systemd said: another driver of this process may have asked before.
 	if err != nil {
 		d.noGroup = errors.Join(err, asked)
 		return
 	}
-	d.cgroups = groups
+	d.cgroups, d.noGroup = groups, nil
 }
 
 // Name is `local`.

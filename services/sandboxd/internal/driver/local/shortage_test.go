@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"os/exec"
 	"slices"
@@ -140,6 +141,39 @@ func TestABoxWhoseCgroupFailsIsNotMadeWithout(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, report.Isolation.Unisolated, "they were looked for again")
 	assert.True(t, slices.Contains(report.Isolation.Parts, "cgroup memory"))
+}
+
+// TestCgroupsThatSystemdGrantsAreUsed has a driver find no cgroups until systemd was asked for some.
+func TestCgroupsThatSystemdGrantsAreUsed(t *testing.T) {
+	t.Parallel()
+	machine := newTestDriver(t)
+	granted, err := machine.groups()
+	if err != nil {
+		t.Skip("SKIP: this user can make no cgroups: ", err)
+	}
+	d := newTestDriver(t)
+	none := errors.New("there are no cgroups yet")
+	asked := 0
+	d.source = groupSource{
+		unifiedBounds: func() (bool, error) { return true, nil },
+		enterScope: func(context.Context) error {
+			asked++
+			return nil
+		},
+		find: func() (*cgroups, error) {
+			if asked == 0 {
+				return nil, none
+			}
+			return granted, nil
+		},
+	}
+	d.asked, d.cgroups, d.noGroup = false, nil, none
+	for range 2 {
+		report, _, err := make1(t, d, false)
+		require.NoError(t, err)
+		assert.True(t, slices.Contains(report.Isolation.Parts, "cgroup memory"))
+	}
+	assert.Equal(t, 1, asked)
 }
 
 // TestABoxThatCannotBeAsItIsAskedForIsNotMadeUnisolated has a specification fail, and not the machine.
