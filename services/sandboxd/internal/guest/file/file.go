@@ -159,10 +159,13 @@ func describe(name, full string, info fs.FileInfo) *sandboxv1.FileInfo {
 // printable writes a name as text that stands for no other name: a byte that is no UTF-8 as \x and two hexadecimal digits, and so
 // the backslash of a name that has such a thing in it.
 func printable(name string) string {
+	if utf8.ValidString(name) && !strings.Contains(name, `\x`) {
+		return name
+	}
 	var b strings.Builder
 	for len(name) > 0 {
 		r, size := utf8.DecodeRuneInString(name)
-		if r == utf8.RuneError && size == 1 || escapes.MatchString(name) {
+		if r == utf8.RuneError && size == 1 || r == '\\' && escapes.MatchString(name) {
 			fmt.Fprintf(&b, `\x%02x`, name[0])
 		} else {
 			b.WriteString(name[:size])

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -174,6 +175,47 @@ func TestListIsByPathAndBoundedInDepth(t *testing.T) {
 	assert.Equal(t, []string{"a", "a/x", "a/y", "a/y/z", "b", "lb"}, names(8))
 	require.NoError(t, p.Remove("a", true))
 	assert.Equal(t, []string{"b", "lb"}, names(8))
+}
+
+func TestAListingIsBounded(t *testing.T) {
+	t.Parallel()
+	t.Run("in entries", func(t *testing.T) {
+		t.Parallel()
+		p := place(t)
+		for _, folder := range []string{"a", "a/a", "b"} {
+			require.NoError(t, os.Mkdir(filepath.Join(p.Workdir, folder), 0o700))
+			for i := range 7_000 {
+				require.NoError(t, os.Symlink("x", filepath.Join(p.Workdir, folder, fmt.Sprint(i))))
+			}
+		}
+		entries, truncated, err := p.List("a", 1)
+		require.NoError(t, err)
+		assert.False(t, truncated)
+		assert.Len(t, entries, 7_001)
+		entries, truncated, err = p.List(".", 9)
+		require.NoError(t, err)
+		assert.True(t, truncated)
+		assert.LessOrEqual(t, len(entries), 20_000)
+	})
+	t.Run("in bytes, in little time", func(t *testing.T) {
+		t.Parallel()
+		p := place(t)
+		to := strings.Repeat(`a\xff\xfg`, 400)
+		for i := range 2_000 {
+			require.NoError(t, os.Symlink(to, filepath.Join(p.Workdir, fmt.Sprintf("%04d", i))))
+		}
+		begin := time.Now()
+		entries, truncated, err := p.List(".", 1)
+		require.NoError(t, err)
+		assert.True(t, truncated)
+		size := 0
+		for _, e := range entries {
+			size += len(e.GetPath()) + len(e.GetLinkTarget())
+		}
+		assert.LessOrEqual(t, size, 2<<20)
+		assert.Equal(t, strings.Repeat(`a\x5cxff\xfg`, 400), entries[0].GetLinkTarget())
+		assert.Less(t, time.Since(begin), 5*time.Second)
+	})
 }
 
 func TestAnotherUserHasOnlyItsRights(t *testing.T) {
