@@ -58,8 +58,8 @@ func inspectFlag(_ *cobra.Command, err error) error {
 }
 
 // place is the path that an error of the server begins with: names of fields, each but the last with a colon behind it.
-// What follows it may name files and columns, and is left as it is.
-var place = regexp.MustCompile(`^(?:` + field + `: )*(?:` + field + `)?`)
+// A sample may stand between them. What follows it may name files and columns, and is left as it is.
+var place = regexp.MustCompile(`^(?:` + field + `: )*(?:sample [^:]*: )?(?:` + field + `: )*(?:` + field + `)?`)
 
 const field = `[a-z_]\w*(?:\[(?:\d+|"[^"]*")\]|[./]\w+)*`
 
@@ -108,6 +108,7 @@ var flagWords = []struct {
 	{"model-arg", naming{regexp.MustCompile(`^spec\.models?(?:\[\d+\])?: model_args_json: `), "-M: "}},
 	{"model", naming{regexp.MustCompile(`^spec\.models?(?:\[\d+\])?: (?:model: )?`), "--model: "}},
 	{"limit", naming{regexp.MustCompile(`^spec\.limit: `), "--limit: "}},
+	{"epochs", naming{regexp.MustCompile(`^spec\.epochs\.count: `), "--epochs: "}},
 	{"sample-id", naming{regexp.MustCompile(`^spec\.sample_ids: `), "--sample-id: "}},
 }
 

@@ -31,6 +31,9 @@ func TestErrorsAboutATaskFileHaveItsWords(t *testing.T) {
 		"spec.limits.cost bounds dollars":                               "limits.cost bounds dollars",
 		"spec.config.extra_body_json: no":                               "config.extra_body: no",
 		"spec.steps[1]: params_json/model: no":                          "solver[1]: parameters model: no",
+		"spec.steps[0]: sample 3: params_json/template: too much":       "solver[0]: sample 3: parameters template: too much",
+		"spec.scorers[1]: sample a b: params_json/files: f: too much":   "scorer[1]: sample a b: parameters files: f: too much",
+		"spec.dataset: sample 3: column params_json is no text":         "dataset: sample 3: column params_json is no text",
 		"spec.epochs.count: too many":                                   "epochs: too many",
 		"spec.limits: no":                                               "limits: no",
 		"spec.dataset: my.spec.jsonl: column params_json is no text":    "dataset: my.spec.jsonl: column params_json is no text",
@@ -60,6 +63,7 @@ func TestErrorsAboutFlagsHaveTheirNames(t *testing.T) {
 		{[]string{"eval", "run", file, "-M", "x=1"}, `spec.model: model_args_json: unknown argument "x"`, `evalfleet: -M: unknown argument "x"`},
 		{[]string{"eval", "run", file, "-M", "x=1"}, `spec.model: no provider "foo"`, `task.yaml: model: no provider "foo"`},
 		{[]string{"eval", "run", file, "--limit", "5"}, "spec.limit: no sample is left", "evalfleet: --limit: no sample is left"},
+		{[]string{"eval", "run", file, "--epochs", "9"}, "spec.epochs.count: too many", "evalfleet: --epochs: too many"},
 		{[]string{"eval", "run", file, "--sample-id", "z"}, "spec.sample_ids: none", "evalfleet: --sample-id: none"},
 	} {
 		c := begin(t, append(serve(t, &server{refusal: rpcerr.InvalidRequest("%s", tt.api)}), tt.args...)...)

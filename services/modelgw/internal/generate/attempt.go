@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -99,4 +100,7 @@ func (c *Call) request() *provider.Request {
 	return r
 }
 
-func toDuration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+// toDuration converts seconds. More than a Duration holds is the longest.
+func toDuration(seconds float64) time.Duration {
+	return time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2))
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -178,4 +179,7 @@ func (a *answer) stopReason() modelv1.StopReason {
 	}
 }
 
-func seconds(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
+// seconds converts a number. More than a Duration holds is the longest.
+func seconds(f float64) time.Duration {
+	return time.Duration(min(f*float64(time.Second), math.MaxInt64/2))
+}

@@ -1,6 +1,7 @@
 package mockllm
 
 import (
+	"context"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -22,6 +23,8 @@ type call struct {
 	role     string
 	turn     int32
 	messages []*modelv1.ChatMessage
+	// texts are those of the messages, by the place where conditions look, once they are made.
+	texts map[string]string
 }
 
 // callOf reads a request. Outside a run, the turn is one more than the answers that the conversation holds.
@@ -39,8 +42,10 @@ func callOf(r *provider.Request) call {
 	return c
 }
 
-// choose returns the answer of the first entry that fits a call, or nil.
-func (s *script) choose(c call) *answer {
+// choose returns the answer of the first entry that fits a call, or nil. It ends with ctx: entries and the conversation may
+// both be large.
+func (s *script) choose(ctx context.Context, c call) (*answer, error) {
+	c.texts = map[string]string{}
 	own, general := s.bySample[c.sample], s.general
 	for len(own)+len(general) > 0 {
 		var i int
@@ -49,11 +54,14 @@ func (s *script) choose(c call) *answer {
 		} else {
 			i, general = general[0], general[1:]
 		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if a := s.entries[i].answer(c); a != nil {
-			return a
+			return a, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // answer returns what an entry answers to a call, or nil when it does not fit.
@@ -61,7 +69,7 @@ func (e *entry) answer(c call) *answer {
 	fits := is(e.Epoch, c.epoch) && is(e.Role, c.role) && is(e.Turn, c.turn) &&
 		(e.Sample == nil || string(*e.Sample) == c.sample) &&
 		(e.MinTurn == nil || c.turn >= *e.MinTurn) && (e.MaxTurn == nil || c.turn <= *e.MaxTurn)
-	if !fits || !e.says(c.messages) {
+	if !fits || !e.says(c) {
 		return nil
 	}
 	if !e.byTurn {
@@ -75,11 +83,15 @@ func (e *entry) answer(c call) *answer {
 
 func is[T comparable](want *T, got T) bool { return want == nil || *want == got }
 
-func (e *entry) says(messages []*modelv1.ChatMessage) bool {
+func (e *entry) says(c call) bool {
 	if e.Contains == "" && e.pattern == nil {
 		return true
 	}
-	text := textIn(e.In, messages)
+	text, made := c.texts[e.In]
+	if !made {
+		text = textIn(e.In, c.messages)
+		c.texts[e.In] = text
+	}
 	return strings.Contains(text, e.Contains) && (e.pattern == nil || e.pattern.MatchString(text))
 }
 

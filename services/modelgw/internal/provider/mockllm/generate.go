@@ -83,8 +83,8 @@ func (m *model) choose(ctx context.Context, r *provider.Request, c call) (*answe
 	if s == nil {
 		return unscripted, nil
 	}
-	if a := s.choose(c); a != nil {
-		return a, nil
+	if a, err := s.choose(ctx, c); a != nil || err != nil {
+		return a, err
 	}
 	if len(s.list) > 0 {
 		if place := m.places.next(r); place < len(s.list) {

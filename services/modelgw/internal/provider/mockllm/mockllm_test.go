@@ -343,6 +343,19 @@ func TestALoadOfAScriptHoldsUpNoOther(t *testing.T) {
 	require.NoError(t, waittest.For(t, waited, "the caller that waited"))
 }
 
+// Entries and a conversation may both be large.
+func TestTheChoiceOfAnAnswerEndsWithItsCall(t *testing.T) {
+	t.Parallel()
+	p := open(t, mockllm.Config{}, nil, `{"outputs": [{"contains": "a", "in": "conversation", "output": "x"}, {"contains": "b", "in": "conversation", "output": "y"}]}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := p.Generate(ctx, &provider.Request{Messages: []*modelv1.ChatMessage{chat.User("b")}, Config: &modelv1.GenerateConfig{}, Attempt: 1})
+	require.ErrorIs(t, err, context.Canceled)
+	said, err := ask(t, p, "1", 1, 1, "b")
+	require.NoError(t, err)
+	assert.Equal(t, "y", said)
+}
+
 // A store that is away for now is no fault of the request, so that a run waits for it.
 func TestAScriptThatCannotBeReadForNowIsNoFaultOfTheRequest(t *testing.T) {
 	t.Parallel()
