@@ -128,7 +128,7 @@ func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Tim
 			if err != nil {
 				return state.Eval(), err
 			}
-			last, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: eval.GetName()})
+			last, err := s.eval(ctx, eval.GetName())
 			if err != nil {
 				return state.Eval(), err
 			}
@@ -150,12 +150,12 @@ func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Tim
 func (s *session) watch(ctx context.Context, name string, said chan<- *agentv1.WatchEvalResponse) error {
 	cursor := ""
 	for {
-		err := again(ctx, func() error {
+		err := resume(ctx, func(heard func()) error {
 			stream, err := s.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name, Cursor: cursor, Progress: true, Content: true})
 			if err != nil {
 				return err
 			}
-			return receiveAll(stream, &cursor, func(r *agentv1.WatchEvalResponse) error {
+			return receiveAll(stream, &cursor, heard, func(r *agentv1.WatchEvalResponse) error {
 				select {
 				case said <- r:
 				case <-ctx.Done():
@@ -170,18 +170,28 @@ func (s *session) watch(ctx context.Context, name string, said chan<- *agentv1.W
 		if err != nil {
 			return err
 		}
-		e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+		e, err := s.eval(ctx, name)
 		if err != nil || ended(e) {
 			return err
 		}
 	}
 }
 
+// eval returns an evaluation as it is now, also where the server is just starting again.
+func (s *session) eval(ctx context.Context, name string) (e *agentv1.Eval, err error) {
+	err = again(ctx, func() (err error) {
+		e, err = s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+		return err
+	})
+	return e, err
+}
+
 // receiveAll takes what a watch says until it ends, and notes the place after each. Take ends it with io.EOF.
-func receiveAll[R interface{ GetCursor() string }](stream interface{ Recv() (R, error) }, cursor *string, take func(R) error) error {
+func receiveAll[R interface{ GetCursor() string }](stream interface{ Recv() (R, error) }, cursor *string, heard func(), take func(R) error) error {
 	for {
 		r, err := stream.Recv()
 		if err == nil {
+			heard()
 			if r.GetCursor() != "" {
 				*cursor = r.GetCursor()
 			}
@@ -205,9 +215,14 @@ const (
 // again calls f until it does not fail with UNAVAILABLE, for a while. An engine of sandboxes that does not answer is no
 // server that is starting: the user starts it.
 func again(ctx context.Context, f func() error) error {
+	return resume(ctx, func(func()) error { return f() })
+}
+
+// resume is again for a watch, which calls heard with each message: the while begins anew with it.
+func resume(ctx context.Context, f func(heard func()) error) error {
 	for away := time.Now(); ; {
 		began := time.Now()
-		err := f()
+		err := f(func() { away = time.Now() })
 		if rpcerr.Code(err) != codes.Unavailable || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE) {
 			return err
 		}

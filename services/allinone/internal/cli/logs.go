@@ -246,12 +246,12 @@ func (s *session) checkDriven(ctx context.Context, run string) error {
 // connection that breaks is made again.
 func (s *session) watchRun(ctx context.Context, run string, show func(*agentv1.Event) error, notes bool) error {
 	cursor := ""
-	return again(ctx, func() error {
+	return resume(ctx, func(heard func()) error {
 		stream, err := s.runs.WatchRun(ctx, &agentv1.WatchRunRequest{Name: run, Cursor: cursor, Content: true})
 		if err != nil {
 			return err
 		}
-		return receiveAll(stream, &cursor, func(r *agentv1.WatchRunResponse) error {
+		return receiveAll(stream, &cursor, heard, func(r *agentv1.WatchRunResponse) error {
 			if n := r.GetNote().GetNote(); n != nil && notes {
 				s.app.note("  … %s", transcript.NoteText(n))
 			}

@@ -25,12 +25,12 @@ func (s *session) followEval(ctx context.Context, name string, f logFlags) error
 	}
 	cursor, seen := "", samplesSeen{refs: e.GetSpec().GetModels(), models: map[string]string{}}
 	for {
-		err := again(ctx, func() error {
+		err := resume(ctx, func(heard func()) error {
 			stream, err := s.evals.WatchEval(ctx, &agentv1.WatchEvalRequest{Name: name, Cursor: cursor, Content: true})
 			if err != nil {
 				return err
 			}
-			return receiveAll(stream, &cursor, func(r *agentv1.WatchEvalResponse) error {
+			return receiveAll(stream, &cursor, heard, func(r *agentv1.WatchEvalResponse) error {
 				sample := seen.finished(r.GetEvent())
 				switch {
 				case sample == nil || f.failed && fine(sample) || f.epoch != 0 && f.epoch != sample.GetEpoch():
@@ -49,7 +49,7 @@ func (s *session) followEval(ctx context.Context, name string, f logFlags) error
 		if err != nil {
 			return err
 		}
-		if e, err = s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name}); err != nil {
+		if e, err = s.eval(ctx, name); err != nil {
 			return err
 		}
 		if ended(e) {
