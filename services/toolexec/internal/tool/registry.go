@@ -160,6 +160,8 @@ func (r *Registry) served(path string, ref *toolv1.ToolRef, definition *toolv1.T
 func (r *Registry) given(path string, ref *toolv1.ToolRef) (*Offer, error) {
 	public := proto.CloneOf(ref.GetDefinition())
 	switch {
+	case public.GetInfo() == nil:
+		return nil, rpcerr.InvalidField(path+".definition.info", "is missing; a definition says what a model is told of the tool")
 	case public.GetInfo().GetName() != ref.GetName():
 		return nil, rpcerr.InvalidField(path+".definition.info.name", "%q is not the name %q of the reference", public.GetInfo().GetName(), ref.GetName())
 	case public.GetWorker() != "" && public.GetCallerRuns():

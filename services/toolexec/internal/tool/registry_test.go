@@ -104,6 +104,8 @@ func TestReferencesThatCannotBeMet(t *testing.T) {
 		{"a definition of a tool that runs here", &toolv1.ToolRef{Name: "submit", Definition: change(own, func(d *toolv1.ToolDefinition) { d.CallerRuns = false })}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"caller"}},
 		{"a definition of another name", &toolv1.ToolRef{Name: "give_up", Definition: own}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"submit", "give_up"}},
 		{"an incomplete definition", &toolv1.ToolRef{Name: "submit", Definition: change(own, func(d *toolv1.ToolDefinition) { d.Info.Description = "" })}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"description"}},
+		{"a definition without info", &toolv1.ToolRef{Definition: &toolv1.ToolDefinition{CallerRuns: true}, Rename: "r"}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"tools[0].definition.info"}},
+		{"a worker's definition without info", &toolv1.ToolRef{Definition: &toolv1.ToolDefinition{Worker: "w"}, Description: "d"}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"tools[0].definition.info"}},
 		{"options of the caller's tool", &toolv1.ToolRef{Name: "submit", Definition: own, OptionsJson: "{}"}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"options"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
