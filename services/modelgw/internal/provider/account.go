@@ -2,6 +2,7 @@ package provider
 
 import (
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -61,13 +62,28 @@ func unplain(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._~:@", r)
 }
 
+// hidden stands in place of what an address may not show.
+const hidden = "xxxxx"
+
+// ShownURL is an address as people may see it: without its password and its query, which may hold a key.
+func ShownURL(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return hidden
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = hidden
+	}
+	return u.Redacted()
+}
+
 // Usable says by name whether requests can be made with accounts. Vendor is the vendor's own address, empty where there is none; hint says how to set an account's key.
 func Usable(accounts map[string]Account, vendor string, hint func(name string) string) []*modelv1.Account {
 	var all []*modelv1.Account
 	for _, name := range slices.Sorted(maps.Keys(accounts)) {
 		a := accounts[name]
 		endpoint, _ := a.Endpoint("", vendor) // Fails only for an address that is asked for.
-		info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), Keyless: a.KeyOptional && a.APIKey.IsZero(), BaseUrl: endpoint}
+		info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), Keyless: a.KeyOptional && a.APIKey.IsZero(), BaseUrl: ShownURL(endpoint)}
 		if !info.GetUsable() {
 			info.Problem = hint(name)
 		}

@@ -25,3 +25,17 @@ func TestAnAllowedBaseURLHasPlainPathsBelowIt(t *testing.T) {
 		assert.Equal(t, allowed, err == nil, "%q: %v %v", asked, got, err)
 	}
 }
+
+func TestAPasswordInABaseURLIsNotShown(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://user:hunter2@proxy.example/v1/": "https://user:xxxxx@proxy.example/v1",
+		"https://proxy.example/v1?key=hunter2":   "https://proxy.example/v1?xxxxx",
+		"http://user:hunter2@[broken":            "xxxxx",
+		"https://plain.example/v1":               "https://plain.example/v1",
+		"":                                       "https://vendor.example",
+	} {
+		all := provider.Usable(map[string]provider.Account{"default": {BaseURL: url}}, "https://vendor.example", func(string) string { return "" })
+		assert.Equal(t, want, all[0].GetBaseUrl(), url)
+	}
+}

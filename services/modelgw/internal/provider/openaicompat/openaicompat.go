@@ -121,7 +121,7 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
-		ConnectionKey:    m.client.BaseURL + "/" + m.name,
+		ConnectionKey:    provider.ShownURL(m.client.BaseURL) + "/" + m.name, // which lists of pools show
 		Ignored:          chatapi.Ignored,
 		Dropped:          append(slices.Clone(chatapi.Dropped), "modalities"),
 		ExtraBodyDropped: chatapi.ExtraBodyDropped,
