@@ -175,7 +175,7 @@ func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []dri
 	open, err := unlinked(ctx, containers, mostLinks)
 	var written map[string]writing
 	if err == nil {
-		written, err = d.engine.written(ctx, owner, open)
+		written, err = d.engine.written(ctx, owner, open, bounds)
 	}
 	if err != nil {
 		d.log.Warn("cannot tell what containers have written; trying again later", "error", err)
@@ -187,7 +187,7 @@ func (d *Driver) endWhatIsOver(ctx context.Context, owner string, observed []dri
 		case most == 0:
 		case wrote.unmeasured:
 			observed[i].Alive = false
-			observed[i].Ended = fmt.Sprintf("what it wrote cannot be measured: its processes have over %d files open or mapped, or it takes over %v to look at them", mostLinks, searchTime)
+			observed[i].Ended = fmt.Sprintf("what it wrote cannot be measured: its processes have over %d files open or mapped, it takes over %v to look at them, or folders are nested over %d deep", mostLinks, searchTime, deepestEntry)
 		case wrote.bytes > most:
 			observed[i].Alive = false
 			observed[i].Ended = fmt.Sprintf("its disk is full: it wrote %d MiB, and it may have %d MiB", wrote.bytes>>20, most>>20)

@@ -189,6 +189,38 @@ func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	assert.Equal(t, "its disk is full: it wrote 10 MiB, and it may have 8 MiB", over.Ended)
 }
 
+// An empty file takes an entry of the disk, of which there is a fixed number.
+func TestABoxThatMakesTooManyFilesIsEnded(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, t.TempDir())
+	spec := driver.Spec{ID: "many-files", Owner: "many-files", Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
+	report, err := d.Create(t.Context(), spec)
+	require.NoError(t, err)
+	if slices.Contains(report.Isolation.Parts, "disk quota") {
+		t.Skip("this engine bounds it")
+	}
+	c := guestclient.New(guestclient.Config{
+		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, spec.ID) },
+		Hello:   &guestv1.HelloRequest{Env: report.Env, Workdir: report.Workdir, User: report.User},
+	})
+	t.Cleanup(c.Close)
+	boxes := func(path string) driver.Observed {
+		require.NoError(t, c.Once(t.Context(), func(api guestv1.GuestServiceClient) error {
+			_, err := api.Run(t.Context(), &guestv1.RunRequest{Spec: &sandboxv1.ExecSpec{Argv: []string{"bash", "-c", "mkdir " + path + "; touch " + path + "/{1..1200}"}}})
+			return err
+		}))
+		found, err := d.List(t.Context(), spec.Owner)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		return found[0]
+	}
+	assert.True(t, boxes("/tmp/a").Alive)
+	over := boxes("/tmp/a/b")
+	assert.False(t, over.Alive)
+	assert.Contains(t, over.Ended, "its disk is full")
+}
+
 func TestAServerThatCannotMeasureMakesNoBoxUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})

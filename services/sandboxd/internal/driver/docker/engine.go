@@ -267,12 +267,12 @@ func (e *engine) list(ctx context.Context, owner string) (map[string]*found, err
 // writing is what a container has written beyond its image.
 type writing struct {
 	bytes      int64
-	unmeasured bool // it has more files open than are looked at in the time for that
+	unmeasured bool // it has more files open than are looked at in the time for that, or folders that are nested too deep
 }
 
 // written gives what an owner's containers have written, by box. The engine walks their folders for that; what it does
-// not find there is given by container.
-func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed) (map[string]writing, error) {
+// not find there is given by container. Entries are counted here, up to the bound of a box, where this program can read the engine's storage.
+func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed, bounds map[string]int64) (map[string]writing, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	all, err := e.api.ContainerList(ctx, container.ListOptions{Size: true, Filters: filters.NewArgs(filters.Arg("label", labelOwner+"="+owner))})
@@ -285,7 +285,15 @@ func (e *engine) written(ctx context.Context, owner string, unlinked map[string]
 		if r := unlinked[c.ID]; r != nil {
 			w = writing{c.SizeRw + r.bytes(), r.full()}
 		}
-		out[c.Labels[labelBox]] = w
+		box := c.Labels[labelBox]
+		if left := bounds[box] - w.bytes; left > 0 {
+			if folder, err := e.upper(ctx, c.ID); err == nil && folder != "" {
+				n, err := entries(ctx, folder, left/entryBytes)
+				w.bytes += n * entryBytes
+				w.unmeasured = w.unmeasured || errors.Is(err, errTooDeep)
+			}
+		}
+		out[box] = w
 	}
 	return out, nil
 }
