@@ -94,6 +94,8 @@ func TestStrangersSilenceNobody(t *testing.T) {
 		for _, address := range h.addresses {
 			n := idle
 			if f != single {
+				// 5,000 at each of five addresses are more than this process, which holds all of them and the caller's own,
+				// may have open. 500 are still more than each server may, which is what the bounds are for.
 				n = idle / 10
 			}
 			strangers.connect(address, bodies, half)
@@ -123,7 +125,7 @@ func TestStrangersSilenceNobody(t *testing.T) {
 		defer asks.leave()
 		_, err = asks.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
 		require.NoError(t, err, "a caller with a credential")
-		t.Logf("the answer took %v", time.Since(begin))
+		t.Logf("the answer took %v", time.Since(begin)) // No test asserts a time: within is the patience of a loaded machine.
 		require.NoError(t, watch.Context().Err())
 		_, err = c.evals.ListEvals(within(t), &agentv1.ListEvalsRequest{Parent: project})
 		require.NoError(t, err, "a caller who was connected before")
