@@ -39,7 +39,8 @@ const (
 	// metadataPrefix begins the names of placeholders for the sample's metadata.
 	metadataPrefix = "metadata"
 
-	// completionVariable and targetVariable are set for checks that name them. A long text in a variable keeps every program from starting.
+	// completionVariable and targetVariable are set for checks that name them. A long text in a variable keeps every
+	// program from starting.
 	completionVariable = "EVALFLEET_COMPLETION"
 	targetVariable     = "EVALFLEET_TARGET"
 )
@@ -85,7 +86,8 @@ func howToBox(name string) string {
 	return "`sandbox: {environments: {" + name + ": {}}}`"
 }
 
-// namesTarget reports whether a program, a command or a file has the placeholder {target} or its variable. What cannot be read has none; New refuses it.
+// namesTarget reports whether a program, a command or a file has the placeholder {target} or its variable. What cannot
+// be read has none; New refuses it.
 func namesTarget(raw json.RawMessage) bool {
 	s, err := newScorer(raw)
 	return err == nil && strings.Contains(s.params.Program+s.params.Command+texts(s.params.Files), "{target}") || err == nil && s.names(targetVariable)
@@ -229,8 +231,9 @@ func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error
 	return spec, rpcerr.Wrap(err, "params_json/program")
 }
 
-// readWhole has bash read its whole program before it runs any of it, and then have no input. With -s it would read as it goes,
-// and what the program starts, such as the agent's own code, could read the rest: a program without more commands ends with 0.
+// readWhole has bash read its whole program before it runs any of it, and then have no input. With -s it would read as
+// it goes, and what the program starts, such as the agent's own code, could read the rest: a program without more
+// commands ends with 0.
 const readWhole = `program=$(cat) || exit 126; exec </dev/null; eval "unset program; $program"`
 
 func valuesOf(in score.Input, answer string) template.Values {

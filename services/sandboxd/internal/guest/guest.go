@@ -77,8 +77,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 2
 }
 
-// ExitPassing is the exit code of a guest program that failed for a reason that may be over soon (see [box.Passing]): EX_TEMPFAIL of
-// sysexits.h.
+// ExitPassing is the exit code of a guest program that failed for a reason that may be over soon (see [box.Passing]):
+// EX_TEMPFAIL of sysexits.h.
 const ExitPassing = 75
 
 // ended says why a part of the program ended, and gives its exit code.
@@ -189,8 +189,8 @@ func checksFolder(path string) (*os.Root, error) {
 // systemFolder fits the folders of programs and their configuration.
 var systemFolder = regexp.MustCompile(`^/(bin|sbin|usr|lib[^/]*|etc|dev|proc|sys|boot)(/|$)`)
 
-// checkFolders are the folders that a check may change: that of checks, and those of the agent. It is none where the agent is root, to
-// whom all of the box belongs.
+// checkFolders are the folders that a check may change: that of checks, and those of the agent. It is none where the
+// agent is root, to whom all of the box belongs.
 func checkFolders(spec *box.Guest) []string {
 	if who, err := account.Lookup(spec.User); err == nil && who.UID == 0 {
 		return nil

@@ -271,7 +271,8 @@ type writing struct {
 }
 
 // written gives what an owner's containers have written, by box. The engine walks their folders for that; what it does
-// not find there is given by container. Entries are counted here, up to the bound of a box, where this program can read the engine's storage.
+// not find there is given by container. Entries are counted here, up to the bound of a box, where this program can read
+// the engine's storage.
 func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed, bounds map[string]int64) (map[string]writing, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

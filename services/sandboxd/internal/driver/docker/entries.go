@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The engine counts the bytes of files. A file without any, and a folder, take an entry of the disk all the same, of which it has a
-// fixed number.
+// The engine counts the bytes of files. A file without any, and a folder, take an entry of the disk all the same, of
+// which it has a fixed number.
 
 const (
 	// entryBytes is what an entry counts for.

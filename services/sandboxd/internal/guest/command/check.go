@@ -47,7 +47,8 @@ func (m *room) path(folder string) string { return filepath.Join(m.base.Name(), 
 // lookThrough bounds the search of the agent's folders before a check.
 const lookThrough = 30 * time.Second
 
-// enter ends all other processes and removes links into /proc, unless the check keeps processes, and makes the room of the check. The caller calls leave.
+// enter ends all other processes and removes links into /proc, unless the check keeps processes, and makes the room of
+// the check. The caller calls leave.
 func (r *Runner) enter(spec *sandboxv1.ExecSpec) (*room, error) {
 	r.checking <- struct{}{} // one check at a time: the next would end this one
 	made, err := r.newRoom(spec)
@@ -110,7 +111,8 @@ func (r *Runner) newRoom(spec *sandboxv1.ExecSpec) (*room, error) {
 	return made, made.furnish(check.GetFiles())
 }
 
-// removeLinks removes links into /proc from the agent's folders. While processes live, they could be there again at once.
+// removeLinks removes links into /proc from the agent's folders. While processes live, they could be there again at
+// once.
 func (r *Runner) removeLinks() error {
 	until := time.Now().Add(lookThrough)
 	for _, folder := range r.folders {

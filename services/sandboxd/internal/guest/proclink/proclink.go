@@ -1,6 +1,6 @@
-// Package proclink removes symbolic links that lead into /proc. Such a link is another file for each process that opens it, such as the
-// working directory or the input of that process, so that a check which compares the agent's file with its own could compare its own
-// with itself.
+// Package proclink removes symbolic links that lead into /proc. Such a link is another file for each process that opens
+// it, such as the working directory or the input of that process, so that a check which compares the agent's file with
+// its own could compare its own with itself.
 package proclink
 
 import (
@@ -31,8 +31,9 @@ var (
 	ErrUnreadable = errors.New("a folder that can be entered cannot be listed")
 )
 
-// Remove removes, from the folder and all folders below it, the links that lead into a file system of kind proc, wherever they lead on
-// from there and whether or not that exists. Other links stay. Nobody may change the folder meanwhile. A path that is no folder has none.
+// Remove removes, from the folder and all folders below it, the links that lead into a file system of kind proc,
+// wherever they lead on from there and whether or not that exists. Other links stay. Nobody may change the folder
+// meanwhile. A path that is no folder has none.
 func Remove(folder string, until time.Time) error {
 	fd, err := walk.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	switch {
