@@ -212,11 +212,12 @@ func TestManyGroupsAndRatingsTakeLittleTime(t *testing.T) {
 		ratings[i] = metric.Sample{ID: strconv.Itoa(i), Value: score.List(score.Text(strconv.Itoa(i)), score.Text("x"+strconv.Itoa(i)))}
 	}
 	computed := make(chan score.Value, 2)
+	work := map[*[]metric.Sample]metric.Metric{
+		&groups:  newMetric(t, "grouped", `{"metric": "mean", "group_key": "g"}`),
+		&ratings: newMetric(t, "krippendorff_alpha", ``),
+	}
 	go func() {
-		for given, m := range map[*[]metric.Sample]metric.Metric{
-			&groups:  newMetric(t, "grouped", `{"metric": "mean", "group_key": "g"}`),
-			&ratings: newMetric(t, "krippendorff_alpha", ``),
-		} {
+		for given, m := range work {
 			v, err := m.Compute(t.Context(), *given)
 			assert.NoError(t, err)
 			computed <- v
