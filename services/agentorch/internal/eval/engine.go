@@ -403,8 +403,11 @@ func (e *Engine) command(ctx context.Context, name, id string, c command) error 
 	return nil
 }
 
-// Cancel stops an evaluation. It returns once the cancel is durable: at the end of all that runs, or, where that takes longer than Config.CancelPatience,
-// with the evaluation as one that is being cancelled, whether anybody drives it now or not. One that has ended is given as it is. While the store is away it waits for it, until ctx ends.
+// Cancel stops an evaluation. It returns at the end of all runs at work, or, where that takes longer than
+// Config.CancelPatience, with the evaluation as one that is being cancelled: no run begins after Cancel has returned.
+// It therefore waits until the driver of the evaluation, here or on another replica, has journaled the cancel. An
+// evaluation of this replica without a driver is not waited for: its next driver reads the inbox before it begins a
+// run. An evaluation that has ended is returned unchanged. While the store is away Cancel retries, until ctx ends.
 func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
 	if requestID == "" {
 		requestID = "cancel-" + newID()
@@ -427,13 +430,17 @@ func (e *Engine) cancelOnce(ctx context.Context, name, requestID, reason string)
 	if err := e.command(ctx, name, requestID, command{Type: commandCancel, Reason: reason}); err != nil {
 		return nil, err
 	}
-	patience := time.NewTimer(e.cfg.CancelPatience)
+	patience := time.NewTicker(e.cfg.CancelPatience) // Again and again: a driver may end without an append.
 	defer patience.Stop()
 	for over := false; ; {
+		driven, err := e.driven(ctx, name) // Before the state: a driver that has ended since may have left it changed.
+		if err != nil {
+			return nil, err
+		}
 		if s, err = e.State(ctx, name); err != nil || s.Ended() {
 			return s, err
 		}
-		if over {
+		if over && (s.Cancel != nil || s.TooNew || !driven) {
 			return s.cancelling(reason), nil
 		}
 		select {
@@ -444,6 +451,18 @@ func (e *Engine) cancelOnce(ctx context.Context, name, requestID, reason string)
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// driven reports whether a driver may begin runs of an evaluation without having read its inbox. The journal of another
+// replica counts as driven: should that replica be dead, a live one adopts the journal.
+func (e *Engine) driven(ctx context.Context, name string) (bool, error) {
+	head, err := e.open(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.drivers[name] != nil || head.Owner != e.deps.Replica, nil
 }
 
 // Resume goes on with an evaluation that has ended and has samples that are not done: it was cancelled or failed, or its rule let samples fail. One at work is given as it is; one with nothing left to

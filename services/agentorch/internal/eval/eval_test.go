@@ -268,6 +268,8 @@ type bench struct {
 	logger *slog.Logger
 	// judges are those of engines; nil are the platform's.
 	judges *eval.Judges
+	// replica is the name of engines; empty is test.
+	replica string
 	// restore gives back what a test took.
 	restore func()
 }
@@ -294,7 +296,7 @@ func (b *bench) newEngine() *eval.Engine {
 	logger := cmp.Or(b.logger, slog.New(slog.DiscardHandler))
 	judges := cmp.Or(b.judges, &eval.Judges{Scorers: score.NewRegistry(append(builtin.Definitions(), check.Definition())...), Metrics: metric.NewRegistry()})
 	return eval.New(eval.Config{MaxSamples: 3, CancelPatience: cmp.Or(b.patience, waittest.Bound)}, eval.Deps{
-		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: "test", Logger: logger, Judges: *judges,
+		Hold: b.hold, Journals: store, Blobs: b.blobs, Runs: b.runs, Replica: cmp.Or(b.replica, "test"), Logger: logger, Judges: *judges,
 	})
 }
 
@@ -484,7 +486,6 @@ func TestACancelIsAcknowledgedBeforeAnyRunHasIt(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "cancelling: enough", answer.Eval.GetStateReason())
 	assert.EqualValues(t, samples, answer.Eval.GetProgress().GetRunning(), "no run has the cancel yet")
-	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetStateReason() != "" })
 	assert.EqualValues(t, 1, counted.count.Load()-before)
 	close(b.runs.cancelling)
 	assert.EqualValues(t, samples, b.ended(t, name).Eval.GetProgress().GetCancelled())

@@ -122,3 +122,67 @@ func TestACancelIsAcknowledgedOnceItIsDurable(t *testing.T) {
 	b.engine.Adopt(head)
 	assert.EqualValues(t, 3, b.ended(t, name).Eval.GetProgress().GetCancelled())
 }
+
+// TestNoRunBeginsAfterACancelIsAcknowledged has the driver busy with a run while the cancel comes: the answer waits
+// until the driver has taken the cancel, however long that takes.
+func TestNoRunBeginsAfterACancelIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	b.patience = time.Millisecond
+	b.again(t, nil)
+	busy, release := make(chan struct{}, 5), make(chan struct{})
+	b.runs.making = func(string) { busy <- struct{}{}; waittest.Hold(t, release) }
+	made, err := b.engine.Create(t.Context(), "default", spec(5), "", false)
+	require.NoError(t, err)
+	waittest.For(t, busy, "the first run")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := b.engine.Cancel(waittest.Context(t), made.Eval.GetName(), "", "enough")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		require.FailNow(t, "the cancel is acknowledged while a driver has yet to take it", "%v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+	require.NoError(t, waittest.For(t, answered, "the answer of the cancel"))
+	b.runs.mu.Lock()
+	begun := len(b.runs.byName)
+	b.runs.mu.Unlock()
+	b.ended(t, made.Eval.GetName())
+	assert.Len(t, b.runs.byName, begun)
+}
+
+// TestACancelWaitsForTheReplicaThatDrives has another replica own the evaluation: it may begin a run until it has taken
+// the cancel.
+func TestACancelWaitsForTheReplicaThatDrives(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(string, int, int) *agentv1.Run { return working() })
+	made, err := b.engine.Create(t.Context(), "default", spec(5), "", false)
+	require.NoError(t, err)
+	name := made.Eval.GetName()
+	b.wait(t, name, func(e *agentv1.Eval) bool { return e.GetProgress().GetRunning() == 3 })
+	b.patience = time.Millisecond
+	b.again(t, nil)
+	_, err = b.journals.Adopt(t.Context(), journal.Adoption{Replica: "other", DeadSince: time.Now(), Limit: 100})
+	require.NoError(t, err)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := b.engine.Cancel(waittest.Context(t), name, "", "enough")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		require.FailNow(t, "the cancel is acknowledged before the other replica has taken it", "%v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	b.replica = "other"
+	other := b.newEngine()
+	defer other.Close()
+	head, err := b.journals.Open(t.Context(), name)
+	require.NoError(t, err)
+	other.Adopt(head)
+	require.NoError(t, waittest.For(t, answered, "the answer of the cancel"))
+	assert.EqualValues(t, 3, b.ended(t, name).Eval.GetProgress().GetCancelled())
+}
