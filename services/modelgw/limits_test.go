@@ -1,6 +1,7 @@
 package modelgw_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -83,6 +85,47 @@ func TestABudgetEndsCallsAndAHigherOneLetsThemOn(t *testing.T) {
 	require.NoError(t, err)
 	_, err = g.models.Generate(t.Context(), request)
 	require.NoError(t, err, "the same key goes on: nothing had happened under it")
+}
+
+// A budget that would bound nothing, or everything for ever, is refused where it is configured and where it is set.
+func TestABudgetThatBoundsNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	for document, fault := range map[string]string{
+		`budgets: {projects/default: {max_cost: .nan}}`:              "budgets.projects/default.max_cost: must be a number that is not negative",
+		`budgets: {projects/default: {max_cost: .inf}}`:              "budgets.projects/default.max_cost: must be a number",
+		`budgets: {projects/default: {max_cost: -1}}`:                "budgets.projects/default.max_cost: must be a number",
+		`budgets: {projects/default: {max_tokens: -5}}`:              "budgets.projects/default.max_tokens: must not be negative",
+		`budgets: {foo/bar: {max_tokens: 5}}`:                        `budgets: "foo/bar" is no scope; write projects/{project},`,
+		`budgets: {projects/default/evlas/e: {max_tokens: 5}}`:       `"projects/default/evlas/e" is no scope`,
+		`budgets: {accounts/openai: {max_cost: 0.1}}`:                `"accounts/openai" is no scope`,
+		`budgets: {accounts/openai/spare: {max_cost: 0.1}}`:          "budgets.accounts/openai/spare: no such account is configured; known are accounts/anthropic/default, ",
+		`budgets: {accounts/openai-api/together: {max_tokens: 100}}`: "no such account",
+	} {
+		var cfg modelgw.Config
+		cfg.SetDefaults()
+		require.NoError(t, config.Decode(&cfg, []byte(document)), document)
+		require.ErrorContains(t, cfg.Validate(), fault, document)
+	}
+	var cfg modelgw.Config
+	cfg.SetDefaults()
+	require.NoError(t, config.Decode(&cfg, []byte(`
+openai: {accounts: {spare: {api_key: k}}}
+budgets: {projects/p: {max_cost: 0}, projects/p/evals/e: {max_tokens: 0}, accounts/openai/spare: {max_cost: 1}, accounts/mockllm/default: {}}`)))
+	require.NoError(t, cfg.Validate())
+
+	g := start(t)
+	for _, b := range []*modelv1.Budget{
+		{Name: project + "/budgets/project", MaxCost: new(math.NaN())},
+		{Name: project + "/budgets/project", MaxCost: new(math.Inf(1))},
+		{Name: project + "/budgets/project", MaxTokens: new(int64(-1))},
+		{Name: project + "/budgets/evlas/foo", MaxTokens: new(int64(1))},
+		{Name: project + "/budgets/evals", MaxTokens: new(int64(1))},
+	} {
+		_, err := g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: b})
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v: %v", b, err)
+	}
+	_, err := g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: &modelv1.Budget{Name: project + "/budgets/evals/e", MaxTokens: new(int64(0))}})
+	require.NoError(t, err)
 }
 
 func TestTheCacheAnswersEqualCallsOfAnEpoch(t *testing.T) {

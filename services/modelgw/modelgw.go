@@ -14,6 +14,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,7 @@ type Config struct {
 	// CacheBytes bounds the response cache. Default 256 MiB.
 	CacheBytes int64 `yaml:"cache_bytes" env:"EVALFLEET_MODELGW_CACHE_BYTES"`
 	// Budgets bound what may be spent, by scope: `projects/default`, `projects/default/evals/…`, `accounts/openai/default`.
+	// Other scopes, and accounts that are not configured, are refused.
 	Budgets map[string]Budget `yaml:"budgets"`
 	// Prices are dollars per million tokens, by model such as `openai/gpt-4o`. Without them costs are not known, and
 	// models are refused where a limit or a budget bounds dollars.
@@ -145,8 +147,41 @@ func (c *Config) Validate() error {
 	for _, model := range slices.Sorted(maps.Keys(c.Prices)) {
 		faults = append(faults, c.Prices[model].faults(model)...)
 	}
+	for _, scope := range slices.Sorted(maps.Keys(c.Budgets)) {
+		faults = append(faults, c.budgetFault(scope))
+	}
 	return errors.Join(faults...)
 }
+
+// budgetFault is what is wrong with the budget of a scope; nil for nothing.
+func (c *Config) budgetFault(scope string) error {
+	if err := budget.CheckScope(scope); err != nil {
+		return fmt.Errorf("budgets: %w", err)
+	}
+	if known := c.accountScopes(); strings.HasPrefix(scope, "accounts/") && !slices.Contains(known, scope) {
+		return fmt.Errorf("budgets.%s: no such account is configured; known are %s", scope, strings.Join(known, ", "))
+	}
+	if key, err := budget.Bounds(c.Budgets[scope]).Check(); err != nil {
+		return fmt.Errorf("budgets.%s.%s: %w", scope, key, err)
+	}
+	return nil
+}
+
+// accountScopes are the scopes of the accounts that calls may have. Services of openai_api are models of one account.
+func (c *Config) accountScopes() []string {
+	all := []string{scopeOfAccount(mockllm.Name, provider.DefaultAccount), scopeOfAccount(openaicompat.Name, provider.DefaultAccount)}
+	for name := range c.Anthropic.Accounts {
+		all = append(all, scopeOfAccount(anthropic.Name, name))
+	}
+	for name := range c.OpenAI.Accounts {
+		all = append(all, scopeOfAccount(openai.Name, name))
+	}
+	all = append(all, scopeOfAccount(anthropic.Name, provider.DefaultAccount), scopeOfAccount(openai.Name, provider.DefaultAccount))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func scopeOfAccount(kind, account string) string { return "accounts/" + kind + "/" + account }
 
 // Deps are what the service works with.
 type Deps struct {

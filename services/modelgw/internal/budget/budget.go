@@ -8,12 +8,16 @@ package budget
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -23,6 +27,30 @@ type Bounds struct {
 	MaxTokens *int64 `yaml:"max_tokens"`
 	// MaxCost bounds dollars, of models whose prices are known; nil is no bound.
 	MaxCost *float64 `yaml:"max_cost"`
+}
+
+// Check says what is wrong with the bounds, and under which key. A bound that is negative or no number bounds nothing, or
+// everything.
+func (b Bounds) Check() (key string, err error) {
+	if b.MaxTokens != nil && *b.MaxTokens < 0 {
+		return "max_tokens", errors.New("must not be negative; leave it out for no bound")
+	}
+	if b.MaxCost != nil && !(*b.MaxCost >= 0 && *b.MaxCost <= math.MaxFloat64) {
+		return "max_cost", errors.New("must be a number that is not negative; leave it out for no bound")
+	}
+	return "", nil
+}
+
+// CheckScope fails for a scope that no call has, of which nothing would ever be spent.
+func CheckScope(scope string) error {
+	parts := strings.Split(scope, "/")
+	_, notProject := resource.Parse("", scope)
+	_, notEval := resource.Parse("", scope, "evals")
+	isAccount := len(parts) == 3 && parts[0] == "accounts" && parts[1] != "" && parts[2] != ""
+	if notProject != nil && notEval != nil && !isAccount {
+		return fmt.Errorf("%q is no scope; write projects/{project}, projects/{project}/evals/{eval} or accounts/{provider}/{account}", scope)
+	}
+	return nil
 }
 
 // State is the state of a scope.

@@ -98,7 +98,14 @@ func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest)
 	if _, err := resource.Project("budget.name", parent); err != nil || !ok || scope == "" {
 		return nil, rpcerr.InvalidField("budget.name", "%q is not of the form projects/{project}/budgets/{scope}", name)
 	}
-	state := s.Budgets.Set(scopeOf(name, parent), budget.Bounds{MaxTokens: r.GetBudget().MaxTokens, MaxCost: r.GetBudget().MaxCost})
+	if budget.CheckScope(scopeOf(name, parent)) != nil {
+		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget; write %s or evals/{eval}", scope, projectBudget)
+	}
+	bounds := budget.Bounds{MaxTokens: r.GetBudget().MaxTokens, MaxCost: r.GetBudget().MaxCost}
+	if key, err := bounds.Check(); err != nil {
+		return nil, rpcerr.InvalidField("budget."+key, "%v", err)
+	}
+	state := s.Budgets.Set(scopeOf(name, parent), bounds)
 	return budgetMessage(parent, state), nil
 }
 
