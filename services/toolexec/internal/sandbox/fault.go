@@ -40,6 +40,11 @@ func explain(op, path string, err error) error {
 		return tool.Unavailable(err.Error())
 	case errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED:
 		return &tool.Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, Message: "the command was cancelled"}
+	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
+		if full(err) {
+			return tool.Errorf("%v", err)
+		}
+		return err
 	default:
 		if away(err) {
 			return tool.Unavailable("the sandbox service does not answer: " + err.Error())
@@ -60,6 +65,13 @@ func limitBytes(err error) int64 {
 // away reports whether sandboxd, rather than the sandbox, is out of reach for now.
 func away(err error) bool {
 	return rpcerr.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
+}
+
+// full reports whether the sandbox has no room for one more process. What its commands left behind may fill it for good, so
+// that a run that waited for room could wait without end.
+func full(err error) bool {
+	e, ok := rpcerr.As(err)
+	return ok && e.Reason == errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA && e.Metadata["quota"] == "processes"
 }
 
 // pauses are the waits between attempts: doubling from 50 ms to 4 s, half a minute in all.

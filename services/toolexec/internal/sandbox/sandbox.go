@@ -65,11 +65,11 @@ func (s *sandbox) Exec(ctx context.Context, spec *sandboxv1.ExecSpec) (*sandboxv
 	return response.GetResult(), nil
 }
 
-// exec asks again while sandboxd is away: with a key, the same command is meant.
+// exec asks again while sandboxd is away or the sandbox is full of processes: with a key, the same command is meant.
 func (s *sandbox) exec(ctx context.Context, request *sandboxv1.ExecRequest) (*sandboxv1.ExecResponse, error) {
 	for wait := range pauses() {
 		response, err := s.access.client.Exec(ctx, request)
-		if err == nil || request.GetRequestId() == "" || !away(err) {
+		if err == nil || request.GetRequestId() == "" || !away(err) && !full(err) {
 			return response, err
 		}
 		if err := retry.Sleep(ctx, max(wait, rpcerr.RetryAfter(err))); err != nil {

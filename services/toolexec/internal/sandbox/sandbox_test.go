@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -207,6 +208,34 @@ func TestAServiceThatStaysAwayIsAnError(t *testing.T) {
 		_, err = box.Exec(ctx, echo)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
+}
+
+// What an agent left running must not hold its run for good.
+func TestASandboxFullOfProcessesIsForTheModel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &scriptedService{answer: func(_ context.Context, n int) (*sandboxv1.ExecResponse, error) {
+			if n == 2 {
+				return &sandboxv1.ExecResponse{Result: &sandboxv1.ExecResult{}}, nil
+			}
+			return nil, rpcerr.SandboxQuota("processes", 0, time.Second, "no room for another process")
+		}}
+		box, _ := open(t, service, numbered)
+		_, err := box.Exec(t.Context(), echo)
+		require.NoError(t, err, "room again a second later")
+		_, err = box.Exec(t.Context(), echo)
+		assertTold(t, err, toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, "no room for another process")
+	})
+}
+
+func TestAQuotaThatTheServiceFreesIsARunsWait(t *testing.T) {
+	t.Parallel()
+	service := &scriptedService{answer: func(context.Context, int) (*sandboxv1.ExecResponse, error) {
+		return nil, rpcerr.SandboxQuota("results", 7, time.Second, "release results")
+	}}
+	box, _ := open(t, service, numbered)
+	_, err := box.Exec(waittest.Context(t), echo)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
 }
 
 func assertTold(t *testing.T, err error, kind toolv1.ToolErrorType, says string) {
