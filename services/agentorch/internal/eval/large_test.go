@@ -70,7 +70,7 @@ func TestScoresThatAreTooLargeFailTheirSample(t *testing.T) {
 		return scored("C")
 	})
 	s := spec(3)
-	s.FailOnError = &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{}}
+	s.FailOnError, s.RetryOnError = &agentv1.FailOnError{Rule: &agentv1.FailOnError_Enabled{}}, 4
 	made, err := b.engine.Create(t.Context(), "default", s, "", false)
 	require.NoError(t, err)
 	end := b.ended(t, made.Eval.GetName())
@@ -80,6 +80,7 @@ func TestScoresThatAreTooLargeFailTheirSample(t *testing.T) {
 	assert.Equal(t, agentv1.RunState_RUN_STATE_FAILED, failed.GetState())
 	assert.Equal(t, "REQUEST_TOO_LARGE", failed.GetError().GetReason())
 	assert.Contains(t, failed.GetError().GetMessage(), failed.GetRun())
+	assert.Len(t, b.runs.byName, 3, "a run that was paid for is not made again for it")
 }
 
 // TestARunThatCannotBeReadFailsItsSample has the journal of one run damaged.

@@ -27,7 +27,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // Slot is one sample in one epoch with one model.
@@ -314,10 +316,14 @@ func (s *Slot) failed() bool {
 	return s.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED || s.Finished.GetError() != nil
 }
 
-// retries reports whether a failed slot gets another try. One that could have no run gets none: its sample and the task stay what they are.
+var reasonTooLarge = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE)
+
+// retries reports whether a failed slot gets another try. A slot that could have no run gets none: its sample and the
+// task stay what they are. Neither does a slot with too much in an event or in its scores, which another full run would
+// most likely repeat.
 func (s *State) retries(slot *Slot) bool {
 	return slot.failed() && slot.Run != "" && slot.Finished.GetState() == agentv1.RunState_RUN_STATE_FAILED &&
-		slot.Attempts <= int(s.Eval.GetSpec().GetRetryOnError())
+		slot.Finished.GetError().GetReason() != reasonTooLarge && slot.Attempts <= int(s.Eval.GetSpec().GetRetryOnError())
 }
 
 // Ended reports whether the evaluation is not at work.

@@ -177,14 +177,17 @@ func TestOneDamagedRunStopsNoLog(t *testing.T) {
 	of := map[string][]*agentv1.Event{name: {created(&agentv1.EvalCreated{Samples: 3})}}
 	for i, sample := range []string{"a", "b", "c"} {
 		run := "projects/p/runs/" + sample
-		cut := &agentv1.NamedScore{Name: "match", Score: &agentv1.Score{Answer: new("cut")}}
+		kept := []*agentv1.NamedScore{{Name: "match", Score: &agentv1.Score{Answer: new("cut")}}}
+		if sample == "c" {
+			kept = nil // They are too large for the evaluation.
+		}
 		of[name] = append(of[name],
 			&agentv1.Event{Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
 				Sample: sample, Epoch: 1, Run: run, Attempt: 1, Position: int32(i),
 			}}},
 			&agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{
 				Sample: sample, Epoch: 1, Run: run, State: agentv1.RunState_RUN_STATE_SUCCEEDED,
-				Content: &agentv1.SampleFinishedContent{Scores: []*agentv1.NamedScore{cut}},
+				Content: &agentv1.SampleFinishedContent{Scores: kept},
 			}}})
 		picture := chat.User("")
 		picture.Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{Media: &contentv1.Media{

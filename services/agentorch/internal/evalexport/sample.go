@@ -55,8 +55,8 @@ func (l *Log) makeSample(ctx context.Context, slot *eval.Slot) (*evallog.Sample,
 		UUID: uuid, Turns: int(view.GetTurns()), Bounds: boundsOf(record.state), Condensed: w.condenser,
 	}
 	scores := finished.GetContent().GetScores()
-	if len(scores) == len(view.GetScores()) {
-		scores = view.GetScores() // The evaluation has long texts cut.
+	if len(scores) == len(view.GetScores()) || len(scores) == 0 {
+		scores = view.GetScores() // The evaluation has long texts cut, and no scores that are too large.
 	}
 	for _, named := range scores {
 		s.Scores = append(s.Scores, scoreOf(named.GetName(), scorewire.ToScore(named.GetScore())))
