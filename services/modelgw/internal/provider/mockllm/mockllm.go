@@ -37,6 +37,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sync/singleflight"
 
@@ -232,7 +233,13 @@ func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *scr
 // notRead reports whether there is no script, or none that can be one.
 func notRead(err error) bool {
 	_, unfit := errors.AsType[*regular.Error](err)
-	return unfit || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, fs.ErrNotExist)
+	return unfit || misplaced(err) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, fs.ErrNotExist)
+}
+
+// misplaced reports whether a script has a path that the server may not or cannot follow. It is a fault of the
+// configuration, which no retry mends.
+func misplaced(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
 }
 
 func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]byte, error) {
@@ -248,6 +255,9 @@ func (h *host) read(ctx context.Context, project, hash string, isBlob bool) ([]b
 			hash, strings.Join(slices.Sorted(maps.Keys(h.config.Scripts)), ", "))
 	}
 	text, err := regular.Read(ctx, path, bound.ScriptBytes)
+	if misplaced(err) {
+		return nil, err
+	}
 	return text, rpcerr.FromDisk(err, "the scripts")
 }
 

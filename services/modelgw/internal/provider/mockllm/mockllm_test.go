@@ -164,6 +164,25 @@ func TestArgumentsKeepTheirOrderInYAMLToo(t *testing.T) {
 	assert.Equal(t, `{"b":1,"a":"2020-01-01","c":"yes","d":1.5,"e":null}`, chat.FirstMessage(response.Output).GetToolCalls()[0].GetArgumentsJson())
 }
 
+// A configured path that leads nowhere is a fault of the configuration: the call is refused, not tried again for ever.
+func TestAConfiguredScriptThatCannotBeReachedIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	require.NoError(t, os.Symlink("loop", filepath.Join(dir, "loop")))
+	hidden := filepath.Join(dir, "hidden")
+	require.NoError(t, os.WriteFile(hidden, nil, 0o000))
+	paths := []string{filepath.Join(dir, "file", "script.yaml"), filepath.Join(dir, "loop")}
+	if _, err := os.ReadFile(hidden); err != nil { // Root may read it.
+		paths = append(paths, hidden)
+	}
+	for _, path := range paths {
+		p := open(t, mockllm.Config{Scripts: map[string]string{"s": path}}, nil, `{"script": "s"}`)
+		_, err := p.Generate(t.Context(), &provider.Request{Config: &modelv1.GenerateConfig{}, Attempt: 1})
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%s: %v", path, err)
+	}
+}
+
 func TestAWholeOutputIsGivenAsItIs(t *testing.T) {
 	t.Parallel()
 	p := open(t, mockllm.Config{}, nil, `{"outputs": [{"model": "x", "choices": [
