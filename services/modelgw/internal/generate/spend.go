@@ -90,13 +90,14 @@ func Affordable(budgets Budgets, prices Prices, c *Call) error {
 	return nil
 }
 
-// apply sets what usage costs, where the price is known and the provider did not say it. An answer of a fallback model
-// has that model's price or, where it has none, the price of the model that was asked.
+// apply sets the cost of usage, where the price of the model that answered is known and the provider did not give the
+// cost. Fallback is the fallback model that answered; empty for the model that was asked.
 func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
-	price, known := p[c.fallback(fallback)]
-	if !known {
-		price, known = p[c.Model.FullName()]
+	model := c.Model.FullName()
+	if fallback != "" {
+		model = c.fallback(fallback)
 	}
+	price, known := p[model]
 	if known && usage != nil && usage.TotalCost == nil {
 		usage.TotalCost = new(chat.Cost(price, usage, c.Model.Capabilities().LongCache))
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// An answer costs what the model takes that gave it, where its price is known.
+// An answer costs what the model takes that gave it. Where its price is not known, the cost is not known either.
 func TestAnAnswerOfAFallbackModelHasItsPrice(t *testing.T) {
 	t.Parallel()
 	prices := generate.Prices{"test/m": {Input: 1, Output: 1}, "test/dear": {Input: 10, Output: 10}}
-	for answered, want := range map[string]float64{"": 5e-6, "dear": 50e-6, "unknown": 5e-6} {
+	for answered, want := range map[string]*float64{"": new(5e-6), "dear": new(50e-6), "unknown": nil} {
 		g := newRig(func(ctx context.Context, r *provider.Request) (*provider.Response, error) {
 			response, err := says("x")(ctx, r)
 			if answered != "" {
@@ -32,7 +32,12 @@ func TestAnAnswerOfAFallbackModelHasItsPrice(t *testing.T) {
 		})
 		response, err := spend(t.Context(), g.call(nil))
 		require.NoError(t, err)
-		assert.InDelta(t, want, response.Output.GetUsage().GetTotalCost(), 1e-12, answered)
+		if want == nil {
+			assert.Nil(t, response.Output.GetUsage().TotalCost, answered)
+			continue
+		}
+		require.NotNil(t, response.Output.GetUsage().TotalCost, answered)
+		assert.InDelta(t, *want, response.Output.GetUsage().GetTotalCost(), 1e-12, answered)
 	}
 }
 

@@ -293,7 +293,9 @@ func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
 	if proto.Size(answer) > maxAnswerBytes {
 		answer.Call = nil
 		for _, failed := range answer.GetFailedAttempts() {
-			failed.Call = nil
+			if failed.Call != nil { // An attempt without a record is shared with those who watch the retries.
+				failed.Call = nil
+			}
 		}
 		answer.Warnings = append(answer.Warnings, "the records of the call are left out: the answer would be too large with them")
 	}
