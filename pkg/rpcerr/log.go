@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 )
 
@@ -21,9 +22,12 @@ func LogRefusal(ctx context.Context, log *slog.Logger, message string, err error
 		return
 	}
 	level := slog.LevelInfo
-	switch fault.Code { //nolint:exhaustive // All others are at info.
-	case codes.FailedPrecondition:
+	switch fault.Reason { //nolint:exhaustive // All others are at info.
+	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN,
+		errorsv1.ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED:
 		level = slog.LevelWarn
+	}
+	switch fault.Code { //nolint:exhaustive // All others are logged.
 	case codes.Internal, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return
 	}

@@ -97,7 +97,10 @@ func TestTheLogSaysWhyAnEvaluationWasRefused(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"level": "INFO", "msg": "an evaluation is refused", "project": "p", "task": "t", "reason": "INVALID_REQUEST", "field": "spec.steps[0]",
 	}, create("t", false, rpcerr.InvalidField("spec.steps[0]", "quotes a question")))
-	assert.Equal(t, "PRICE_UNKNOWN", create("t", false, rpcerr.PriceUnknown("a/b", "limits.cost"))["reason"])
+	priceless := create("t", false, rpcerr.PriceUnknown("a/b", "limits.cost"))
+	assert.Equal(t, []any{"PRICE_UNKNOWN", "WARN"}, []any{priceless["reason"], priceless["level"]})
+	incapable := create("t", false, rpcerr.CapabilityUnsupported("tools", "the model takes no tools"))
+	assert.Equal(t, []any{"CAPABILITY_UNSUPPORTED", "INFO"}, []any{incapable["reason"], incapable["level"]}, "the caller's own choice")
 	assert.Less(t, len(fmt.Sprint(create(strings.Repeat("t", 1<<16), false, rpcerr.InvalidField(strings.Repeat("f", 1<<16), "no")))), 2000, "no line is long")
 	assert.Empty(t, create("t", true, keyless), "a check alone refuses nothing")
 	assert.Empty(t, create("t", false, errors.New("a fault of our own is logged with its call")))

@@ -219,7 +219,11 @@ func (l *Launcher) checkCall(ctx context.Context, project string, call *modelCal
 	}
 	warnings := make([]*agentv1.EvalWarning, len(answer.GetUnsentOptions()))
 	for i, option := range answer.GetUnsentOptions() {
-		warnings[i] = &agentv1.EvalWarning{Message: answer.GetWarnings()[i], Model: call.ref.GetModel(), UnsentOptions: []string{option}, Field: call.step}
+		message := option + " is not sent to " + call.ref.GetModel() // A modelgw of another version may have fewer warnings.
+		if all := answer.GetWarnings(); i < len(all) {
+			message = all[i]
+		}
+		warnings[i] = &agentv1.EvalWarning{Message: message, Model: call.ref.GetModel(), UnsentOptions: []string{option}, Field: call.step}
 	}
 	return warnings, nil
 }

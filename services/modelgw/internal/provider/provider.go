@@ -188,6 +188,10 @@ func (s Spec) Arguments(into any) error {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			var members map[string]json.RawMessage
+			if json.Unmarshal([]byte(s.Args), &members) == nil && members[strings.Trim(name, `"`)] == nil {
+				return InvalidArguments(fmt.Errorf("unknown argument %s, in an object of another argument", name))
+			}
 			names := memberNames(into)
 			err = fmt.Errorf("unknown argument %s; %sknown: %s", name, meant.Question(strings.Trim(name, `"`), names), strings.Join(names, ", "))
 		}

@@ -159,20 +159,24 @@ func TestArgumentsAreOneObjectOfKnownMembers(t *testing.T) {
 	t.Parallel()
 	type arguments struct {
 		Stream bool `json:"stream"`
+		Nested struct {
+			Size int `json:"size"`
+		} `json:"nested"`
 	}
 	for args, want := range map[string]struct {
 		arguments
 		says string
 	}{
-		``:                    {},
-		`{}`:                  {},
-		` {"stream": true} `:  {arguments: arguments{Stream: true}},
-		`{"strem": true}`:     {says: `unknown argument "strem"; did you mean stream? known: stream`},
-		`{"stream": 1}`:       {says: "stream"},
-		`[]`:                  {says: "array"},
-		`{"stream": true`:     {says: "unexpected"},
-		`{} {"stream": true}`: {says: "more follows"},
-		`{}]`:                 {says: "more follows"},
+		``:                         {},
+		`{}`:                       {},
+		` {"stream": true} `:       {arguments: arguments{Stream: true}},
+		`{"strem": true}`:          {says: `unknown argument "strem"; did you mean stream? known: nested, stream`},
+		`{"nested": {"strem": 1}}`: {says: `unknown argument "strem", in an object of another argument`},
+		`{"stream": 1}`:            {says: "stream"},
+		`[]`:                       {says: "array"},
+		`{"stream": true`:          {says: "unexpected"},
+		`{} {"stream": true}`:      {says: "more follows"},
+		`{}]`:                      {says: "more follows"},
 	} {
 		var got arguments
 		err := provider.Spec{Args: args}.Arguments(&got)
