@@ -105,16 +105,13 @@ func (b *Boxes) explain(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return driver.NoRoom("the disk of " + b.cfg.Dir + " takes nothing: " + err.Error())
-	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
-		return rpcerr.StoreUnavailable("io", tryAgain, "the disk of %s fails; the system's log may say why: %w", b.cfg.Dir, err)
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ESTALE):
+		return rpcerr.FromDisk(err, b.cfg.Dir)
 	case box.Passing(err):
 		return driver.Short(err)
 	}
 	return err
 }
-
-// tryAgain is how soon a box may be asked for again whose disk failed.
-const tryAgain = 5 * time.Second
 
 // Listen opens the door of a box that is being made.
 func (b *Boxes) Listen(id string, admit func(pid int) bool) (*door.Door, error) {
@@ -207,8 +204,9 @@ func (b *Boxes) Clear(ctx context.Context, id string) error {
 	return rmtree.Remove(b.Folder(id))
 }
 
-// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that is known. It fails where
-// that cannot be told of one, as no box may be taken for dead that lives.
+// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that is known.
+// It fails where the answer for one is not known, as no box may be taken for dead that lives. A box that is destroyed meanwhile, for
+// which look fails with ErrNoRecord, is left out.
 func (b *Boxes) List(owner string, look func(id string) (alive bool, ended string, err error)) ([]driver.Observed, error) {
 	entries, err := os.ReadDir(b.cfg.Dir)
 	if err != nil {
@@ -236,6 +234,9 @@ func (b *Boxes) List(owner string, look func(id string) (alive bool, ended strin
 			return nil, err
 		case rec.Owner == owner:
 			alive, ended, err := look(id)
+			if errors.Is(err, ErrNoRecord) {
+				continue
+			}
 			if err != nil {
 				return nil, fmt.Errorf("look for the box %s: %w", id, err)
 			}

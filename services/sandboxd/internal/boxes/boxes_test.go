@@ -173,6 +173,26 @@ func TestARecordThatCannotBeReadIsNone(t *testing.T) {
 	}
 }
 
+// TestABoxThatGoesWhileItIsListed has a box be destroyed after its record was read and before it is looked for.
+func TestABoxThatGoesWhileItIsListed(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	for _, id := range []string{"goes", "stays"} {
+		_, err := s.make(t.Context(), driver.Spec{ID: id, Owner: "me"}, "", nil)
+		require.NoError(t, err)
+	}
+	list, err := s.List("me", func(id string) (bool, string, error) {
+		if id == "goes" {
+			require.NoError(t, s.Destroy(t.Context(), id))
+		}
+		_, err := boxes.Read[record](s.Boxes, id)
+		return true, "", err
+	})
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.Equal(t, "stays", list[0].ID)
+}
+
 func TestTheGuestIsLetIn(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -237,7 +257,8 @@ func TestAFailureOfTheMachineIsAskedForAgain(t *testing.T) {
 		syscall.ENOSPC: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, syscall.EDQUOT: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
 		syscall.EMFILE: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA, syscall.ENOMEM: errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA,
 		syscall.EIO: errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, syscall.EROFS: errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE,
-		syscall.EPERM: errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED,
+		syscall.ESTALE: errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE,
+		syscall.EPERM:  errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED,
 	} {
 		_, err := s.make(t.Context(), driver.Spec{ID: "a"}, "", &os.PathError{Op: "write", Path: "box.json", Err: errno})
 		assert.Equal(t, want, rpcerr.Reason(err), "%v", err)
