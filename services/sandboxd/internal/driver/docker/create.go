@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -148,23 +149,37 @@ func (d *Driver) isolates(spec driver.Spec, can facts, image settings) error {
 	return nil
 }
 
-// createContainer makes the container. Quota tells that what is written in it is bounded, which an engine may refuse: whether it does
-// so or fails is not said, so it is asked again, and one that has set such a bound is not asked to go without.
+// quotaState is what is known of an engine's bounds of what a container writes.
+type quotaState struct {
+	has      atomic.Bool  // it has set one
+	refusals atomic.Int32 // how many containers it made only without one
+}
+
+// quotaRefusals is how many containers an engine refuses a bound for until it is not asked for one any more.
+const quotaRefusals = 3
+
+// createContainer makes the container. Quota says that what is written in it is bounded, which an engine may refuse: its answer does
+// not say whether it refused or failed, so it is asked again, and one that has set such a bound is never asked to go without.
 func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, quota bool, err error) {
 	config, bounds := d.configuration(spec, image), d.bounds(spec, can)
 	create := func() (container.CreateResponse, error) {
 		return d.engine.api.ContainerCreate(ctx, config, bounds, nil, nil, containerName(spec.ID))
 	}
+	if !d.quota.has.Load() && d.quota.refusals.Load() >= quotaRefusals {
+		bounds.StorageOpt = nil
+	}
 	made, err := create()
 	if err != nil && bounds.StorageOpt != nil {
-		if made, err = create(); err != nil && !d.quota.Load() {
+		if made, err = create(); err != nil && !d.quota.has.Load() {
 			bounds.StorageOpt = nil
-			made, err = create()
+			if made, err = create(); err == nil {
+				d.quota.refusals.Add(1)
+			}
 		}
 	}
 	quota = bounds.StorageOpt != nil
 	if quota && err == nil {
-		d.quota.Store(true)
+		d.quota.has.Store(true)
 	}
 	return made.ID, quota, d.engine.kind(ctx, "make a container", err)
 }

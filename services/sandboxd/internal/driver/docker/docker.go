@@ -16,7 +16,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
@@ -47,7 +46,7 @@ type Driver struct {
 	engine *engine
 	images *images
 	sees   func(first int) (bool, error) // whether the files that are open in containers are seen from here
-	quota  atomic.Bool                   // the engine has bounded what is written in a container
+	quota  quotaState
 }
 
 // New makes the driver. It does not talk to the engine yet.

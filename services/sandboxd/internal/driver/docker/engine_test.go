@@ -66,11 +66,12 @@ func TestABoundOfTheDiskIsNotDroppedForOneFailure(t *testing.T) {
 	for name, has := range map[string]bool{"an engine with quotas": true, "an engine without quotas": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var fails atomic.Int32
+			var fails, asked atomic.Int32
 			d := withConfig(t, docker.Config{Host: serveEngine(t, func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				bounded := bytes.Contains(body, []byte(`"StorageOpt":{"size"`))
 				w.Header().Set("Content-Type", "application/json")
+				asked.Add(1)
 				switch {
 				case !strings.HasSuffix(r.URL.Path, "/containers/create") || err != nil:
 					w.WriteHeader(http.StatusNotImplemented)
@@ -94,6 +95,13 @@ func TestABoundOfTheDiskIsNotDroppedForOneFailure(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.False(t, quota)
+			_, err = d.CreateBounded(t.Context(), "c")
+			require.NoError(t, err)
+			asked.Store(0)
+			quota, err = d.CreateBounded(t.Context(), "d")
+			require.NoError(t, err)
+			assert.False(t, quota)
+			assert.EqualValues(t, 1, asked.Load(), "it refused a bound for three boxes, and is not asked again")
 		})
 	}
 }
