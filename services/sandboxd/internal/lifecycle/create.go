@@ -219,7 +219,8 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	return err
 }
 
-// unlessFull is the error of a preparation, whose files or set-up may have failed for want of the disk's room.
+// unlessFull is the error of a preparation, whose files or set-up may have failed for want of the disk's room. What it failed with is
+// said, since it may be a fault that stays when there is room.
 func (s *Sandboxes) unlessFull(err error) error {
 	if err == nil || s.lack == nil {
 		return err
@@ -227,7 +228,7 @@ func (s *Sandboxes) unlessFull(err error) error {
 	switch rpcerr.Reason(err) { //nolint:exhaustive // all others have causes of their own
 	case errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_SETUP_FAILED:
 		if lack := s.lack(); lack != "" {
-			return driver.NoRoom(lack)
+			return driver.NoRoom(lack + "; meanwhile " + err.Error())
 		}
 	}
 	return err

@@ -601,6 +601,7 @@ func TestASandboxThatADiskFailsIsMadeLater(t *testing.T) {
 		_, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{Setup: "true"}, "key", "")
 		require.True(h, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
 		require.ErrorContains(h, err, "the disk is full now")
+		require.ErrorContains(h, err, "the set-up script failed: exit code 1: no space left on device", "it may have a fault of its own")
 		h.lack, h.driver.run = "", nil
 		h.create(&sandboxv1.SandboxSpec{Setup: "true"}, "key")
 	})
