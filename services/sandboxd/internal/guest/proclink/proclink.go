@@ -5,6 +5,7 @@ package proclink
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -39,8 +40,10 @@ func Remove(folder string, until time.Time) error {
 	switch {
 	case errors.Is(err, unix.EACCES):
 		return closed(unix.AT_FDCWD, folder)
+	case leadsNowhere(err):
+		return nil
 	case err != nil:
-		return nil //nolint:nilerr // see above
+		return err
 	}
 	return remove(fd, until, 1)
 }
@@ -63,11 +66,15 @@ func remove(fd int, until time.Time, depth int) error {
 			}
 			for _, entry := range entries {
 				switch {
-				case entry.Type()&os.ModeSymlink != 0 && leadsToProc(fd, entry.Name()):
-					if err := unix.Unlinkat(fd, entry.Name(), 0); err != nil {
+				case entry.Type()&os.ModeSymlink != 0:
+					leads, err := leadsToProc(fd, entry.Name())
+					if err == nil && leads {
+						err = unix.Unlinkat(fd, entry.Name(), 0)
+					}
+					if err != nil {
 						return err
 					}
-					removed = true
+					removed = removed || leads
 				case entry.IsDir():
 					if err := removeBelow(fd, entry.Name(), until, depth); err != nil {
 						return err
@@ -106,11 +113,18 @@ func closed(parent int, name string) error {
 	return nil
 }
 
+// leadsNowhere reports whether an error of opening a step of a link is of what is there, and not of this process, such as a shortage of
+// descriptors.
+func leadsNowhere(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) ||
+		errors.Is(err, unix.ENAMETOOLONG)
+}
+
 // leadsToProc follows an entry of an open folder step by step.
-func leadsToProc(folder int, name string) bool {
+func leadsToProc(folder int, name string) (bool, error) {
 	at, err := unix.FcntlInt(uintptr(folder), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return true
+		return false, err
 	}
 	defer func() { unix.Close(at) }()
 	for links, rest := 0, name; rest != ""; {
@@ -124,13 +138,16 @@ func leadsToProc(folder int, name string) bool {
 			continue
 		}
 		next, err := unix.Openat(at, step, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if leadsNowhere(err) {
+			return false, nil
+		}
 		if err != nil {
-			return false // it leads nowhere
+			return false, fmt.Errorf("follow the link %s: %w", name, err)
 		}
 		to, proc := look(next)
 		if proc {
 			unix.Close(next)
-			return true
+			return true, nil
 		}
 		if to == "" {
 			unix.Close(at)
@@ -139,11 +156,11 @@ func leadsToProc(folder int, name string) bool {
 		}
 		unix.Close(next)
 		if links++; links > maxLinks {
-			return false
+			return false, nil
 		}
 		rest = to + "/" + rest
 	}
-	return false
+	return false, nil
 }
 
 // look gives the target of what is open, if it is a link, and says whether it lies in a file system of kind proc.

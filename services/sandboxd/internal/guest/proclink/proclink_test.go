@@ -28,7 +28,7 @@ func TestLinksIntoProcAreRemoved(t *testing.T) {
 		"folder": "/proc/self/root", "by-folder": "a/../folder/etc/passwd", "by-another": elsewhere + "/way/want.csv", "chain": "cmdline", "a/b/back": "../../chain",
 	}
 	kept := map[string]string{
-		"passwd": "/etc/passwd", "nowhere": "no/such/file", "text": "user@host.4711:1", "loop": "loop", "up": "..", "a/c/sibling": "../b", "null": "/dev/null", "root": "/",
+		"passwd": "/etc/passwd", "nowhere": "no/such/file", "text": "user@host.4711:1", "loop": "loop", "long": strings.Repeat("x", 300), "up": "..", "a/c/sibling": "../b", "null": "/dev/null", "root": "/",
 	}
 	for _, links := range []map[string]string{removed, kept} {
 		for name, to := range links {
