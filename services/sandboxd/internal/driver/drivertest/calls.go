@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -35,12 +34,6 @@ func calls(t *testing.T, h Harness) {
 		require.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
 		return string(r.GetStdout())
 	}
-	t.Run("memory of sockets that nothing counts is weaker", func(t *testing.T) {
-		t.Parallel()
-		hello, err := b.sub(t).client.Hello(t.Context())
-		require.NoError(t, err)
-		assert.Contains(t, strings.Join(hello.GetNotes(), "\n"), "memory: what sockets hold", "the sandbox says so")
-	})
 	t.Run("calls that no list names do not exist", func(t *testing.T) {
 		t.Parallel()
 		for _, user := range b.users(h) {

@@ -82,11 +82,6 @@ var refusedOptions = []uint32{
 	unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF, unix.SO_TIMESTAMPING, unix.SO_TIMESTAMPING_NEW,
 }
 
-// uncountedSockets is what is weaker in every box. A filter sees neither whose socket an option is for nor the control
-// messages of a packet, and without netlink programs cannot list network interfaces, which servers do as they start.
-const uncountedSockets = "memory: what sockets hold that no cgroup counts (unread answers of netlink, error queues, packets that are not sent yet) " +
-	"is bounded by pids × open files × the buffers of a socket alone (net.core.rmem_max, wmem_max)"
-
 // allowedPersonalities are plain Linux, with and without UNAME26 and ADDR_NO_RANDOMIZE, 32-bit Linux, and the question which it is.
 var allowedPersonalities = []uint32{0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff}
 
