@@ -71,14 +71,14 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	}
 	defer start.close()
 	if err := rec.identify(start.pid); err != nil {
-		return driver.Report{}, describe(err)
+		return driver.Report{}, start.explain(describe(err), folder)
 	}
 	if err := d.boxes.Write(id, rec); err != nil {
 		return driver.Report{}, err
 	}
 	if g != nil {
 		if err := g.admit(start.pid); err != nil {
-			return driver.Report{}, &box.PartError{Part: groupsPart, Err: err}
+			return driver.Report{}, start.explain(&box.PartError{Part: groupsPart, Err: err}, folder)
 		}
 	}
 	if _, err := d.boxes.Listen(id, rec.isGuest); err != nil {
@@ -86,17 +86,12 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	}
 	if start.proc != nil {
 		if err := d.handProc(ctx, rec, start.proc); err != nil {
-			return driver.Report{}, &box.PartError{Part: "own /proc", Err: err}
+			return driver.Report{}, start.explain(&box.PartError{Part: "own /proc", Err: err}, folder)
 		}
 	}
 	outcome, err := start.begin(ctx, s)
 	if err != nil {
-		passing := box.Passing(err) || start.died()
-		err = fmt.Errorf("start the guest: %w; it said: %s", err, lastWords(folder))
-		if passing {
-			return driver.Report{}, driver.Short(err)
-		}
-		return driver.Report{}, rpcerr.Internal("%w", err)
+		return driver.Report{}, start.explain(fmt.Errorf("start the guest: %w", err), folder)
 	}
 	if outcome.Failed != "" {
 		err := errors.New(outcome.Reason)
@@ -112,19 +107,29 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 // starting is a guest that waits for its specification.
 type starting struct {
 	pid     int
-	ended   chan int // the exit code of the guest; below 0: a signal
+	ended   chan *os.ProcessState // how the guest ended, once
 	spec    *os.File
 	outcome *os.File
 	proc    *os.File // where the guest takes its /proc from; nil when it mounts that itself
 }
 
-// died reports whether a guest that did not answer was ended, or ended for want of something: it then found no fault, which has the exit code 1.
-func (s *starting) died() bool {
+// explain gives a failure of a step that needs the guest its cause where that is the guest's end: SANDBOX_QUOTA after a shortage, else
+// INTERNAL. All other failures stay as they are.
+func (s *starting) explain(err error, folder string) error {
+	if box.Passing(err) {
+		return err
+	}
 	select {
-	case code := <-s.ended:
-		return code != 0 && code != 1
+	case state := <-s.ended:
+		said := guestLog(folder)
+		// In words alone: a step that the guest's end made fail is no part that the machine lacks.
+		err = fmt.Errorf("the guest ended while it started: %s: %s; it said: %s", state, err.Error(), lastWords(said))
+		if transientExit(state, said) {
+			return driver.Short(err)
+		}
+		return rpcerr.Internal("%w", err)
 	case <-time.After(time.Second):
-		return false // it lives, and answers what nobody can read
+		return fmt.Errorf("%w; the guest said: %s", err, lastWords(guestLog(folder)))
 	}
 }
 
@@ -230,10 +235,10 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 		return nil, describe(err)
 	}
 	st.pid = cmd.Process.Pid
-	st.ended = make(chan int, 1)
+	st.ended = make(chan *os.ProcessState, 1)
 	go func() { // reaps; the box's life does not hang on it
 		if state, err := cmd.Process.Wait(); err == nil {
-			st.ended <- state.ExitCode()
+			st.ended <- state
 		}
 	}()
 	return st, nil
@@ -296,12 +301,14 @@ func hostFolders(folder string) error {
 	return nil
 }
 
-// lastWords are what the guest wrote before it died, if anything.
-func lastWords(folder string) string {
+// guestLog is what the guest of a box wrote, if anything.
+func guestLog(folder string) []byte {
+	data, _ := os.ReadFile(filepath.Join(folder, "guestd.log")) // nothing where it cannot be read
+	return data
+}
+
+// lastWords are the end of what a guest wrote.
+func lastWords(said []byte) string {
 	const most = 4 << 10
-	data, err := os.ReadFile(filepath.Join(folder, "guestd.log"))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data[max(0, len(data)-most):]))
+	return strings.TrimSpace(string(said[max(0, len(said)-most):]))
 }

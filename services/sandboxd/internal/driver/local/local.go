@@ -170,7 +170,7 @@ func (d *Driver) find(_ context.Context, id string) (admit func(pid int) bool, e
 		return nil, err
 	}
 	if !alive {
-		d.log.Warn("the guest of a box has ended", "box", id, "words", lastWords(d.boxes.Folder(id)))
+		d.log.Warn("the guest of a box has ended", "box", id, "words", lastWords(guestLog(d.boxes.Folder(id))))
 		return nil, driver.Lost(id, d.ended(rec))
 	}
 	return rec.isGuest, nil

@@ -29,7 +29,7 @@ func (d *Driver) handProc(ctx context.Context, rec *record, socket *os.File) err
 	if alive, err := rec.alive(); err != nil { // asked after it was opened, so that it is the guest's
 		return err
 	} else if !alive {
-		return &box.PassingError{Err: errors.New("the guest has ended")}
+		return errors.New("the guest has ended")
 	}
 	err = box.HandProc(int(socket.Fd()), int(ns.Fd()))
 	if errors.Is(err, unix.EINVAL) {
@@ -64,7 +64,7 @@ func (d *Driver) handProcFromWithin(ctx context.Context, ns, socket *os.File) er
 		return nil
 	}
 	err = fmt.Errorf("mount a proc from within: %w; it said: %s", err, strings.TrimSpace(words.String()))
-	if cmd.ProcessState.ExitCode() != 1 { // also that of a runtime that gets no thread
+	if transientExit(cmd.ProcessState, words.Bytes()) {
 		err = &box.PassingError{Err: err}
 	}
 	return err
