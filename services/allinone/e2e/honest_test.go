@@ -100,3 +100,35 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	assert.Equal(t, []any{warning, another}, lines)
 	assert.Equal(t, 2, calls)
 }
+
+// A solver's own model is not given the evaluation's options: that is said of it, once, and nothing is said of the model
+// that no solver calls.
+func TestOptionsThatASolversModelIsNotGivenAreSaid(t *testing.T) {
+	t.Parallel()
+	v := startVendors(t)
+	h := newHome(t, &shipped, single, "ANTHROPIC_API_KEY=vendor-key", "ANTHROPIC_BASE_URL="+v.anthropic.URL, "OPENAI_API_KEY=k")
+	h.serve()
+	task := h.write("own.yaml", `
+dataset: [{input: Say hello., target: hello there}]
+scorer: includes
+model: openai/gpt-4o
+config: {top_k: 5, max_retries: 2}
+solver: {react: {model: anthropic/claude-sonnet-4-5, submit: false}}
+`)
+	const warning = "top_k of config is not given to anthropic/claude-sonnet-4-5, the model that react names; config of a model role can set it"
+	ran := h.run("eval", "run", task)
+	require.Zero(t, ran.code, ran.err)
+	assert.Equal(t, 1, strings.Count(ran.err, "warning: "), ran.err)
+	assert.Contains(t, ran.err, "warning: "+warning+"\n")
+	made := at(h.rest().ok(t, http.MethodGet, "/api/v1/projects/default/evals", nil), "evals", 0)
+	assert.Equal(t, []any{
+		object{"message": warning, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"top_k"}, "field": "spec.config"},
+	}, at(made, "warnings"))
+	name, _ := at(made, "name").(string)
+	exported := h.run("logs", "export", name, "--format", "json", "-o", "-")
+	require.Zero(t, exported.code, exported.err)
+	assert.Equal(t, 1, strings.Count(exported.out, warning))
+	var log object
+	require.NoError(t, json.Unmarshal([]byte(exported.out), &log))
+	assert.Equal(t, object{"max_retries": 2.0}, at(log, "plan", "config"))
+}

@@ -349,11 +349,16 @@ func checkRuns(spec *agentv1.EvalSpec, samples *Samples) error {
 	return rpcerr.InvalidField(field, "%s are %d runs; an evaluation has at most %d", factors, runs, bound.EvalRuns)
 }
 
-// appendNew appends the warnings that are not there yet.
+// appendNew appends the warnings that are not there yet. One that holds for all calls of a model takes the place of one that
+// says the same of a step.
 func appendNew(all, more []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	for _, w := range more {
-		if !slices.ContainsFunc(all, func(known *agentv1.EvalWarning) bool { return proto.Equal(known, w) }) {
+		same := slices.IndexFunc(all, func(known *agentv1.EvalWarning) bool { return known.GetMessage() == w.GetMessage() })
+		switch {
+		case same < 0:
 			all = append(all, w)
+		case w.GetField() == "":
+			all[same] = w
 		}
 	}
 	return all

@@ -132,6 +132,18 @@ func TestAWarningOfAStepIsNoneOfTheEvaluationsOptions(t *testing.T) {
 	assert.Equal(t, map[string]any{"effort": "low"}, d.Plan.Config)
 }
 
+// An option that no call is given was not sent, whichever models were called instead.
+func TestAnOptionThatNoCallIsGivenIsNotInThePlan(t *testing.T) {
+	t.Parallel()
+	first := created(&agentv1.EvalCreated{Samples: 1, Warnings: []*agentv1.EvalWarning{
+		{Message: "temperature is not given", Model: "mockllm/other", UnsentOptions: []string{"temperature"}, Field: "spec.config"},
+		{Message: "top_k is not given to one step", Model: "mockllm/other", Field: "spec.steps[0]"},
+	}})
+	first.GetEvalCreated().Spec.Config = &modelv1.GenerateConfig{Temperature: new(0.5), TopK: new(int32(3)), Effort: new("low")}
+	d := written(t, []*agentv1.Sample{question("a")}, map[string][]*agentv1.Event{name: {first, refused("a", 0)}})
+	assert.Equal(t, map[string]any{"effort": "low", "top_k": 3.0}, d.Plan.Config)
+}
+
 // Warnings of an evaluation are in its log once, also where its first sample has no transcript that could hold them.
 func TestWarningsAreInTheLogOnce(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type writer struct {
 func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
 	for _, warning := range w.warnings {
 		asked, err := chat.ParseConfig(config)
-		if err == nil && warning.GetModel() == model {
+		if err == nil && warning.GetModel() == model && warning.GetField() != ofNoCall {
 			config = chat.ConfigJSON(chat.Without(asked, warning.GetUnsentOptions()))
 		}
 	}

@@ -109,7 +109,7 @@ func TestWordsThatReadersDoNotKnow(t *testing.T) {
 func TestAFailedCallHasTheConfigurationThatWasSent(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, nil)
-	w.warnings = []*agentv1.EvalWarning{{Model: "p/m", UnsentOptions: []string{"temperature"}}, {Model: "p/other", UnsentOptions: []string{"seed"}}}
+	w.warnings = []*agentv1.EvalWarning{{Model: "p/m", UnsentOptions: []string{"temperature"}}, {Model: "p/other", UnsentOptions: []string{"seed"}}, {Model: "p/m", UnsentOptions: []string{"seed"}, Field: "spec.config"}}
 	failed := &transcript.Event{
 		Event: "model", Model: "p/m", Config: json.RawMessage(`{"temperature":0.5,"seed":4}`), Error: json.RawMessage(`"refused"`), Traceback: "Traceback",
 		Call: json.RawMessage(`{"request":{"model":"m"},"response":{"error":"refused"},"error":true}`),

@@ -27,6 +27,9 @@ import (
 // defaultEnvironment is the sandbox that logs speak of.
 const defaultEnvironment = "default"
 
+// ofNoCall is the field of warnings about options of the evaluation that no call is given.
+const ofNoCall = "spec.config"
+
 func (l *Log) makeHeader(model int, driver string) *evallog.Header {
 	e := l.ledger.state.Eval
 	h := &evallog.Header{
@@ -166,7 +169,13 @@ func (l *Log) sent(ref *agentv1.ModelRef, config *modelv1.GenerateConfig) *model
 
 func (l *Log) planOf(model int) evallog.Plan {
 	spec := l.ledger.state.Eval.GetSpec()
-	plan := evallog.Plan{Config: readable(chat.ConfigJSON(l.sent(spec.GetModels()[model], spec.GetConfig())))}
+	config := l.sent(spec.GetModels()[model], spec.GetConfig())
+	for _, w := range l.ledger.state.Eval.GetWarnings() {
+		if w.GetField() == ofNoCall {
+			config = chat.Without(config, w.GetUnsentOptions())
+		}
+	}
+	plan := evallog.Plan{Config: readable(chat.ConfigJSON(config))}
 	for _, step := range spec.GetSteps() {
 		plan.Steps = append(plan.Steps, evallog.Step{Solver: step.GetName(), Params: raw(step.GetParamsJson())})
 	}

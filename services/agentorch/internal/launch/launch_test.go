@@ -415,6 +415,63 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	assert.Empty(t, plan.Warnings)
 }
 
+// Options of a run are for its model. Of those that a call of another model is without it is said which, and of which model.
+func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	const hint = ", the model that react names; config of a model role can set it"
+	config := &modelv1.GenerateConfig{
+		Temperature: new(0.3), TopK: new(int32(4)), AttemptTimeout: new(9.0), ExtraBodyJson: new(`{"own":1}`),
+		Timeout: new(60.0), MaxRetries: new(int32(2)), MaxConnections: new(int32(3)), MaxToolOutput: new(int64(100)),
+	}
+	lost := []string{
+		"attempt_timeout of config is not given to mockllm/own" + hint, "temperature of config is not given to mockllm/own" + hint,
+		"top_k of config is not given to mockllm/own" + hint, "extra_body of config is not given to mockllm/own" + hint,
+	}
+	set := &modelv1.GenerateConfig{Temperature: new(0.3)}
+	named, judged := fleettest.Step("react", `{"model": "mockllm/own"}`), fleettest.Step("react", `{"model": "judge"}`)
+	for name, c := range map[string]struct {
+		steps  []*agentv1.AgentRef
+		config *modelv1.GenerateConfig
+		says   []string
+		field  string
+		unsent bool
+	}{
+		"no call has them":              {[]*agentv1.AgentRef{named}, config, lost, "spec.config", true},
+		"each once":                     {[]*agentv1.AgentRef{named, named}, config, lost, "spec.config", true},
+		"another step has them":         {[]*agentv1.AgentRef{fleettest.Step("generate", ""), named}, config, lost, "spec.steps[1]", false},
+		"a role sets its own":           {[]*agentv1.AgentRef{fleettest.Step("generate", ""), judged}, set, nil, "", false},
+		"nothing is called but a role":  {[]*agentv1.AgentRef{judged}, set, []string{"temperature of config is not given to mockllm/judge: react calls it with another"}, "spec.config", true},
+		"nothing but a step of its own": {[]*agentv1.AgentRef{fleettest.Step("generate", `{"config": {"temperature": 0.7}}`)}, set, []string{"temperature of config is not given to mockllm/cold: generate calls it with another", "temperature is not sent to mockllm/cold"}, "", false},
+		"the run's model by its name":   {[]*agentv1.AgentRef{fleettest.Step("react", `{"model": "mockllm/cold"}`)}, set, []string{"temperature of config is not given to mockllm/cold" + hint}, "spec.config", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := fleettest.Spec(c.steps...)
+			// The run's model is not warned of where nothing calls it.
+			spec.Model.Model, spec.Config = "mockllm/cold", c.config
+			spec.ModelRoles = map[string]*agentv1.ModelRef{
+				"judge":  {Model: "mockllm/judge", Config: &modelv1.GenerateConfig{Temperature: new(0.1)}},
+				"unused": {Model: "mockllm/cold", Config: &modelv1.GenerateConfig{Temperature: new(0.2)}},
+			}
+			plan, err := f.Launcher.Check(t.Context(), "p", spec)
+			require.NoError(t, err)
+			var says []string
+			for _, w := range plan.Warnings {
+				if w.GetMessage() == "temperature is not sent to mockllm/cold" && len(c.steps) > 1 {
+					continue
+				}
+				says = append(says, w.GetMessage())
+				if c.field != "" {
+					assert.Equal(t, c.field, w.GetField())
+					assert.Equal(t, c.unsent, len(w.GetUnsentOptions()) == 1)
+				}
+			}
+			assert.ElementsMatch(t, c.says, says)
+		})
+	}
+}
+
 func TestACommandWithTheAnswerInItIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

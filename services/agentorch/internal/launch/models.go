@@ -30,6 +30,10 @@ type modelCall struct {
 	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
 	config *modelv1.GenerateConfig
 	layers []layer
+	// asker is the name of the step that makes this very call; empty where none does. called tells that a step calls the
+	// model, be it with options of its own.
+	asker  string
+	called bool
 }
 
 // layer is a configuration and the field that holds it.
@@ -48,9 +52,12 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 		active := call.ref == spec.GetModel()
 		call.config = chat.ResolveConfig(call.ref.GetConfig(), spec.GetConfig(), own.config, active)
 		call.layers = []layer{{described + ".config", call.ref.GetConfig()}, {"spec.config", chat.ResolveConfig(nil, spec.GetConfig(), nil, active)}, own}
-		if !slices.ContainsFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, call.ref) && proto.Equal(c.config, call.config) }) {
+		same := slices.IndexFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, call.ref) && proto.Equal(c.config, call.config) })
+		if same < 0 {
 			calls = append(calls, call)
+			return
 		}
+		calls[same].asker, calls[same].called = cmp.Or(calls[same].asker, call.asker), calls[same].called || call.called
 	}
 	ofRole := func(role string) string { return fmt.Sprintf("spec.model_roles[%q]", role) }
 	if spec.GetModel() != nil {
@@ -66,8 +73,13 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 			if ref == nil {
 				return nil, rpcerr.InvalidField("spec.model", "%s asks the run's model, and the run names none", at)
 			}
+			for i := range calls {
+				calls[i].called = calls[i].called || calls[i].ref == ref
+			}
 			own := layer{at + ": params_json/config", ask.Config}
-			call, described := modelCall{field: at + ": params_json/model", step: at, ref: ref, roles: roles}, "spec.model"
+			call, described := modelCall{
+				field: at + ": params_json/model", step: at, ref: ref, roles: roles, asker: spec.GetSteps()[i].GetName(), called: true,
+			}, "spec.model"
 			switch {
 			case ask.Model == "":
 				call.field = own.field
@@ -147,13 +159,59 @@ func (l *Launcher) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWar
 		if err != nil {
 			return nil, err
 		}
-		for _, w := range unsent {
-			if !slices.ContainsFunc(warnings, func(known *agentv1.EvalWarning) bool { return known.GetMessage() == w.GetMessage() }) {
-				warnings = append(warnings, w)
-			}
+		if call.called {
+			warnings = append(warnings, unsent...)
 		}
 	}
-	return warnings, nil
+	if p.spec.GetAttribution().GetEval() == "" {
+		warnings = append(warnings, ungiven(p.spec.GetConfig(), calls)...)
+	}
+	return once(warnings), nil
+}
+
+// once leaves of warnings that say the same the first.
+func once(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
+	said := map[string]bool{}
+	return slices.DeleteFunc(warnings, func(w *agentv1.EvalWarning) bool {
+		again := said[w.GetMessage()]
+		said[w.GetMessage()] = true
+		return again
+	})
+}
+
+// ungiven returns a warning for each option of a run's configuration and each model that a step calls without it. A step
+// or a role that sets the option itself is no loss, as long as some call is made with what the run's configuration says.
+func ungiven(config *modelv1.GenerateConfig, calls []modelCall) []*agentv1.EvalWarning {
+	var warnings []*agentv1.EvalWarning
+	options, fields := config.ProtoReflect(), config.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if !options.Has(field) || field.Name() == "max_tool_output" { // That one bounds tools, whatever model calls them.
+			continue
+		}
+		with := func(c modelCall) bool { return c.config.ProtoReflect().Has(field) }
+		reaches := slices.ContainsFunc(calls, func(c modelCall) bool {
+			return c.asker != "" && with(c) && c.config.ProtoReflect().Get(field).Equal(options.Get(field))
+		})
+		for _, call := range calls {
+			if call.asker == "" || with(call) && reaches {
+				continue
+			}
+			why := fmt.Sprintf(", the model that %s names; config of a model role can set it", call.asker)
+			if with(call) {
+				why = fmt.Sprintf(": %s calls it with another", call.asker)
+			}
+			w := &agentv1.EvalWarning{
+				Message: fmt.Sprintf("%s of config is not given to %s%s", strings.TrimSuffix(string(field.Name()), "_json"), call.ref.GetModel(), why),
+				Model:   call.ref.GetModel(), Field: cmp.Or(call.step, call.field),
+			}
+			if !reaches {
+				w.UnsentOptions, w.Field = []string{string(field.Name())}, "spec.config"
+			}
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings
 }
 
 // CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of a run is

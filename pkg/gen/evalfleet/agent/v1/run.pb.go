@@ -1060,7 +1060,7 @@ type EvalWarning struct {
 	// `temperature`; of a member of extra_body `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// The field of the specification to whose options it is limited, such as `spec.steps[0]`; empty where it is about all calls
-	// of the model.
+	// of the model. With `spec.config` no call of any model is given what `spec.config` says of the option.
 	Field         string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
