@@ -48,7 +48,7 @@ type Set struct {
 	meter  *Meter
 }
 
-// New reads bounds; nil are none. It fails on a negative bound and on a formula that cannot be read.
+// New reads bounds; nil are none. It fails on a bound that is negative or no finite number and on a formula that cannot be read.
 func New(bounds *agentv1.RunLimits) (*Set, error) {
 	meter, err := NewMeter(bounds.GetTokenFormula())
 	if err != nil {
@@ -58,8 +58,8 @@ func New(bounds *agentv1.RunLimits) (*Set, error) {
 		"messages": float64(bounds.GetMessages()), "tokens": float64(bounds.GetTokens()), "turns": float64(bounds.GetTurns()), "cost": bounds.GetCost(),
 		"time": bounds.GetTime().AsDuration().Seconds(), "working_time": bounds.GetWorkingTime().AsDuration().Seconds(),
 	} {
-		if bound < 0 || math.IsNaN(bound) {
-			return nil, fmt.Errorf("limits.%s: %v is negative; give 0 or more, or leave it out", name, bound)
+		if !(bound >= 0 && bound <= math.MaxFloat64) {
+			return nil, fmt.Errorf("limits.%s: %v is no bound; give a number of 0 or more, or leave it out", name, bound)
 		}
 	}
 	return &Set{bounds: bounds, meter: meter}, nil

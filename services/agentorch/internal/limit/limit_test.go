@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,8 @@ func TestNewRefuses(t *testing.T) {
 		{Messages: new(int32(-1))},
 		{Turns: new(int32(-1))},
 		{Cost: new(-0.1)},
+		{Cost: new(math.NaN())},
+		{Cost: new(math.Inf(1))},
 		{Time: durationpb.New(-1)},
 		{WorkingTime: durationpb.New(-time.Second)},
 		{TokenFormula: "words"},
