@@ -384,6 +384,18 @@ func TestACallIsCheckedWithTheOptionsThatItIsMadeWith(t *testing.T) {
 	assert.Len(t, checked, len(made), "each once: %s", checked)
 }
 
+// A model gateway of another version may name options without a warning for each.
+func TestAnUnsentOptionWithoutAWarningIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	spec := fleettest.Spec(fleettest.Step("generate", ""))
+	spec.Model.Model, spec.Config = "mockllm/terse", &modelv1.GenerateConfig{Temperature: new(0.3)}
+	plan, err := f.Launcher.Check(t.Context(), "p", spec)
+	require.NoError(t, err)
+	require.Len(t, plan.Warnings, 1)
+	assert.Equal(t, "temperature is not sent to mockllm/terse", plan.Warnings[0].GetMessage())
+}
+
 // What an option does not reach is said once for a model, wherever the option was set.
 func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	t.Parallel()

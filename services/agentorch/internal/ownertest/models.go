@@ -131,6 +131,9 @@ func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	if r.GetModel() == "mockllm/cold" && r.GetConfig() != nil && r.GetConfig().Temperature != nil {
 		answer.UnsentOptions, answer.Warnings = []string{"temperature"}, []string{"temperature is not sent to mockllm/cold"}
 	}
+	if r.GetModel() == "mockllm/terse" && r.GetConfig() != nil && r.GetConfig().Temperature != nil {
+		answer.UnsentOptions = []string{"temperature"} // Without the text for it.
+	}
 	return answer, nil
 }
 

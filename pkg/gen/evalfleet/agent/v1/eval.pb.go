@@ -1403,7 +1403,7 @@ type EvalWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As of a run's wait, or one of the evaluation itself: `service` (a service of the platform does not answer) or `loading`
 	// (its journal, its samples or its scorers cannot be loaded). It goes on by itself when they are back, and can be
-	// cancelled meanwhile.
+	// cancelled meanwhile, except where its journal cannot be read.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`

@@ -5406,7 +5406,8 @@ func (x *SampleAdmitted) GetModelIndex() int32 {
 // SampleFinished says that a sample's run ended, or why it can have none.
 type SampleFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the sample, as text.
+	// Id of the sample, as text. Empty where the samples could not be read when it ended: SampleAdmitted of the same run
+	// has it.
 	Sample string `protobuf:"bytes,1,opt,name=sample,proto3" json:"sample,omitempty"`
 	// Epoch, from 1.
 	Epoch int32 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
