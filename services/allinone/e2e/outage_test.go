@@ -43,7 +43,9 @@ func TestTheStoreIsAwayWhileSandboxesAreMade(t *testing.T) {
 	checkCounted(t, c, eval, callLog)
 }
 
-// The disk of all data is full while sandboxes are made, of files or of bytes, and no floor keeps anything from beginning: runs wait, and the evaluation has the results of a calm day.
+// The disk of all data is full while sandboxes are made, of files or of bytes, and no floor keeps anything from beginning: runs wait, and
+// the evaluation has the results of a calm day. Samples run one after the other, so that sandboxes are still to be made when the disk is
+// full.
 func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
 	want := undisturbed(t)
 	t.Parallel()
@@ -52,8 +54,8 @@ func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
 		ballast int64
 		reasons []string
 	}{
-		"of files": {"size=1g,nr_inodes=4000", 0, []string{"quota"}},
-		"of bytes": {"size=512m", 64 << 10, []string{"quota", "store"}},
+		"of files": {"size=128m,nr_inodes=2000", 0, []string{"quota"}},
+		"of bytes": {"size=128m", 64 << 10, []string{"quota", "store"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +71,7 @@ func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
 			h.tokenFile = filepath.Join(h.dir, "token")
 			c := h.serve()
 			spec := counted(t)
-			spec.Sandboxes["default"].Setup = "sleep 1"
+			spec.MaxSamples = new(int32(1))
 			name := c.create(t, spec)
 			c.until(t, name, func(e *agentv1.Event) bool { return e.GetSampleAdmitted() != nil })
 			release := fill(t, filepath.Join(dir, "ballast"), disk.ballast)
