@@ -55,7 +55,7 @@ func (d *Driver) check(spec *driver.Spec) error {
 // make makes a box with every part of the isolation, or, where that is allowed, without those that this machine was measured to lack.
 // The failure of a box lowers nothing: it is the box's, or a shortage that passes.
 func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, error) {
-	has := whole
+	has := allCapabilities
 	if spec.AllowUnisolated {
 		var err error
 		if has, err = d.measure(ctx); err != nil {
@@ -67,17 +67,15 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 		return driver.Report{}, d.unavailable(part)
 	}
 	if err == nil && len(has.missing) == 0 {
-		d.measuring.Lock()
-		d.measured = &whole
-		d.measuring.Unlock()
+		d.measured.Store(&allCapabilities)
 	}
 	return report, err
 }
 
 // try makes a box with what a machine has. Part is what it lacks for that; a part that cannot be had for the moment is an error
 // (SANDBOX_QUOTA).
-func (d *Driver) try(ctx context.Context, spec driver.Spec, has means) (_ driver.Report, lacks *box.PartError, err error) {
-	p := plan{spec: spec, means: has}
+func (d *Driver) try(ctx context.Context, spec driver.Spec, has capabilities) (_ driver.Report, lacks *box.PartError, err error) {
+	p := plan{spec: spec, capabilities: has}
 	if has.cgroups {
 		d.askForGroups(ctx)
 		if p.groups, err = d.groups(); err != nil {
@@ -98,34 +96,38 @@ func (d *Driver) try(ctx context.Context, spec driver.Spec, has means) (_ driver
 	return driver.Report{}, part, nil
 }
 
-// means are the parts of the isolation that a machine may lack.
-type means struct {
+// capabilities are the parts of the isolation that a machine may lack.
+type capabilities struct {
 	cgroups, namespaces bool
 	missing             []string // why it lacks those
 }
 
-// whole is a machine that lacks nothing.
-var whole = means{cgroups: true, namespaces: true}
+// allCapabilities are those of a machine that lacks nothing.
+var allCapabilities = capabilities{cgroups: true, namespaces: true}
 
 // measure finds, once, which parts of the isolation this machine lacks: with boxes that are thrown away and have every part, then those
 // that remain.
-func (d *Driver) measure(ctx context.Context) (means, error) {
-	d.measuring.Lock()
-	defer d.measuring.Unlock()
-	if d.measured != nil {
-		return *d.measured, nil
+func (d *Driver) measure(ctx context.Context) (capabilities, error) {
+	select {
+	case d.measuring <- struct{}{}:
+		defer func() { <-d.measuring }()
+	case <-ctx.Done():
+		return capabilities{}, ctx.Err()
 	}
-	has := whole
+	if has := d.measured.Load(); has != nil {
+		return *has, nil
+	}
+	has := allCapabilities
 	for has.namespaces {
 		part, err := d.probe(ctx, has)
 		if err != nil {
-			return means{}, err
+			return capabilities{}, err
 		}
 		if part == nil {
 			break
 		}
 		if part.Part == box.GuestProgram {
-			return means{}, d.unavailable(part)
+			return capabilities{}, d.unavailable(part)
 		}
 		d.log.Warn("this machine lacks a part of the isolation; boxes that may be are made without", "part", part.Part, "reason", part.Err)
 		has.missing = append(has.missing, strings.ReplaceAll(part.Error(), "\n", "; "))
@@ -135,12 +137,12 @@ func (d *Driver) measure(ctx context.Context) (means, error) {
 			has.namespaces = false
 		}
 	}
-	d.measured = &has
-	return has, nil
+	d.measured.CompareAndSwap(nil, &has) // a box that was made meanwhile with every part says more
+	return *d.measured.Load(), nil
 }
 
 // probe tries to make a box, and throws it away.
-func (d *Driver) probe(ctx context.Context, has means) (lacks *box.PartError, err error) {
+func (d *Driver) probe(ctx context.Context, has capabilities) (lacks *box.PartError, err error) {
 	spec := driver.Probe()
 	spec.AllowUnisolated = true // a kernel without filters of system calls has the rest
 	if err := d.check(&spec); err != nil {

@@ -23,7 +23,7 @@ import (
 
 // plan is what kind of box is being made.
 type plan struct {
-	means
+	capabilities
 	spec   driver.Spec
 	groups *cgroups // nil: the box has none
 }

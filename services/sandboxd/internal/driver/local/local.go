@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -57,8 +58,8 @@ type Driver struct {
 	noGroup  error    // why there are none; nil where there are some
 	asked    bool     // systemd was asked for some
 
-	measuring sync.Mutex
-	measured  *means // nil: not yet
+	measuring chan struct{}                // has room for one: who measures
+	measured  atomic.Pointer[capabilities] // nil: not yet
 }
 
 // New makes the driver. It makes no box and starts no program.
@@ -67,6 +68,7 @@ func New(cfg Config) (*Driver, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Driver{log: cfg.Logger, given: cmp.Or(cfg.GuestPath, "guestd"), root: os.Geteuid() == 0, source: machineGroups(cfg.Logger)}
+	d.measuring = make(chan struct{}, 1)
 	var err error
 	if d.boxes, err = boxes.Open(boxes.Config{Dir: cfg.Dir, Find: d.find, End: d.end, Logger: cfg.Logger}); err != nil {
 		return nil, err

@@ -176,6 +176,16 @@ func TestCgroupsThatSystemdGrantsAreUsed(t *testing.T) {
 	assert.Equal(t, 1, asked)
 }
 
+func TestACallThatEndsDoesNotWaitForAMeasurement(t *testing.T) {
+	t.Parallel()
+	d := newTestDriver(t)
+	d.measuring <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := d.Create(ctx, mayBeUnisolated("waits"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
 // TestABoxThatCannotBeAsItIsAskedForIsNotMadeUnisolated has a specification fail, and not the machine.
 func TestABoxThatCannotBeAsItIsAskedForIsNotMadeUnisolated(t *testing.T) {
 	t.Parallel()
