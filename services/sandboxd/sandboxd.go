@@ -183,7 +183,7 @@ func drivers(cfg Config, deps Deps) map[string]driver.Driver {
 		d, err := build()
 		switch {
 		case err == nil:
-		case box.Passing(err):
+		case box.Transient(err):
 			log.Warn("a driver cannot be used yet", "driver", name, "error", err)
 			d = &driver.Late{As: name, Build: build}
 		default:

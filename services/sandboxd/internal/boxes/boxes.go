@@ -107,8 +107,8 @@ func (b *Boxes) explain(ctx context.Context, err error) error {
 		return driver.NoRoom("the disk of " + b.cfg.Dir + " takes nothing: " + err.Error())
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ESTALE):
 		return rpcerr.FromDisk(err, b.cfg.Dir)
-	case box.Passing(err):
-		return driver.Short(err)
+	case box.Transient(err):
+		return driver.Shortage(err)
 	}
 	return err
 }
@@ -132,7 +132,7 @@ const lookEvery = time.Second
 // when a shortage keeps it from being reached, or from being known to be gone.
 func (b *Boxes) Connect(ctx context.Context, id string) (_ net.Conn, err error) {
 	defer func() {
-		if _, told := rpcerr.As(err); !told && ctx.Err() == nil && box.Passing(err) {
+		if _, told := rpcerr.As(err); !told && ctx.Err() == nil && box.Transient(err) {
 			err = rpcerr.ServiceUnavailable("sandboxd", time.Second, "the box %s cannot be reached now: %w", id, err)
 		}
 	}()

@@ -25,7 +25,7 @@ func (l *Late) get() (Driver, error) {
 	if l.built == nil {
 		built, err := l.Build()
 		if err != nil {
-			return nil, Short(fmt.Errorf("the driver %s cannot be set up: %w", l.As, err))
+			return nil, Shortage(fmt.Errorf("the driver %s cannot be set up: %w", l.As, err))
 		}
 		l.built = built
 	}

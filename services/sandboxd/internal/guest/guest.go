@@ -77,9 +77,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 2
 }
 
-// ExitPassing is the exit code of a guest program that failed for a reason that may be over soon (see [box.Passing]):
+// ExitTransient is the exit code of a guest program that failed for a reason that may be over soon (see [box.Transient]):
 // EX_TEMPFAIL of sysexits.h.
-const ExitPassing = 75
+const ExitTransient = 75
 
 // ended says why a part of the program ended, and gives its exit code.
 func ended(err error, stderr io.Writer) int {
@@ -87,8 +87,8 @@ func ended(err error, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintln(stderr, "guestd:", err)
-	if box.Passing(err) {
-		return ExitPassing
+	if box.Transient(err) {
+		return ExitTransient
 	}
 	return 1
 }
@@ -226,7 +226,7 @@ func found(folders ...string) []string {
 }
 
 func failed(err error) box.Outcome {
-	outcome := box.Outcome{Failed: "guest", Reason: err.Error(), Passing: box.Passing(err)}
+	outcome := box.Outcome{Failed: "guest", Reason: err.Error(), Transient: box.Transient(err)}
 	if part, ok := errors.AsType[*box.PartError](err); ok {
 		outcome.Failed, outcome.Reason = part.Part, part.Err.Error()
 	}

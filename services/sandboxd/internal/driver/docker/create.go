@@ -219,8 +219,8 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 	case <-open.Came():
 		return now.pid, nil
 	case end := <-exited:
-		if end.StatusCode == guest.ExitPassing {
-			return 0, driver.Short(fmt.Errorf("the guest could not start; it said: %s", words.said())) //nolint:err113 // It has no kind but that.
+		if end.StatusCode == guest.ExitTransient {
+			return 0, driver.Shortage(fmt.Errorf("the guest could not start; it said: %s", words.said())) //nolint:err113 // It has no kind but that.
 		}
 		return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
 	case err := <-failed:

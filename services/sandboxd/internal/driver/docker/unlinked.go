@@ -34,7 +34,7 @@ const kcmpFiles = 2
 // seesProcesses reports whether this program may look at what the processes of any user have open. An error says nothing of that.
 func seesProcesses(first int) (bool, error) {
 	_, err := os.ReadDir("/proc/" + strconv.Itoa(first) + "/fd")
-	if box.Passing(err) {
+	if box.Transient(err) {
 		return false, fmt.Errorf("look at what a container has open: %w", err)
 	}
 	return err == nil, nil

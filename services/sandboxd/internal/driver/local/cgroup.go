@@ -107,7 +107,7 @@ func useHierarchies(h hierarchies) (*cgroups, error) {
 		base, err := useV1(h, controller)
 		if err == nil {
 			c.trees[controller], c.base[controller] = h[controller], base
-		} else if controller != "cpu" || box.Passing(err) {
+		} else if controller != "cpu" || box.Transient(err) {
 			return nil, errors.Join(append(errs, err)...)
 		}
 	}
@@ -201,7 +201,7 @@ func enable(folder string) error {
 	if err := put(control, "+memory +pids"); err != nil {
 		return err
 	}
-	if err := put(control, "+cpu"); box.Passing(err) { // a bound that not every box asks for
+	if err := put(control, "+cpu"); box.Transient(err) { // a bound that not every box asks for
 		return err
 	}
 	return nil

@@ -90,8 +90,8 @@ func (d *Driver) try(ctx context.Context, spec driver.Spec, has capabilities) (_
 	switch {
 	case !lacking:
 		return report, nil, err
-	case box.Passing(part):
-		return driver.Report{}, nil, driver.Short(part)
+	case box.Transient(part):
+		return driver.Report{}, nil, driver.Shortage(part)
 	}
 	return driver.Report{}, part, nil
 }

@@ -21,7 +21,7 @@ func transientExit(state *os.ProcessState, words []byte) bool {
 		return status.Signal() == syscall.SIGKILL
 	}
 	switch state.ExitCode() {
-	case guest.ExitPassing:
+	case guest.ExitTransient:
 		return true
 	case exitFatal:
 		return runtimeShortage.Match(words)

@@ -140,7 +140,7 @@ func (c *cgroups) createV1(g *group, id string, s share) error {
 		return err
 	}
 	// The kernel refuses a share above that of a group further up, which then holds the box too.
-	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", s.CPUMillis*cpuPeriod/1000)); box.Passing(err) {
+	if err := errors.Join(set(cpu, "cpu.cfs_period_us", cpuPeriod), set(cpu, "cpu.cfs_quota_us", s.CPUMillis*cpuPeriod/1000)); box.Transient(err) {
 		return err
 	} else if err != nil {
 		g.weaker = append(g.weaker, unboundedCPU(err))
@@ -223,7 +223,7 @@ func (c *cgroups) createV2(g *group, id string, s share, owner int) error {
 	if s.CPUMillis <= 0 {
 		return nil
 	}
-	if err := put(filepath.Join(work, "cpu.max"), fmt.Sprintf("%d %d", s.CPUMillis*cpuPeriod/1000, cpuPeriod)); box.Passing(err) {
+	if err := put(filepath.Join(work, "cpu.max"), fmt.Sprintf("%d %d", s.CPUMillis*cpuPeriod/1000, cpuPeriod)); box.Transient(err) {
 		return err
 	} else if err != nil {
 		g.weaker = append(g.weaker, unboundedCPU(err))

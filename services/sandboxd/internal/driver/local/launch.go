@@ -95,8 +95,8 @@ func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	}
 	if outcome.Failed != "" {
 		err := errors.New(outcome.Reason)
-		if outcome.Passing {
-			err = &box.PassingError{Err: err}
+		if outcome.Transient {
+			err = &box.TransientError{Err: err}
 		}
 		return driver.Report{}, &box.PartError{Part: outcome.Failed, Err: err}
 	}
@@ -116,7 +116,7 @@ type starting struct {
 // explain gives a failure of a step that needs the guest its cause where that is the guest's end: SANDBOX_QUOTA after a shortage, else
 // INTERNAL. All other failures stay as they are.
 func (s *starting) explain(err error, folder string) error {
-	if box.Passing(err) {
+	if box.Transient(err) {
 		return err
 	}
 	select {
@@ -125,7 +125,7 @@ func (s *starting) explain(err error, folder string) error {
 		// In words alone: a step that the guest's end made fail is no part that the machine lacks.
 		err = fmt.Errorf("the guest ended while it started: %s: %s; it said: %s", state, err.Error(), lastWords(said))
 		if transientExit(state, said) {
-			return driver.Short(err)
+			return driver.Shortage(err)
 		}
 		return rpcerr.Internal("%w", err)
 	case <-time.After(time.Second):

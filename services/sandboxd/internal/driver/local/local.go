@@ -102,7 +102,7 @@ func (d *Driver) look(ctx context.Context) {
 func (d *Driver) groups() (*cgroups, error) {
 	d.grouping.Lock()
 	defer d.grouping.Unlock()
-	if d.cgroups == nil && box.Passing(d.noGroup) {
+	if d.cgroups == nil && box.Transient(d.noGroup) {
 		d.cgroups, d.noGroup = d.source.find()
 	}
 	return d.cgroups, d.noGroup
@@ -133,7 +133,7 @@ func (d *Driver) askForGroups(ctx context.Context) {
 		return
 	}
 	ruled, err := d.source.unifiedBounds()
-	if box.Passing(err) {
+	if box.Transient(err) {
 		d.noGroup = err
 		return
 	}

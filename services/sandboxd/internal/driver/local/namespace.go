@@ -57,7 +57,7 @@ func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
 // refused is the error of a guest that could not be cloned into its namespaces. The kernel says of a kind of which there may be none what
 // it says of one of which there are too many now.
 func (d *Driver) refused(ctx context.Context, err error) *box.PartError {
-	if !box.Passing(err) {
+	if !box.Transient(err) {
 		return &box.PartError{Part: d.missingNamespace(ctx), Err: err}
 	}
 	if errors.Is(err, unix.ENOSPC) {

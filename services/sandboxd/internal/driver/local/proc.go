@@ -65,7 +65,7 @@ func (d *Driver) handProcFromWithin(ctx context.Context, ns, socket *os.File) er
 	}
 	err = fmt.Errorf("mount a proc from within: %w; it said: %s", err, strings.TrimSpace(words.String()))
 	if transientExit(cmd.ProcessState, words.Bytes()) {
-		err = &box.PassingError{Err: err}
+		err = &box.TransientError{Err: err}
 	}
 	return err
 }

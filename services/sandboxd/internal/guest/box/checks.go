@@ -34,7 +34,7 @@ func ConfineChecks(folders []string) (caps []uintptr, weaker []string, err error
 		}
 		return CheckCaps, nil, nil
 	}
-	if err := landlock(folders); Passing(err) {
+	if err := landlock(folders); Transient(err) {
 		return nil, nil, &PartError{Part: "mounts of checks", Err: err}
 	} else if err != nil {
 		return CheckCaps, []string{unconfined + " (" + err.Error() + ")"}, nil

@@ -75,7 +75,7 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 		}
 	}
 	if c.HideCgroups {
-		if err := unix.Unshare(unix.CLONE_NEWCGROUP); Passing(err) {
+		if err := unix.Unshare(unix.CLONE_NEWCGROUP); Transient(err) {
 			return nil, &PartError{Part: "cgroup namespace", Err: err}
 		} else if err != nil {
 			weaker = append(weaker, "cgroup namespace: none ("+err.Error()+")")

@@ -40,12 +40,12 @@ func TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters(t *testing.T) {
 	for _, errno := range []syscall.Errno{unix.EINVAL, unix.ENOSYS, unix.EPERM} {
 		err := fmt.Errorf("seccomp: %w", errno)
 		assert.True(t, noFilters(err), errno)
-		assert.False(t, Passing(err), errno)
+		assert.False(t, Transient(err), errno)
 	}
 	for _, errno := range []syscall.Errno{unix.ENOMEM, unix.EAGAIN, 524} { // 524: ENOTSUPP of the kernel, when net.core.bpf_jit_limit is reached
 		err := fmt.Errorf("seccomp: %w", errno)
 		assert.False(t, noFilters(err), errno)
-		assert.True(t, Passing(err), errno)
+		assert.True(t, Transient(err), errno)
 	}
 }
 

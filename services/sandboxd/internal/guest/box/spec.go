@@ -119,8 +119,8 @@ type Outcome struct {
 	Failed string `json:",omitempty"`
 	// Reason is the system's reason.
 	Reason string `json:",omitempty"`
-	// Passing says that the reason may be over soon (see [Passing]).
-	Passing bool `json:",omitempty"`
+	// Transient says that the reason may be over soon (see [Transient]).
+	Transient bool `json:",omitempty"`
 	// Weaker are parts that are missing but not needed.
 	Weaker []string `json:",omitempty"`
 }

@@ -92,7 +92,7 @@ var userSettings = []struct {
 // boundUsers sets the user settings of the box's own user namespace, and says which this kernel does not let be set.
 func boundUsers() (weaker []string, err error) {
 	for _, s := range userSettings {
-		if err := os.WriteFile("/proc/sys/user/"+s.name, []byte(strconv.Itoa(s.value)), 0); Passing(err) {
+		if err := os.WriteFile("/proc/sys/user/"+s.name, []byte(strconv.Itoa(s.value)), 0); Transient(err) {
 			return nil, err
 		} else if err != nil {
 			weaker = append(weaker, s.part+" ("+err.Error()+")")

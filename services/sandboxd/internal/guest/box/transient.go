@@ -20,18 +20,18 @@ var shortages = []syscall.Errno{
 	unix.ETIMEDOUT, errNoSpaceForFilter,
 }
 
-// PassingError is a failure that may be over soon, although no error number says so.
-type PassingError struct{ Err error }
+// TransientError is a failure that may be over soon, although no error number says so.
+type TransientError struct{ Err error }
 
-func (e *PassingError) Error() string { return e.Err.Error() }
+func (e *TransientError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *PassingError) Unwrap() error { return e.Err }
+func (e *TransientError) Unwrap() error { return e.Err }
 
-// Passing reports whether an error may be over soon: a shortage of the machine, or an end of time. From such an error nobody may
+// Transient reports whether an error may be over soon: a shortage of the machine, or an end of time. From such an error no caller may
 // conclude that the machine lacks a part of the isolation.
-func Passing(err error) bool {
-	if _, ok := errors.AsType[*PassingError](err); ok {
+func Transient(err error) bool {
+	if _, ok := errors.AsType[*TransientError](err); ok {
 		return true
 	}
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||

@@ -9,9 +9,9 @@ import (
 // roomAgain is after how long a caller should ask again for a sandbox that found no room.
 const roomAgain = 10 * time.Second
 
-// Short is the error of a box that could not be made for want of something that the machine, or this program, may have again soon:
+// Shortage is the error of a box that could not be made for want of something that the machine, or this program, may have again soon:
 // SANDBOX_QUOTA with RetryInfo, so that its run waits.
-func Short(err error) error {
+func Shortage(err error) error {
 	return rpcerr.SandboxQuota("machine", 0, roomAgain, "no sandbox is made now, for a shortage that may pass: %w", err)
 }
 
