@@ -34,7 +34,8 @@ type Floor struct {
 }
 
 // New makes a floor for the disks of folders. Least is in bytes; 0 is 2 % of each disk and at most 1 GiB, and a
-// negative one is no floor. A floor of files goes with every floor of bytes: 2 % of those that each disk can hold, and at most 10,000.
+// negative one is no floor. A floor of files goes with every floor of bytes: 2 % of those that each disk can hold, and
+// at most 10,000.
 func New(least int64, dirs ...string) *Floor {
 	return &Floor{least: least, dirs: dirs, stat: statfs}
 }

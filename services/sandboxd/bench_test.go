@@ -12,7 +12,8 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 )
 
-// BenchmarkExec runs `true` with a key through the service and, in turn, by a bare fork and exec; the ratio of the medians counts.
+// BenchmarkExec runs `true` with a key through the service and, in turn, by a bare fork and exec; the ratio of the
+// medians counts.
 func BenchmarkExec(b *testing.B) {
 	in := install(b, nil)
 	box, err := in.client.CreateSandbox(b.Context(), &sandboxv1.CreateSandboxRequest{Parent: project, Spec: &sandboxv1.SandboxSpec{}})

@@ -38,7 +38,8 @@ type BuiltImage struct {
 	Current bool `json:"current"`
 }
 
-// BuildImage builds an image for the docker driver from this machine's own files, and loads it into the engine unless that has it.
+// BuildImage builds an image for the docker driver from this machine's own files, and loads it into the engine unless
+// that has it.
 func BuildImage(ctx context.Context, cfg Config, req ImageRequest) (built BuiltImage, err error) {
 	cfg.SetDefaults()
 	if built.Tag, err = docker.FullTag(cmp.Or(req.Tag, cfg.Docker.Image)); err != nil {

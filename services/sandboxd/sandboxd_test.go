@@ -130,7 +130,8 @@ func (in *installation) start(t testing.TB) {
 	}
 }
 
-// TestAServerThatStartsOnAFullDiskMakesSandboxesLater starts one where the guest program does not fit, and then makes room.
+// TestAServerThatStartsOnAFullDiskMakesSandboxesLater starts one where the guest program does not fit, and then makes
+// room.
 func TestAServerThatStartsOnAFullDiskMakesSandboxesLater(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "small-") //nolint:usetesting // sockets lie in it, whose paths must be short

@@ -1,5 +1,6 @@
-// Package boxes is what drivers have in common whose boxes live on this machine: a folder for each box with its record, the door
-// that its guest comes in by, and one thing done to a box at a time. What a box is, and how it is made and ended, is the driver's.
+// Package boxes is what drivers have in common whose boxes live on this machine: a folder for each box with its record,
+// the door that its guest comes in by, and one thing done to a box at a time. What a box is, and how it is made and
+// ended, is the driver's.
 //
 // A folder is made before its box and removed after it, so that a crash in between leaves something to find.
 package boxes
@@ -30,8 +31,8 @@ type Config struct {
 	// Find looks for the first process of a box that was made and gives what tells it among those who dial. It fails with
 	// SANDBOX_LOST when the box is gone.
 	Find func(ctx context.Context, id string) (admit func(pid int) bool, err error)
-	// End ends all that runs in a box, however far its making came, and removes what is left of it outside of its folder. A box
-	// that is gone is no error.
+	// End ends all that runs in a box, however far its making came, and removes what is left of it outside of its folder.
+	// A box that is gone is no error.
 	End    func(ctx context.Context, id string) error
 	Logger *slog.Logger
 }
@@ -67,9 +68,9 @@ func (b *Boxes) Folder(id string) string { return filepath.Join(b.cfg.Dir, id) }
 // Control is the folder of a box in which this program listens. Only the box's guest can reach it.
 func (b *Boxes) Control(id string) string { return filepath.Join(b.Folder(id), "ctl") }
 
-// Create gives the box of that id where it was made, and makes it where it was not. What a crash left in the middle of making it is
-// thrown away first, since nothing ever ran in it, and so is what build leaves when it fails. A failure that may be over soon is
-// SANDBOX_QUOTA or STORE_UNAVAILABLE, with RetryInfo.
+// Create gives the box of that id where it was made, and makes it where it was not. What a crash left in the middle of
+// making it is thrown away first, since nothing ever ran in it, and so is what build leaves when it fails. A failure
+// that may be over soon is SANDBOX_QUOTA or STORE_UNAVAILABLE, with RetryInfo.
 func (b *Boxes) Create(ctx context.Context, id string, build func() (driver.Report, error)) (report driver.Report, err error) {
 	defer func() { err = b.explain(ctx, err) }()
 	unlock, err := b.locks.lock(ctx, id)
@@ -128,8 +129,8 @@ func (b *Boxes) Listen(id string, admit func(pid int) bool) (*door.Door, error) 
 // lookEvery is how often a box whose guest does not come is looked for.
 const lookEvery = time.Second
 
-// Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST when the box is gone, and with SERVICE_UNAVAILABLE
-// when a shortage keeps it from being reached, or from being known to be gone.
+// Connect waits for the next connection of a box's guest. It fails with SANDBOX_LOST when the box is gone, and with
+// SERVICE_UNAVAILABLE when a shortage keeps it from being reached, or from being known to be gone.
 func (b *Boxes) Connect(ctx context.Context, id string) (_ net.Conn, err error) {
 	defer func() {
 		if _, told := rpcerr.As(err); !told && ctx.Err() == nil && box.Transient(err) {
@@ -204,9 +205,9 @@ func (b *Boxes) Clear(ctx context.Context, id string) error {
 	return rmtree.Remove(b.Folder(id))
 }
 
-// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that is known.
-// It fails where the answer for one is not known, as no box may be taken for dead that lives. A box that is destroyed meanwhile, for
-// which look fails with ErrNoRecord, is left out.
+// List reads the records of an owner's boxes, and asks of each whether its first process runs, and why not where that
+// is known. It fails where the answer for one is not known, as no box may be taken for dead that lives. A box that is
+// destroyed meanwhile, for which look fails with ErrNoRecord, is left out.
 func (b *Boxes) List(owner string, look func(id string) (alive bool, ended string, err error)) ([]driver.Observed, error) {
 	entries, err := os.ReadDir(b.cfg.Dir)
 	if err != nil {

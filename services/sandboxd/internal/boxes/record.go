@@ -11,7 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// Record is what every driver keeps of a box. A driver's own record embeds it and adds what finds the box's first process again.
+// Record is what every driver keeps of a box. A driver's own record embeds it and adds what finds the box's first
+// process again.
 type Record struct {
 	ID      string
 	Owner   string
@@ -29,10 +30,12 @@ func NewRecord(spec driver.Spec) Record {
 
 const recordName = "box.json"
 
-// ErrNoRecord says that a box has no record: a crash came before it was written, or the machine lost its power before it was on disk. Either way nothing runs in the box.
+// ErrNoRecord says that a box has no record: a crash came before it was written, or the machine lost its power before
+// it was on disk. Either way nothing runs in the box.
 var ErrNoRecord = errors.New("no record")
 
-// Read reads the record of a box, as the driver's own type. It fails with [ErrNoRecord] where there is none, or none that can be made out.
+// Read reads the record of a box, as the driver's own type. It fails with [ErrNoRecord] where there is none, or none
+// that can be made out.
 func Read[R any](b *Boxes, id string) (*R, error) {
 	data, err := os.ReadFile(filepath.Join(b.Folder(id), recordName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -53,7 +56,8 @@ func (b *Boxes) Write(id string, record any) error {
 	return WriteJSON(filepath.Join(b.Folder(id), recordName), record, 0o600)
 }
 
-// WriteJSON replaces a file atomically. It may be empty when the machine loses its power soon after, and with it all that runs in boxes.
+// WriteJSON replaces a file atomically. It may be empty when the machine loses its power soon after, and with it all
+// that runs in boxes.
 func WriteJSON(path string, v any, mode os.FileMode) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keep marks all that this program has open now, but for the three standard streams, as closed on exec. What the program's own parent
-// left open by mistake goes no further then; descriptors that are given to a program on purpose are copied for it later.
+// Keep marks all that this program has open now, but for the three standard streams, as closed on exec. What the
+// program's own parent left open by mistake goes no further then; descriptors that are given to a program on purpose
+// are copied for it later.
 func Keep() error {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil

@@ -1,5 +1,6 @@
-// Package door is the host's end of the one connection between a sandbox and its host: a socket in a folder that the sandbox's
-// guest can reach. This process listens there; the guest dials, also after this process was replaced by another one.
+// Package door is the host's end of the one connection between a sandbox and its host: a socket in a folder that the
+// sandbox's guest can reach. This process listens there; the guest dials, also after this process was replaced by
+// another one.
 package door
 
 import (
@@ -29,8 +30,9 @@ type Door struct {
 	log      *slog.Logger
 }
 
-// Open listens in a folder. A socket that an earlier process left is replaced. Admit tells whether the process at the other end is
-// the box's guest: its id is that in this program's process namespace, 0 where it cannot be seen from there. Admit may wait.
+// Open listens in a folder. A socket that an earlier process left is replaced. Admit tells whether the process at the
+// other end is the box's guest: its id is that in this program's process namespace, 0 where it cannot be seen from
+// there. Admit may wait.
 func Open(folder string, admit func(pid int) bool, log *slog.Logger) (*Door, error) {
 	dir, err := os.OpenFile(folder, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -12,7 +12,8 @@ func ValidID(id string) bool {
 	return id != "" && id[0] != '-' && len(id) <= 100
 }
 
-// OutOfMemory is why a box has ended whose guest the kernel ended when memory ended; Observed.Ended and the cause of SANDBOX_LOST say it.
+// OutOfMemory is why a box has ended whose guest the kernel ended when memory ended; Observed.Ended and the cause of
+// SANDBOX_LOST say it.
 const OutOfMemory = "oom"
 
 // Lost is the error of a box that is gone, for that cause; "" is one that is not known.

@@ -1,5 +1,5 @@
-// Package driver is the port behind which sandboxes are made. A driver makes boxes and yields one stream of bytes to the guest in
-// each; what happens over that stream is the same for all drivers and none of their business.
+// Package driver is the port behind which sandboxes are made. A driver makes boxes and yields one stream of bytes to
+// the guest in each; what happens over that stream is the same for all drivers and none of their business.
 package driver
 
 import (
@@ -15,17 +15,18 @@ import (
 type Driver interface {
 	// Name is how requests name the driver, such as `local`.
 	Name() string
-	// Probe measures what the driver can do on this machine, by making a box and throwing it away where needed. An error means that
-	// the measurement failed; a machine that cannot isolate is a Capabilities with a Problem.
+	// Probe measures what the driver can do on this machine, by making a box and throwing it away where needed. An error
+	// means that the measurement failed; a machine that cannot isolate is a Capabilities with a Problem.
 	Probe(ctx context.Context) (Capabilities, error)
-	// Check tells of what Create would refuse, as far as that is known without making a box: an engine that does not answer, an image that is not there and will not be fetched, a specification
-	// that cannot be. What only a box tells is left to Probe.
+	// Check tells of what Create would refuse, as far as that is known without making a box: an engine that does not
+	// answer, an image that is not there and will not be fetched, a specification that cannot be. What only a box tells is
+	// left to Probe.
 	Check(ctx context.Context, spec Spec) error
-	// Create makes a box, or gives the one of the same Spec.ID. It fails with ISOLATION_UNAVAILABLE where a part of the isolation is
-	// missing and the spec does not allow that; nothing is left behind then.
+	// Create makes a box, or gives the one of the same Spec.ID. It fails with ISOLATION_UNAVAILABLE where a part of the
+	// isolation is missing and the spec does not allow that; nothing is left behind then.
 	Create(ctx context.Context, spec Spec) (Report, error)
-	// Connect waits for the next connection of the guest in that box. It fails with SANDBOX_LOST when the box is gone. The guest keeps
-	// one connection at a time and comes back when that is closed.
+	// Connect waits for the next connection of the guest in that box. It fails with SANDBOX_LOST when the box is gone. The
+	// guest keeps one connection at a time and comes back when that is closed.
 	Connect(ctx context.Context, id string) (net.Conn, error)
 	// Destroy kills what runs in a box and removes it. A box that is gone is no error.
 	Destroy(ctx context.Context, id string) error
@@ -94,7 +95,8 @@ type Isolation struct {
 // Capabilities are what a driver was measured to do.
 type Capabilities struct {
 	Isolation Isolation
-	// Problem says what is missing and what to do; nil where nothing is. It has a reason: with IMAGE_UNAVAILABLE it is only the driver's own image.
+	// Problem says what is missing and what to do; nil where nothing is. It has a reason: with IMAGE_UNAVAILABLE it is
+	// only the driver's own image.
 	Problem error
 }
 
@@ -110,7 +112,8 @@ type Observed struct {
 	Created time.Time
 	// Alive tells that its guest runs and may go on.
 	Alive bool
-	// Ended says why it is not alive, where the driver knows: what it may use is used up. OutOfMemory is one of the reasons.
+	// Ended says why it is not alive, where the driver knows: what it may use is used up. OutOfMemory is one of the
+	// reasons.
 	Ended  string
 	Report Report
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Late is a driver that could not be set up for a shortage. It is set up by the first call that finds it possible; until then calls fail
-// with SANDBOX_QUOTA.
+// Late is a driver that could not be set up for a shortage. It is set up by the first call that finds it possible;
+// until then calls fail with SANDBOX_QUOTA.
 type Late struct {
 	// As is the driver's name.
 	As string

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// probeOwner owns the boxes of all measurements, whichever installation makes them, so that any can remove what another left.
+	// probeOwner owns the boxes of all measurements, whichever installation makes them, so that any can remove what
+	// another left.
 	probeOwner = "probe"
 	// probePrefix begins their ids.
 	probePrefix = "probe-"
@@ -30,11 +31,12 @@ func Probe() Spec {
 	}
 }
 
-// IsProbe tells the id of a box that a driver is measured with. It has no record, and is removed by who made it or by Sweep.
+// IsProbe tells the id of a box that a driver is measured with. It has no record, and is removed by who made it or by
+// Sweep.
 func IsProbe(id string) bool { return strings.HasPrefix(id, probePrefix) }
 
-// Measure makes a small box, throws it away and tells what held it. A creation that fails for one of these reasons is what the
-// machine lacks; any other is a fault of the measurement.
+// Measure makes a small box, throws it away and tells what held it. A creation that fails for one of these reasons is
+// what the machine lacks; any other is a fault of the measurement.
 func Measure(ctx context.Context, d Driver, lacks ...errorsv1.ErrorReason) (Capabilities, error) {
 	probe := Probe()
 	report, err := d.Create(ctx, probe)

@@ -27,7 +27,8 @@ const (
 
 // ContainerSpec is what the host tells the first process of a container. It is read once; the engine has done the rest.
 type ContainerSpec struct {
-	// Guest says how the guest runs; its descriptors are the guest's own to find. Its Workdir is made where the image lacks it, for its User.
+	// Guest says how the guest runs; its descriptors are the guest's own to find. Its Workdir is made where the image
+	// lacks it, for its User.
 	Guest box.Guest
 	// Limits are set on the guest and inherited by all commands. One above what the engine allows is lowered to that.
 	Limits []box.Limit
@@ -35,14 +36,15 @@ type ContainerSpec struct {
 	Command box.Command
 }
 
-// spareThreads are made before commands can use up the processes of the container, which the guest shares: a program in Go ends when
-// it cannot make a thread that it needs.
+// spareThreads are made before commands can use up the processes of the container, which the guest shares: a program in
+// Go ends when it cannot make a thread that it needs.
 const spareThreads = 16
 
 // oomFiles count kills for memory: of cgroup v2, of v1.
 var oomFiles = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}
 
-// runContainer serves as the first process of a container, until that ends. Nothing but the two mounts need be in the image.
+// runContainer serves as the first process of a container, until that ends. Nothing but the two mounts need be in the
+// image.
 func runContainer() error {
 	if err := descriptor.Keep(); err != nil {
 		return err
@@ -99,8 +101,8 @@ func spareSomeThreads(n int) {
 	ended.Wait()
 }
 
-// makeWorkdir makes the folder where commands start, unless the image has it. Whom it is for may be a user that the image lacks;
-// the first command says so.
+// makeWorkdir makes the folder where commands start, unless the image has it. Whom it is for may be a user that the
+// image lacks; the first command says so.
 func makeWorkdir(dir, user string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -1,5 +1,6 @@
-// Package guest is guestd, the program inside a sandbox: it runs commands and keeps their results, reads and writes files, and
-// serves all that to the host over the one connection that it dials. It trusts the host and nothing else in the sandbox.
+// Package guest is guestd, the program inside a sandbox: it runs commands and keeps their results, reads and writes
+// files, and serves all that to the host over the one connection that it dials. It trusts the host and nothing else in
+// the sandbox.
 package guest
 
 import (
@@ -48,13 +49,13 @@ const ProcFD = 3
 // SocketName is the host's socket in the control folder.
 const SocketName = "h.sock"
 
-// The collector works harder before the guest's own memory reaches its bound (bound.GuestMemory). Below that, it works as ever: a heap
-// that fits into the processor's caches is worth more than a collection saved.
+// The collector works harder before the guest's own memory reaches its bound (bound.GuestMemory). Below that, it works
+// as ever: a heap that fits into the processor's caches is worth more than a collection saved.
 const memoryMargin = 16 << 20
 
-// Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of a sandbox,
-// `proc` a helper of the launcher that mounts a /proc for it, `container` the first process of a container, `text-editor` a helper
-// that reads one request and prints one answer, `version` prints the version.
+// Main runs the guest program and gives its exit code. Its first argument says as what: `init` is the first process of
+// a sandbox, `proc` a helper of the launcher that mounts a /proc for it, `container` the first process of a container,
+// `text-editor` a helper that reads one request and prints one answer, `version` prints the version.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	what := ""
 	if len(args) > 0 {
@@ -77,8 +78,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return 2
 }
 
-// ExitTransient is the exit code of a guest program that failed for a reason that may be over soon (see [box.Transient]):
-// EX_TEMPFAIL of sysexits.h.
+// ExitTransient is the exit code of a guest program that failed for a reason that may be over soon (see
+// [box.Transient]): EX_TEMPFAIL of sysexits.h.
 const ExitTransient = 75
 
 // ended says why a part of the program ended, and gives its exit code.
@@ -118,7 +119,8 @@ func runInit() error {
 // begin enters the box and makes the guest ready to serve.
 func begin(spec *box.Spec) (*guest, box.Outcome, error) {
 	_ = os.WriteFile("/proc/self/comm", []byte("guestd"), 0) // it was started by a descriptor, whose number would be its name
-	// The guest waits far more than it computes; on one processor no thread has to be woken for another goroutine to go on.
+	// The guest waits far more than it computes; on one processor no thread has to be woken for another goroutine to go
+	// on.
 	runtime.GOMAXPROCS(1)
 	debug.SetMemoryLimit(bound.GuestMemory(spec.Guest.KeptBytes) - memoryMargin)
 	unix.Umask(0o022)
@@ -177,8 +179,8 @@ func begin(spec *box.Spec) (*guest, box.Outcome, error) {
 	return g, box.Outcome{Weaker: weaker}, nil
 }
 
-// checksFolder makes the folder below which checks work, before any command could put another in its place. Others may only walk
-// through it.
+// checksFolder makes the folder below which checks work, before any command could put another in its place. Others may
+// only walk through it.
 func checksFolder(path string) (*os.Root, error) {
 	if err := os.MkdirAll(path, 0o711); err != nil {
 		return nil, err
@@ -241,7 +243,8 @@ func processLimits(limits []box.Limit) []process.Limit {
 	return out
 }
 
-// serve serves every connection to the host, whose socket lies in the folder control, one after the other, until the sandbox ends.
+// serve serves every connection to the host, whose socket lies in the folder control, one after the other, until the
+// sandbox ends.
 func (g *guest) serve(control int) error {
 	g.server = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
@@ -255,8 +258,8 @@ func (g *guest) serve(control int) error {
 	}))
 }
 
-// dialHost connects to the host's socket in the control folder. Only this process has the folder: the way leads over its own
-// descriptors, which no command can read.
+// dialHost connects to the host's socket in the control folder. Only this process has the folder: the way leads over
+// its own descriptors, which no command can read.
 func dialHost(control string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "unix", control+"/"+SocketName)
 }

@@ -12,8 +12,8 @@ import (
 // lastSignal is the greatest number of a signal.
 const lastSignal = 64
 
-// takeSignals handles every signal, so that no command can end the guest by one. Outside a process namespace SIGTERM is the host's
-// way to end it.
+// takeSignals handles every signal, so that no command can end the guest by one. Outside a process namespace SIGTERM is
+// the host's way to end it.
 func (g *guest) takeSignals(obeyTerm bool) error {
 	forgotten := make(chan os.Signal, 1)
 	for s := syscall.Signal(1); s <= lastSignal; s++ {
@@ -36,9 +36,10 @@ func (g *guest) takeSignals(obeyTerm bool) error {
 	return takeReserved()
 }
 
-// takeReserved handles the signals that Go leaves to C libraries. The kernel spares the first process of a namespace what it does
-// not handle, but not a signal that comes while the first thread has it blocked, as it has all signals in the handler of another.
-// They get a handler that does nothing: unlike an ignored signal, programs that are started do not inherit that.
+// takeReserved handles the signals that Go leaves to C libraries. The kernel spares the first process of a namespace
+// what it does not handle, but not a signal that comes while the first thread has it blocked, as it has all signals in
+// the handler of another. They get a handler that does nothing: unlike an ignored signal, programs that are started do
+// not inherit that.
 func takeReserved() error {
 	var action kernelAction
 	if err := sigaction(syscall.SIGHUP, nil, &action); err != nil { // for what the runtime knows of stacks and returning

@@ -43,8 +43,8 @@ type configFile struct {
 	} `json:"history"`
 }
 
-// Write writes the image under a tag as an archive that `docker load`, and others like it, read. Progress is called with the bytes
-// of files that were read so far, of Bytes; it may be nil.
+// Write writes the image under a tag as an archive that `docker load`, and others like it, read. Progress is called
+// with the bytes of files that were read so far, of Bytes; it may be nil.
 func (img *Image) Write(ctx context.Context, w io.Writer, tag string, progress func(int64)) (err error) {
 	layer, err := os.CreateTemp("", "evalfleet-layer-*") // its size stands before it in the archive
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package image builds a small image for sandboxes out of this machine's own files: bash, core utilities, python3 with its standard
-// library, and the shared libraries that they load. It needs no network, no registry and no engine, and works on any Linux.
+// Package image builds a small image for sandboxes out of this machine's own files: bash, core utilities, python3 with
+// its standard library, and the shared libraries that they load. It needs no network, no registry and no engine, and
+// works on any Linux.
 //
-// An image has one layer, whose bytes depend on the files alone: the same machine gives the same image again. Content names it
-// without its being written.
+// An image has one layer, whose bytes depend on the files alone: the same machine gives the same image again. Content
+// names it without its being written.
 package image
 
 import (
@@ -52,8 +53,8 @@ type Image struct {
 	path string // PATH in the image
 }
 
-// Find finds on this machine all that goes into the image. It starts Python once, to ask where its parts are. It fails when
-// bash, a core utility or Python is missing, or a library that one of them loads.
+// Find finds on this machine all that goes into the image. It starts Python once, to ask where its parts are. It fails
+// when bash, a core utility or Python is missing, or a library that one of them loads.
 func Find(ctx context.Context, cfg Config) (*Image, error) {
 	t := newTree()
 	f := finder{tree: t, libraries: newLibraries(t), folders: append(slices.Clone(systemFolders), splitPath(cfg.SearchPath)...)}
@@ -127,7 +128,8 @@ func (f *finder) addOwn() {
 	}
 }
 
-// addOthers adds what programs load without naming it in their files: the cache of libraries, the plain locale, terminals.
+// addOthers adds what programs load without naming it in their files: the cache of libraries, the plain locale,
+// terminals.
 func (f *finder) addOthers() error {
 	for _, name := range []string{
 		"/etc/ld.so.cache", "/etc/os-release", "/usr/lib/locale/C.utf8", "/usr/lib/locale/C.UTF-8",

@@ -64,8 +64,8 @@ func (e *notFoundError) Error() string {
 	return fmt.Sprintf("%s loads %s, which is not on this machine", e.by, e.library)
 }
 
-// of adds what a program or library loads: its loader, its libraries, theirs. What is no program for this machine loads nothing.
-// The file itself is not added.
+// of adds what a program or library loads: its loader, its libraries, theirs. What is no program for this machine loads
+// nothing. The file itself is not added.
 func (l *libraries) of(file string) error {
 	if l.seen[file] {
 		return nil

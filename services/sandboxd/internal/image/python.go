@@ -16,7 +16,8 @@ import (
 // pythonLink is where a Python outside of the system's folders is found, so that PATH tells nothing of this machine.
 const pythonLink = "/opt/python"
 
-// ask is what Python is asked: which program it is, where its standard library is, and the mark of what it has compiled.
+// ask is what Python is asked: which program it is, where its standard library is, and the mark of what it has
+// compiled.
 const ask = `
 import json, os, sys
 print(json.dumps({

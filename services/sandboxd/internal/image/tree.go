@@ -54,8 +54,9 @@ func (t *tree) names() []string { return slices.Sorted(maps.Keys(t.entries)) }
 // errLoop is given for links that lead nowhere.
 var errLoop = errors.New("too many symbolic links")
 
-// add adds what is at a path of this machine, with the folders above it and every link on the way, and gives where it really is.
-// Of a folder, what it holds is not added. What is added belongs to root, for all to read: nothing keeps the powers of setuid.
+// add adds what is at a path of this machine, with the folders above it and every link on the way, and gives where it
+// really is. Of a folder, what it holds is not added. What is added belongs to root, for all to read: nothing keeps the
+// powers of setuid.
 func (t *tree) add(name string) (where string, err error) {
 	const mostLinks = 40
 	links := 0

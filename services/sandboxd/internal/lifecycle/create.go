@@ -38,8 +38,9 @@ const (
 // DefaultMaxCreating is how many sandboxes are made at once when nothing else is configured.
 func DefaultMaxCreating() int { return 2 * runtime.NumCPU() }
 
-// Create makes a sandbox and gives it when it is usable. With a request id, the sandbox is made once: the making goes on when ctx
-// ends, also in a later process, and a repeated call gives the same one. Run is the name of the run that asks; empty for none.
+// Create makes a sandbox and gives it when it is usable. With a request id, the sandbox is made once: the making goes
+// on when ctx ends, also in a later process, and a repeated call gives the same one. Run is the name of the run that
+// asks; empty for none.
 func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.SandboxSpec, requestID, run string) (*Sandbox, error) {
 	asked := spec
 	spec, err := s.complete(spec)
@@ -50,7 +51,8 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 	id := newID(rand.Text())
 	if requestID != "" {
 		req.Key = effect.Key{Project: project, ID: requestID}
-		// The same id in every process that makes it, so that what an earlier one left is found; another one than in any other installation on this machine.
+		// The same id in every process that makes it, so that what an earlier one left is found; another one than in any
+		// other installation on this machine.
 		id = newID(s.installation + "\x00" + project + "\x00" + requestID)
 		content, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked)
 		if err != nil {
@@ -69,8 +71,8 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 	return s.Get(ctx, project, string(result.Body))
 }
 
-// logRefusal logs that a sandbox could not be made, unless it was for want of room, which passes, or the caller has left.
-// Runs retry while an engine is away, so there is at most one line in logEvery.
+// logRefusal logs that a sandbox could not be made, unless it was for want of room, which passes, or the caller has
+// left. Runs retry while an engine is away, so there is at most one line in logEvery.
 func (s *Sandboxes) logRefusal(ctx context.Context, driver string, err error) {
 	if ctx.Err() != nil || rpcerr.Code(err) == codes.ResourceExhausted {
 		return
@@ -85,7 +87,8 @@ func (s *Sandboxes) logRefusal(ctx context.Context, driver string, err error) {
 	})
 }
 
-// ReleaseRuns forgets which sandboxes were made for runs of a project, and cancels the making of others. Runs are ids. Sandboxes stay.
+// ReleaseRuns forgets which sandboxes were made for runs of a project, and cancels the making of others. Runs are ids.
+// Sandboxes stay.
 func (s *Sandboxes) ReleaseRuns(ctx context.Context, project string, runs []string) error {
 	return s.ledger.ReleaseRuns(ctx, project, runs...)
 }
@@ -219,8 +222,8 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	return err
 }
 
-// unlessFull is the error of a preparation, whose files or set-up may have failed for want of the disk's room. What it failed with is
-// said, since it may be a fault that stays when there is room.
+// unlessFull is the error of a preparation, whose files or set-up may have failed for want of the disk's room. What it
+// failed with is said, since it may be a fault that stays when there is room.
 func (s *Sandboxes) unlessFull(err error) error {
 	if err == nil || s.lack == nil {
 		return err
@@ -234,7 +237,8 @@ func (s *Sandboxes) unlessFull(err error) error {
 	return err
 }
 
-// moveSurely is move that is tried again while the store is away: what is made at a cost is recorded when the store is back.
+// moveSurely is move that is tried again while the store is away: what is made at a cost is recorded when the store is
+// back.
 func (s *Sandboxes) moveSurely(ctx context.Context, e *entry, a Action, change func(*Sandbox)) (moved bool, err error) {
 	err = patiently(ctx, func() error {
 		moved, err = s.move(ctx, e, a, change)

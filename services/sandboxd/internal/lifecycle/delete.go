@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Delete kills what runs in a sandbox and removes it. It waits for the end, which comes also when ctx ends before. Deleting one
-// that is deleted gives it again.
+// Delete kills what runs in a sandbox and removes it. It waits for the end, which comes also when ctx ends before.
+// Deleting one that is deleted gives it again.
 func (s *Sandboxes) Delete(ctx context.Context, project, id string) (*Sandbox, error) {
 	b, err := s.Get(ctx, project, id)
 	if err != nil {
@@ -30,7 +30,8 @@ func (s *Sandboxes) Delete(ctx context.Context, project, id string) (*Sandbox, e
 	return s.Get(ctx, project, id)
 }
 
-// remove begins the removal of a sandbox, unless it has begun, and gives what is closed when it is over or has failed for now.
+// remove begins the removal of a sandbox, unless it has begun, and gives what is closed when it is over or has failed
+// for now.
 func (s *Sandboxes) remove(ctx context.Context, e *entry, reason string) <-chan struct{} {
 	e.mu.Lock()
 	if e.removing != nil {

@@ -1,8 +1,9 @@
-// Package lifecycle is the life of sandboxes: it makes them through a driver, keeps their records, their leases and the connection
-// to their guests, and collects what is over.
+// Package lifecycle is the life of sandboxes: it makes them through a driver, keeps their records, their leases and the
+// connection to their guests, and collects what is over.
 //
-// A record is written before the driver is asked to make a box, and a box is removed before its record says so. So a crash at any
-// point leaves either a record that the next process goes on with, or a box that it finds by its owner and has no record for.
+// A record is written before the driver is asked to make a box, and a box is removed before its record says so. So a
+// crash at any point leaves either a record that the next process goes on with, or a box that it finds by its owner and
+// has no record for.
 package lifecycle
 
 import (
@@ -37,9 +38,11 @@ type Config struct {
 	MaxCreating int
 	// AllowUnisolated lets sandboxes be made where a part of the isolation is missing.
 	AllowUnisolated bool
-	// CPUMillis bounds the processors of sandboxes that ask for no bound, in thousandths of a core. Zero leaves them unbounded.
+	// CPUMillis bounds the processors of sandboxes that ask for no bound, in thousandths of a core. Zero leaves them
+	// unbounded.
 	CPUMillis int64
-	// MaxOpenFiles bounds the open files of all processes of a sandbox together. Zero is the machine's share, see machineOpenFiles.
+	// MaxOpenFiles bounds the open files of all processes of a sandbox together. Zero is the machine's share, see
+	// machineOpenFiles.
 	MaxOpenFiles int64
 	// OrphanTimeout is how long a sandbox lives without any process of ours.
 	OrphanTimeout time.Duration
@@ -55,7 +58,8 @@ type Deps struct {
 	// Owner names this process in the ledger; Alive tells whether another one still runs (nil: none does).
 	Owner string
 	Alive func(owner string) bool
-	// Lack tells what keeps a new sandbox from being made, such as a disk that is nearly full; nil or an empty answer for nothing.
+	// Lack tells what keeps a new sandbox from being made, such as a disk that is nearly full; nil or an empty answer for
+	// nothing.
 	Lack   func() string
 	Logger *slog.Logger
 }
@@ -181,8 +185,8 @@ func (s *Sandboxes) Get(ctx context.Context, project, id string) (*Sandbox, erro
 	return b, nil
 }
 
-// List gives up to limit sandboxes of a project with those labels, newest first, after the given one (zero: from the newest). Over
-// gives those that are over too.
+// List gives up to limit sandboxes of a project with those labels, newest first, after the given one (zero: from the
+// newest). Over gives those that are over too.
 func (s *Sandboxes) List(ctx context.Context, project string, after *Sandbox, labels map[string]string, over bool, limit int) ([]*Sandbox, error) {
 	var out []*Sandbox
 	for {
@@ -236,7 +240,8 @@ func (e *entry) leaseEnd(b *Sandbox) time.Time {
 	return b.LeaseEnd
 }
 
-// move takes an action on an entry: it writes the new record, then shows it. It is false where the action is not possible.
+// move takes an action on an entry: it writes the new record, then shows it. It is false where the action is not
+// possible.
 func (s *Sandboxes) move(ctx context.Context, e *entry, a Action, change func(*Sandbox)) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// measureTimeout bounds one measurement of a driver: whoever asks which there are does not wait for an engine that hangs.
+	// measureTimeout bounds one measurement of a driver: whoever asks which there are does not wait for an engine that
+	// hangs.
 	measureTimeout = 15 * time.Second
-	// measureAgain is how long it is believed that something is missing: an engine may be started and an image be built at any time.
+	// measureAgain is how long it is believed that something is missing: an engine may be started and an image be built at
+	// any time.
 	measureAgain = time.Second
 )
 
@@ -55,7 +57,8 @@ func (g *gauge) read(ctx context.Context) (driver.Capabilities, error) {
 	return caps, err
 }
 
-// Measure tells what a driver can do. What is missing is measured again when it is asked for later, and drivers do not wait for each other.
+// Measure tells what a driver can do. What is missing is measured again when it is asked for later, and drivers do not
+// wait for each other.
 func (s *Sandboxes) Measure(ctx context.Context, name string) (driver.Capabilities, error) {
 	g, ok := s.gauges[name]
 	if !ok {
@@ -64,7 +67,8 @@ func (s *Sandboxes) Measure(ctx context.Context, name string) (driver.Capabiliti
 	return g.read(ctx)
 }
 
-// Check refuses a specification that Create would refuse now, as far as that is known without making its box, and gives it with its defaults.
+// Check refuses a specification that Create would refuse now, as far as that is known without making its box, and gives
+// it with its defaults.
 func (s *Sandboxes) Check(ctx context.Context, asked *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpec, error) {
 	spec, err := s.complete(asked)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 // How often and how patiently the reconciler works.
 const (
 	reconcileEvery = 10 * time.Second
-	// settle is how long a new process, one that stood still, and one whose store was away waits before it ends leases that ran out meanwhile, so that
-	// their holders can come back too. Holders renew every two minutes (turn.Config.RenewLeases).
+	// settle is how long a new process, one that stood still, and one whose store was away waits before it ends leases
+	// that ran out meanwhile, so that their holders can come back too. Holders renew every two minutes
+	// (turn.Config.RenewLeases).
 	settle = 3 * time.Minute
 	// stoodStill is how long may lie between two looks at the clock while the process runs.
 	stoodStill = time.Minute
@@ -25,7 +26,8 @@ const (
 	keepRecords = 24 * time.Hour
 )
 
-// Run compares records and boxes until ctx ends: it ends leases, removes boxes without a record, and finds boxes that died.
+// Run compares records and boxes until ctx ends: it ends leases, removes boxes without a record, and finds boxes that
+// died.
 func (s *Sandboxes) Run(ctx context.Context) error {
 	s.background.Go(func() { effect.Sweep(ctx, s.ledger, s.log) })
 	s.Reconcile(ctx)
@@ -90,7 +92,8 @@ func (s *Sandboxes) lookAtClock() {
 	s.settling = now
 }
 
-// settled reports whether all who hold leases had time to renew them since the process began, stood still, or could write nothing.
+// settled reports whether all who hold leases had time to renew them since the process began, stood still, or could
+// write nothing.
 func (s *Sandboxes) settled(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,9 +106,9 @@ func (s *Sandboxes) entries() []*entry {
 	return slices.Collect(maps.Values(s.live))
 }
 
-// compare removes a driver's boxes that have no record and finds records whose box is gone. A record is written before its box is
-// made, so a box that was listed and has none is an orphan. A list takes a while: a sandbox that was not ready yet when the driver
-// was asked may be on it as it was before, or be missing, and is judged by the next one.
+// compare removes a driver's boxes that have no record and finds records whose box is gone. A record is written before
+// its box is made, so a box that was listed and has none is an orphan. A list takes a while: a sandbox that was not
+// ready yet when the driver was asked may be on it as it was before, or be missing, and is judged by the next one.
 func (s *Sandboxes) compare(ctx context.Context, name string, d driver.Driver, boxes []driver.Observed, asked time.Time) {
 	alive, ended := map[string]bool{}, map[string]string{}
 	for _, box := range boxes {

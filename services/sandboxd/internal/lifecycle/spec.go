@@ -92,8 +92,8 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 	return spec, nil
 }
 
-// shareOpenFiles keeps what all processes of a sandbox can open together within Config.MaxOpenFiles. It refuses two limits whose
-// product exceeds that, and fills in a limit that is not asked for with what the other leaves.
+// shareOpenFiles keeps what all processes of a sandbox can open together within Config.MaxOpenFiles. It refuses two
+// limits whose product exceeds that, and fills in a limit that is not asked for with what the other leaves.
 func (s *Sandboxes) shareOpenFiles(l *sandboxv1.Limits) error {
 	most := cmp.Or(s.cfg.MaxOpenFiles, machineOpenFiles())
 	if l.Pids != nil && l.OpenFiles != nil {
@@ -115,8 +115,8 @@ func (s *Sandboxes) shareOpenFiles(l *sandboxv1.Limits) error {
 	return nil
 }
 
-// machineOpenFiles is how many files a sandbox may have open where nothing else is configured: a share of what the machine allows,
-// since the kernel bounds files of a process and of the machine, but not those of a group.
+// machineOpenFiles is how many files a sandbox may have open where nothing else is configured: a share of what the
+// machine allows, since the kernel bounds files of a process and of the machine, but not those of a group.
 func machineOpenFiles() int64 {
 	text, err := os.ReadFile("/proc/sys/fs/file-max")
 	if err != nil {

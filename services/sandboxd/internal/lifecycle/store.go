@@ -15,7 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
-// Store keeps the records of sandboxes. Every change is durable when its method returns nil. Methods may be called concurrently.
+// Store keeps the records of sandboxes. Every change is durable when its method returns nil. Methods may be called
+// concurrently.
 type Store interface {
 	// Installation is the name by which drivers tell our boxes from others': the same one for ever.
 	Installation(ctx context.Context) (string, error)
@@ -25,8 +26,8 @@ type Store interface {
 	Load(ctx context.Context, id string) (*Sandbox, error)
 	// Live gives all records whose state is not over.
 	Live(ctx context.Context) ([]*Sandbox, error)
-	// List gives up to limit records of a project, newest first, that come after the one made at created with that id; a zero time
-	// begins with the newest. Over says whether those that are over are given too.
+	// List gives up to limit records of a project, newest first, that come after the one made at created with that id; a
+	// zero time begins with the newest. Over says whether those that are over are given too.
 	List(ctx context.Context, project string, created time.Time, id string, over bool, limit int) ([]*Sandbox, error)
 	// Forget drops the records of sandboxes that were over before that time.
 	Forget(ctx context.Context, before time.Time) error

@@ -1,8 +1,8 @@
 // Package machinetest runs a program in an emulated machine, for tests of what this machine's kernel is not set up for:
 // there the controllers of cgroups are those of version 2, root has every capability, and no container is around.
 //
-// The machine is QEMU without acceleration, Debian's kernel for clouds, and a root file system in memory that is made of
-// this machine's own files, as the image of sandboxes is. It has no network and no disk. `make setup` installs the
+// The machine is QEMU without acceleration, Debian's kernel for clouds, and a root file system in memory that is made
+// of this machine's own files, as the image of sandboxes is. It has no network and no disk. `make setup` installs the
 // emulator and the kernel; see docs/adr/0022-emulated-machine.md.
 package machinetest
 
@@ -175,7 +175,8 @@ func writeInitrd(ctx context.Context, path string, m Machine) (err error) {
 	return w.close()
 }
 
-// archive writes the kernel's own form of cpio archives (`newc`, Documentation/driver-api/early-userspace/buffer-format.rst).
+// archive writes the kernel's own form of cpio archives (`newc`,
+// Documentation/driver-api/early-userspace/buffer-format.rst).
 type archive struct {
 	out     *bufio.Writer
 	written int

@@ -17,10 +17,11 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
-// Stage copies the guest program into a folder and gives the copy's path, so that every box can reach it and an update of the
-// original does not change the program under running boxes. Everybody may read and start the copy.
+// Stage copies the guest program into a folder and gives the copy's path, so that every box can reach it and an update
+// of the original does not change the program under running boxes. Everybody may read and start the copy.
 //
-// The original is at path. Where path is empty it is the file guestd beside the running program, else the one within it.
+// The original is at path. Where path is empty it is the file guestd beside the running program, else the one within
+// it.
 func Stage(path, dir string) (string, error) {
 	if path == "" {
 		beside, err := besideUs()
@@ -76,8 +77,8 @@ func isStaged(path string, size int64) bool {
 	return err == nil && have.Size() == size
 }
 
-// write writes a program at once. No process is forked meanwhile: it would inherit the open file for a moment, in which the
-// program could not be started ("text file busy").
+// write writes a program at once. No process is forked meanwhile: it would inherit the open file for a moment, in which
+// the program could not be started ("text file busy").
 func write(path string, content []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -32,8 +32,9 @@ func Remove(path string) error {
 	return nil
 }
 
-// RemoveAt removes the folder of that name in an open one, with all in it, however deep that is. It follows no links. What cannot be
-// removed stays, perhaps higher up in the folder, and the first reason is the error; EBUSY, when it takes more than a minute.
+// RemoveAt removes the folder of that name in an open one, with all in it, however deep that is. It follows no links.
+// What cannot be removed stays, perhaps higher up in the folder, and the first reason is the error; EBUSY, when it
+// takes more than a minute.
 func RemoveAt(parent int, name string) error {
 	top, err := open(parent, name)
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	maxInput = 3 << 20
 )
 
-// Exec runs one command and answers when it has ended. With a key, a cut connection to the guest is no matter: the command is in
-// the sandbox, and the call attaches to it again.
+// Exec runs one command and answers when it has ended. With a key, a cut connection to the guest is no matter: the
+// command is in the sandbox, and the call attaches to it again.
 func (s *Server) Exec(ctx context.Context, req *sandboxv1.ExecRequest) (*sandboxv1.ExecResponse, error) {
 	if err := checkExec(req.GetSpec()); err != nil {
 		return nil, err
@@ -48,7 +48,8 @@ func (s *Server) Exec(ctx context.Context, req *sandboxv1.ExecRequest) (*sandbox
 	return resp, nil
 }
 
-// call is how a command is run: with a key it may be asked for again over a new connection, without one it ends with its connection.
+// call is how a command is run: with a key it may be asked for again over a new connection, without one it ends with
+// its connection.
 func call(c *client.Client, key string) func(context.Context, func(guestv1.GuestServiceClient) error) error {
 	if key == "" {
 		return c.Once

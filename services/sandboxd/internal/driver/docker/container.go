@@ -15,23 +15,24 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest"
 )
 
-// keptCapabilities are what the guest needs to start commands as any user of the image, to end them, to read and write files for
-// them, and to take all capabilities away from them. Commands have none. Every engine can give these: they are among its defaults.
+// keptCapabilities are what the guest needs to start commands as any user of the image, to end them, to read and write
+// files for them, and to take all capabilities away from them. Commands have none. Every engine can give these: they
+// are among its defaults.
 var keptCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETPCAP", "SETUID"}
 
 const (
 	// guestPIDs are the processes and threads of a container beyond those that its tenant may have: the guest's own.
 	guestPIDs = 32
-	// outOfMemoryScore lets sandboxes go before the platform when the machine runs out of memory. It is above what an engine
-	// without CAP_SYS_RESOURCE has itself, and below that of commands, which go before the guest.
+	// outOfMemoryScore lets sandboxes go before the platform when the machine runs out of memory. It is above what an
+	// engine without CAP_SYS_RESOURCE has itself, and below that of commands, which go before the guest.
 	outOfMemoryScore = 500
 	// noResolver is an address where nobody answers, instead of the resolvers of this machine.
 	noResolver = "127.0.0.1"
 	hostname   = "sandbox"
 )
 
-// readonlyPaths are what an engine makes read-only when it is not told otherwise (Docker's default; moby, oci/defaults.go), and where
-// a file can be asked for work of the kernel.
+// readonlyPaths are what an engine makes read-only when it is not told otherwise (Docker's default; moby,
+// oci/defaults.go), and where a file can be asked for work of the kernel.
 var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/pressure"}
 
 // configuration is the container of a box. Nothing that the image would start is started.
@@ -90,11 +91,12 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 	return h
 }
 
-// boundsTerminals tells that the driver gives containers terminals of their own. A runtime that the operator names may be a kernel
-// of its own, with its own terminals.
+// boundsTerminals tells that the driver gives containers terminals of their own. A runtime that the operator names may
+// be a kernel of its own, with its own terminals.
 func (d *Driver) boundsTerminals() bool { return d.cfg.Runtime == "" }
 
-// terminals is a bounded number of terminals in place of those that the engine mounts, which are bounded for the whole machine alone.
+// terminals is a bounded number of terminals in place of those that the engine mounts, which are bounded for the whole
+// machine alone.
 func terminals(can facts) mount.Mount {
 	options := fmt.Sprintf("nosuid,noexec,mode=0620,ptmxmode=0666,max=%d", bound.BoxTerminals)
 	if !can.remapped {

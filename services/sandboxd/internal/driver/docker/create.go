@@ -53,7 +53,8 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 	})
 }
 
-// full is the error of a box that an engine could not make on a disk that is full now: the engine says so in text alone. It is nil for all else.
+// full is the error of a box that an engine could not make on a disk that is full now: the engine says so in text
+// alone. It is nil for all else.
 func (d *Driver) full(ctx context.Context, err error) error {
 	can, away := d.engine.ready(ctx)
 	if away != nil || !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE) {
@@ -158,8 +159,9 @@ type quotaState struct {
 // quotaRefusals is how many containers an engine refuses a bound for until it is not asked for one any more.
 const quotaRefusals = 3
 
-// createContainer makes the container. Quota says that what is written in it is bounded, which an engine may refuse: its answer does
-// not say whether it refused or failed, so it is asked again, and one that has set such a bound is never asked to go without.
+// createContainer makes the container. Quota says that what is written in it is bounded, which an engine may refuse:
+// its answer does not say whether it refused or failed, so it is asked again, and one that has set such a bound is
+// never asked to go without.
 func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image settings, can facts) (id string, quota bool, err error) {
 	config, bounds := d.configuration(spec, image), d.bounds(spec, can)
 	create := func() (container.CreateResponse, error) {

@@ -1,8 +1,8 @@
 // Package docker makes boxes as containers of a Docker Engine on this machine, each from an image.
 //
-// The engine only makes, bounds and removes containers: the guest is mounted into each, is its first process whatever the image
-// would start, and dials out over a socket in a second mounted folder. Commands and files go that way; the engine is not asked
-// again. What an image decides is where commands start, as whom, and with which variables.
+// The engine only makes, bounds and removes containers: the guest is mounted into each, is its first process whatever
+// the image would start, and dials out over a socket in a second mounted folder. Commands and files go that way; the
+// engine is not asked again. What an image decides is where commands start, as whom, and with which variables.
 //
 // A box is a container, found by its name and its labels, and a folder with its record.
 package docker
@@ -26,7 +26,8 @@ import (
 
 // Deps are what the program hands in.
 type Deps struct {
-	// Dir holds the boxes' records and the folders that are mounted; it is made. The engine must see it under the same path.
+	// Dir holds the boxes' records and the folders that are mounted; it is made. The engine must see it under the same
+	// path.
 	Dir string
 	// GuestPath is the guest program on this machine.
 	GuestPath string
@@ -76,7 +77,8 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	return d, nil
 }
 
-// makeFolder makes a folder with an entry for each of what is mounted in it, and gives its path. Its name is that of no box.
+// makeFolder makes a folder with an entry for each of what is mounted in it, and gives its path. Its name is that of no
+// box.
 func makeFolder(dir string) (string, error) {
 	folder := filepath.Join(dir, ".evalfleet")
 	program := filepath.Join(folder, path.Base(guest.ContainerProgram))
@@ -117,8 +119,8 @@ func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool,
 	return isGuest(found.pid), nil
 }
 
-// isGuest tells the first process of a container by its id. One that cannot be seen from here, because this program is in a
-// container too, is known by the folder alone, which no command can enter.
+// isGuest tells the first process of a container by its id. One that cannot be seen from here, because this program is
+// in a container too, is known by the folder alone, which no command can enter.
 func isGuest(first int) func(int) bool {
 	return func(pid int) bool { return pid == first || pid == 0 }
 }

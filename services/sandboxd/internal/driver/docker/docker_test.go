@@ -36,7 +36,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/image"
 )
 
-// Images of the tests: of this machine's files, one that decides all that an image may, one with nothing but a program, and one that declares volumes.
+// Images of the tests: of this machine's files, one that decides all that an image may, one with nothing but a program,
+// and one that declares volumes.
 const (
 	testImage     = "evalfleet/sandbox:test"
 	decidingImage = "evalfleet/sandbox:test-decides"
@@ -159,7 +160,8 @@ func newDriver(t *testing.T, dir string) driver.Driver {
 	return d
 }
 
-// Where the engine's storage has no quotas, what a box writes is measured, and a box over its bound is not alive any more.
+// Where the engine's storage has no quotas, what a box writes is measured, and a box over its bound is not alive any
+// more.
 func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

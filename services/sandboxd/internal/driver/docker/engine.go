@@ -31,8 +31,8 @@ const (
 	labelDeadline = "evalfleet.deadline"
 )
 
-// How long the engine may take to tell that it is there, to tell something else, to remove a container, and how long what it can do is believed. And how soon one that is away is asked for again by
-// whoever waits for it.
+// How long the engine may take to tell that it is there, to tell something else, to remove a container, and how long
+// what it can do is believed. And how soon one that is away is asked for again by whoever waits for it.
 const (
 	pingTimeout   = 5 * time.Second
 	askTimeout    = 30 * time.Second
@@ -103,8 +103,8 @@ func isAway(err error) bool {
 	return client.IsErrConnectionFailed(err)
 }
 
-// kind says what an error of the engine means to the caller. One that has its kind keeps it. What the client says of an engine that
-// does not answer is left out: it is advice of its own, about the same.
+// kind says what an error of the engine means to the caller. One that has its kind keeps it. What the client says of an
+// engine that does not answer is left out: it is advice of its own, about the same.
 func (e *engine) kind(ctx context.Context, doing string, err error) error {
 	switch {
 	case err == nil:
@@ -184,7 +184,8 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
-// left is the error of an engine that has gone away; nil where it is there. Whatever it did last may look like another fault.
+// left is the error of an engine that has gone away; nil where it is there. Whatever it did last may look like another
+// fault.
 func (e *engine) left(ctx context.Context) error {
 	e.mu.Lock()
 	e.asked = time.Time{}
@@ -222,7 +223,8 @@ func (f *found) is(rec *record) bool {
 	return f != nil && f.running && rec.Ready && f.id == rec.Container
 }
 
-// inspect finds the container of a box; nil where there is none. One that bears the name and is none of ours is an error.
+// inspect finds the container of a box; nil where there is none. One that bears the name and is none of ours is an
+// error.
 func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -106,7 +106,8 @@ func TestABoundOfTheDiskIsNotDroppedForOneFailure(t *testing.T) {
 	}
 }
 
-// TestAnEngineWhoseDiskIsFullIsWaitedFor has the disk of an engine become full while that makes a container, which it says in text alone.
+// TestAnEngineWhoseDiskIsFullIsWaitedFor has the disk of an engine become full while that makes a container, which it
+// says in text alone.
 func TestAnEngineWhoseDiskIsFullIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -141,8 +142,8 @@ func TestAnEngineWhoseDiskIsFullIsWaitedFor(t *testing.T) {
 	assert.Positive(t, rpcerr.RetryAfter(err))
 }
 
-// An engine that cannot be used is named with its socket and what to do, whoever asks; where nothing was made, that nothing can be
-// found is no fault.
+// An engine that cannot be used is named with its socket and what to do, whoever asks; where nothing was made, that
+// nothing can be found is no fault.
 func TestAnEngineThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	nobody := "unix://" + filepath.Join(t.TempDir(), "no.sock")

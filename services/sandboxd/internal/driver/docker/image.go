@@ -87,7 +87,8 @@ func (m *images) find(ctx context.Context, name string) (settings, error) {
 	return read(name, got)
 }
 
-// check refuses an image that find would not find, and gives its settings. What a registry has is known when it is fetched.
+// check refuses an image that find would not find, and gives its settings. What a registry has is known when it is
+// fetched.
 func (m *images) check(ctx context.Context, name string) (settings, error) {
 	name = cmp.Or(name, m.cfg.Image)
 	got, err := m.engine.image(ctx, name)

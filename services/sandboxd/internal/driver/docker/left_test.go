@@ -53,7 +53,8 @@ func create(t *testing.T, d *docker.Driver, spec driver.Spec) (driver.Report, fu
 	}
 }
 
-// What a crash leaves, wherever it comes, is found by label or folder and can be removed; and the same box can be made over it.
+// What a crash leaves, wherever it comes, is found by label or folder and can be removed; and the same box can be made
+// over it.
 func TestWhatACrashLeavesIsFound(t *testing.T) {
 	t.Parallel()
 	api := engineOf(t)
@@ -104,7 +105,8 @@ func TestWhatACrashLeavesIsFound(t *testing.T) {
 	}
 }
 
-// A server that is killed while it measures leaves a container that was never started, which the engine does not remove by itself. Any other that uses the engine does, whatever folder it has.
+// A server that is killed while it measures leaves a container that was never started, which the engine does not remove
+// by itself. Any other that uses the engine does, whatever folder it has.
 func TestTheProbeOfAKilledServerIsRemoved(t *testing.T) {
 	t.Parallel()
 	api, probe := engineOf(t), driver.Probe()

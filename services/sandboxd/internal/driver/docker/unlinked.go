@@ -15,8 +15,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// The engine measures a container by walking its folders, where it does not find files that were removed while a process
-// has them open or mapped. They are found by the processes, which takes root in the engine's process namespace.
+// The engine measures a container by walking its folders, where it does not find files that were removed while a
+// process has them open or mapped. They are found by the processes, which takes root in the engine's process namespace.
 
 // file is a file on this machine.
 type file struct{ dev, inode uint64 }
@@ -31,7 +31,8 @@ const (
 // kcmpFiles asks whether two threads share their descriptors (linux/kcmp.h).
 const kcmpFiles = 2
 
-// seesProcesses reports whether this program may look at what the processes of any user have open. An error says nothing of that.
+// seesProcesses reports whether this program may look at what the processes of any user have open. An error says
+// nothing of that.
 func seesProcesses(first int) (bool, error) {
 	_, err := os.ReadDir("/proc/" + strconv.Itoa(first) + "/fd")
 	if box.Transient(err) {
@@ -82,8 +83,8 @@ func unlinked(ctx context.Context, containers map[string]bool, most int) (map[st
 	return found, ctx.Err()
 }
 
-// addProcess adds what the threads of a process have. A thread may have descriptors of its own; those that threads share
-// are looked at once. Their memory is the same, and is seen by those that live.
+// addProcess adds what the threads of a process have. A thread may have descriptors of its own; those that threads
+// share are looked at once. Their memory is the same, and is seen by those that live.
 func (r *removed) addProcess(ctx context.Context, process string) {
 	if r.full() {
 		return

@@ -1,5 +1,6 @@
-// Package drivertest is the suite that every driver passes: what a box can do, what it cannot reach, how much it may use, and that
-// it outlives the process that made it. It looks at a box as its tenant does, by commands and files, through the guest.
+// Package drivertest is the suite that every driver passes: what a box can do, what it cannot reach, how much it may
+// use, and that it outlives the process that made it. It looks at a box as its tenant does, by commands and files,
+// through the guest.
 package drivertest
 
 import (
@@ -28,8 +29,8 @@ type Harness struct {
 	New func(t *testing.T, dir string) driver.Driver
 	// OneUser tells that boxes have a single user.
 	OneUser bool
-	// Unisolated tells that boxes can be made only where a part of the isolation may be missing: no cgroup bounds memory, which is
-	// bounded for each process alone.
+	// Unisolated tells that boxes can be made only where a part of the isolation may be missing: no cgroup bounds memory,
+	// which is bounded for each process alone.
 	Unisolated bool
 	// OwnSystem tells that a box's system folders are its own: root may write them.
 	OwnSystem bool
@@ -39,7 +40,8 @@ type Harness struct {
 	GuestInside bool
 	// NoWatches tells that commands can watch no files, since that would count with the watches of the machine.
 	NoWatches bool
-	// NoCheckMounts tells that checks have no mount namespace of their own, so that they cannot change modes of commands' files.
+	// NoCheckMounts tells that checks have no mount namespace of their own, so that they cannot change modes of commands'
+	// files.
 	NoCheckMounts bool
 	// Image is an image that was built from Dockerfile; empty for a driver without images.
 	Image string
@@ -79,7 +81,8 @@ func runWhere(t *testing.T, promised bool, name string, f func(t *testing.T)) {
 	}
 }
 
-// patience is the timeout of commands that end by themselves, far above what they take on a loaded or an emulated machine.
+// patience is the timeout of commands that end by themselves, far above what they take on a loaded or an emulated
+// machine.
 const patience = 2 * time.Minute
 
 // small bounds the boxes of the suite.
@@ -167,8 +170,8 @@ func (b *box) run(c *client.Client, key string, spec *sandboxv1.ExecSpec) (*sand
 	return result, err
 }
 
-// timesOut runs a command that never ends by itself until its timeout, which is doubled while the command has not printed
-// what it begins with: a loaded machine may need longer for that.
+// timesOut runs a command that never ends by itself until its timeout, which is doubled while the command has not
+// printed what it begins with: a loaded machine may need longer for that.
 func (b *box) timesOut(begins string, argv ...string) {
 	b.Helper()
 	for timeout := 5 * time.Second; ; timeout *= 2 {

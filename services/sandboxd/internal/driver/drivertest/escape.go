@@ -138,7 +138,8 @@ for n in range(int(sys.argv[1])):
 	})
 }
 
-// leaveOpen opens the host's root in this program as a careless parent does, at numbers that are inherited and at ones that are not.
+// leaveOpen opens the host's root in this program as a careless parent does, at numbers that are inherited and at ones
+// that are not.
 func leaveOpen(t *testing.T) {
 	t.Helper()
 	root, err := os.Open("/")

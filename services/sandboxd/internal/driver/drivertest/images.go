@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
-// Dockerfile is what Harness.Image is built from, over an image with bash and core utilities: all that an image may decide, and a
-// program that ends at once where it is started.
+// Dockerfile is what Harness.Image is built from, over an image with bash and core utilities: all that an image may
+// decide, and a program that ends at once where it is started.
 const Dockerfile = `
 ENV COLOUR=blue PATH=/opt/tools:/usr/local/bin:/usr/bin:/bin
 USER 4321:tty

@@ -26,7 +26,8 @@ type followed struct {
 	ended          *sandboxv1.ExecResult
 }
 
-// follow runs or attaches to a command and reads its stream; each is called with every event, and its error ends the reading.
+// follow runs or attaches to a command and reads its stream; each is called with every event, and its error ends the
+// reading.
 func (b *box) follow(req *guestv1.StreamRequest, each func(*followed) error) (*followed, error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)

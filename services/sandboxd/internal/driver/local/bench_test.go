@@ -19,7 +19,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
-// BenchmarkExec runs `true` with a key at the guest's socket and, in turn, by a bare fork and exec; the ratio of the medians counts.
+// BenchmarkExec runs `true` with a key at the guest's socket and, in turn, by a bare fork and exec; the ratio of the
+// medians counts.
 func BenchmarkExec(b *testing.B) {
 	d, err := local.New(local.Config{Dir: b.TempDir(), GuestPath: guestPath})
 	require.NoError(b, err)

@@ -28,8 +28,8 @@ type cgroups struct {
 	mounts []*os.File
 }
 
-// findCgroups finds where memory and pids can be bounded: in the hierarchies as they are mounted, else in mounts of our own.
-// The error says why nowhere.
+// findCgroups finds where memory and pids can be bounded: in the hierarchies as they are mounted, else in mounts of our
+// own. The error says why nowhere.
 func findCgroups(log *slog.Logger) (*cgroups, error) {
 	mounted, err := mountedHierarchies()
 	if err == nil {
@@ -92,7 +92,8 @@ func (c *cgroups) path(controller, group string) string {
 	return filepath.Join(c.trees[controller].mount, group)
 }
 
-// useHierarchies makes the folder of all boxes in the unified hierarchy where that has the controllers, else in those of v1.
+// useHierarchies makes the folder of all boxes in the unified hierarchy where that has the controllers, else in those
+// of v1.
 func useHierarchies(h hierarchies) (*cgroups, error) {
 	var errs []error
 	if tree, ok := h[unified]; ok {
@@ -134,9 +135,9 @@ func useV1(h hierarchies, controller string) (base string, err error) {
 	})
 }
 
-// useV2 makes a folder whose children have the controllers. A group of v2 may hold processes, or groups with controllers, but not
-// both, so this process steps aside into a group of its own where that helps. The machine's root knows no such rule: where the root
-// is under it, it is that of a container, whose other processes step aside too.
+// useV2 makes a folder whose children have the controllers. A group of v2 may hold processes, or groups with
+// controllers, but not both, so this process steps aside into a group of its own where that helps. The machine's root
+// knows no such rule: where the root is under it, it is that of a container, whose other processes step aside too.
 func useV2(tree hierarchy) (base string, err error) {
 	return tree.firstUsable(func(own string) error {
 		parent := filepath.Join(tree.mount, own)
@@ -155,8 +156,8 @@ func useV2(tree hierarchy) (base string, err error) {
 	})
 }
 
-// stepAside moves this process, or all of the group, into a group below it and then enables the controllers. Where that does not
-// help, since processes stay behind, they come back.
+// stepAside moves this process, or all of the group, into a group below it and then enables the controllers. Where that
+// does not help, since processes stay behind, they come back.
 func stepAside(parent string, all bool, enable func(folder string) error) error {
 	aside := filepath.Join(parent, aside)
 	if err := os.MkdirAll(aside, 0o755); err != nil {
@@ -210,7 +211,8 @@ func enable(folder string) error {
 // aside is the group that a process steps into to make room for boxes beside it.
 const aside = groupFolder + "-host"
 
-// above is the group of this process, or that from which it stepped aside before: boxes do not go down a level with every start.
+// above is the group of this process, or that from which it stepped aside before: boxes do not go down a level with
+// every start.
 func (h hierarchy) above() string {
 	if filepath.Base(h.own) == aside {
 		return filepath.Dir(h.own)

@@ -21,7 +21,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/local"
 )
 
-// TestSuiteInAContainer runs the suite in a program that sees /proc as in a container: with parts covered and parts read-only.
+// TestSuiteInAContainer runs the suite in a program that sees /proc as in a container: with parts covered and parts
+// read-only.
 func TestSuiteInAContainer(t *testing.T) {
 	needsRoot(t)
 	another := t.TempDir()
@@ -32,7 +33,8 @@ func TestSuiteInAContainer(t *testing.T) {
 	require.NoError(t, inMounts(coverProc, suite(t, self)))
 }
 
-// TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces and a cgroup that was given to him.
+// TestSuiteWithoutRoot runs the suite in a program of another user, who has nothing but user namespaces and a cgroup
+// that was given to him.
 func TestSuiteWithoutRoot(t *testing.T) {
 	needsRoot(t)
 	cmd := withoutRoot(t, "^TestSuite$", local.DelegateGroups(t, unprivileged)...)
@@ -98,7 +100,8 @@ func mountsProc(t *testing.T) *exec.Cmd {
 	return exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "true")
 }
 
-// inMounts runs a command in a mount namespace of its own, after change there. The error holds what the command printed.
+// inMounts runs a command in a mount namespace of its own, after change there. The error holds what the command
+// printed.
 func inMounts(change func() error, cmd *exec.Cmd) error {
 	ran := make(chan error)
 	go func() {
@@ -119,7 +122,8 @@ func inMounts(change func() error, cmd *exec.Cmd) error {
 	return <-ran
 }
 
-// coverProc does to /proc what engines of containers do. Elsewhere there is none then, as the kernel would take a whole one for leave to mount more.
+// coverProc does to /proc what engines of containers do. Elsewhere there is none then, as the kernel would take a whole
+// one for leave to mount more.
 func coverProc() error {
 	errs := []error{unmountOtherProcs()}
 	each := func(names []string, mount func(path string) error) {

@@ -52,8 +52,8 @@ func (d *Driver) check(spec *driver.Spec) error {
 	return nil
 }
 
-// make makes a box with every part of the isolation, or, where that is allowed, without those that this machine was measured to lack.
-// The failure of a box lowers nothing: it is the box's, or a shortage that passes.
+// make makes a box with every part of the isolation, or, where that is allowed, without those that this machine was
+// measured to lack. The failure of a box lowers nothing: it is the box's, or a shortage that passes.
 func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, error) {
 	has := allCapabilities
 	if spec.AllowUnisolated {
@@ -72,8 +72,8 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 	return report, err
 }
 
-// try makes a box with what a machine has. Part is what it lacks for that; a part that cannot be had for the moment is an error
-// (SANDBOX_QUOTA).
+// try makes a box with what a machine has. Part is what it lacks for that; a part that cannot be had for the moment is
+// an error (SANDBOX_QUOTA).
 func (d *Driver) try(ctx context.Context, spec driver.Spec, has capabilities) (_ driver.Report, lacks *box.PartError, err error) {
 	p := plan{spec: spec, capabilities: has}
 	if has.cgroups {
@@ -105,8 +105,8 @@ type capabilities struct {
 // allCapabilities are those of a machine that lacks nothing.
 var allCapabilities = capabilities{cgroups: true, namespaces: true}
 
-// measure finds, once, which parts of the isolation this machine lacks: with boxes that are thrown away and have every part, then those
-// that remain.
+// measure finds, once, which parts of the isolation this machine lacks: with boxes that are thrown away and have every
+// part, then those that remain.
 func (d *Driver) measure(ctx context.Context) (capabilities, error) {
 	select {
 	case d.measuring <- struct{}{}:

@@ -11,8 +11,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/machinetest"
 )
 
-// TestSuiteOnCgroupV2 runs the parts of the suite that touch cgroups or what leads out of a box where the controllers of cgroups are those of version 2: as root, and as a user to
-// whom a part of the tree was delegated, as systemd does for a session.
+// TestSuiteOnCgroupV2 runs the parts of the suite that touch cgroups or what leads out of a box where the controllers
+// of cgroups are those of version 2: as root, and as a user to whom a part of the tree was delegated, as systemd does
+// for a session.
 func TestSuiteOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -16,7 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// TestAFullDiskIsWaitedFor makes boxes on a real disk that is full, first of files, then of bytes, and has room for ever more of a box.
+// TestAFullDiskIsWaitedFor makes boxes on a real disk that is full, first of files, then of bytes, and has room for
+// ever more of a box.
 func TestAFullDiskIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, disk := range map[string]struct {

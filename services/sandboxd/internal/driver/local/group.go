@@ -22,8 +22,8 @@ const cpuPeriod = 100_000 // µs
 // groupRef names a cgroup so that a later process finds it: the tree and the path from its mount.
 type groupRef struct{ Tree, Path string }
 
-// group is the cgroup of a box that is being made: one for the guest and one for its commands, side by side. What bounds commands does not
-// bound, slow or end the guest.
+// group is the cgroup of a box that is being made: one for the guest and one for its commands, side by side. What
+// bounds commands does not bound, slow or end the guest.
 type group struct {
 	refs   []groupRef // children first
 	enter  []string   // `cgroup.procs` files for the guest
@@ -167,8 +167,9 @@ func (g *group) boundMemoryV1(work, guest string, s share) error {
 	return err
 }
 
-// setMemoryV1 bounds memory, and the buffers of TCP and UDP sockets, which are counted apart, by as much again. Where the kernel counts
-// swap, that is part of the bound. It reports whether buffers are bounded, which takes a kernel that counts them.
+// setMemoryV1 bounds memory, and the buffers of TCP and UDP sockets, which are counted apart, by as much again. Where
+// the kernel counts swap, that is part of the bound. It reports whether buffers are bounded, which takes a kernel that
+// counts them.
 func setMemoryV1(folder string, bytes int64) (buffers bool, err error) {
 	if err := set(folder, "memory.limit_in_bytes", bytes); err != nil {
 		return false, err

@@ -86,8 +86,8 @@ func ownGroups() (map[string]string, error) {
 	return own, nil
 }
 
-// mountHierarchies mounts the hierarchies for this process alone: the mounts have no place among the files of the machine and end
-// with the descriptors.
+// mountHierarchies mounts the hierarchies for this process alone: the mounts have no place among the files of the
+// machine and end with the descriptors.
 func mountHierarchies() (hierarchies, []*os.File, error) {
 	own, err := ownGroups()
 	if err != nil {

@@ -33,11 +33,11 @@ const (
 	startTimeout = 30 * time.Second
 )
 
-// launch makes the folder, the cgroups and the guest of a box. A part of the isolation that is missing is a *box.PartError; the
-// caller destroys what is left then.
+// launch makes the folder, the cgroups and the guest of a box. A part of the isolation that is missing is a
+// *box.PartError; the caller destroys what is left then.
 //
-// The guest waits for its specification, and dies without one. So the record is written, with its process id, before anything
-// can happen that a later process would not find.
+// The guest waits for its specification, and dies without one. So the record is written, with its process id, before
+// anything can happen that a later process would not find.
 func (d *Driver) launch(ctx context.Context, p plan) (driver.Report, error) {
 	id, folder, control := p.spec.ID, d.boxes.Folder(p.spec.ID), d.boxes.Control(p.spec.ID)
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(control, 0o755)); err != nil {
@@ -113,8 +113,8 @@ type starting struct {
 	proc    *os.File // where the guest takes its /proc from; nil when it mounts that itself
 }
 
-// explain gives a failure of a step that needs the guest its cause where that is the guest's end: SANDBOX_QUOTA after a shortage, else
-// INTERNAL. All other failures stay as they are.
+// explain gives a failure of a step that needs the guest its cause where that is the guest's end: SANDBOX_QUOTA after a
+// shortage, else INTERNAL. All other failures stay as they are.
 func (s *starting) explain(err error, folder string) error {
 	if box.Transient(err) {
 		return err
@@ -183,7 +183,8 @@ func (d *Driver) start(ctx context.Context, p plan, g *group, s *box.Spec, contr
 	}()
 	_, _ = give(specRead, nil)
 	_, _ = give(outcomeWrite, nil)
-	// What leads out of the box if it were a path is given as a mount of its own. Without root the guest makes those itself.
+	// What leads out of the box if it were a path is given as a mount of its own. Without root the guest makes those
+	// itself.
 	detach := func(m *box.Mount) (err error) {
 		if d.many && p.namespaces {
 			m.FD, err = give(detached(m.Source))
@@ -275,8 +276,8 @@ func giveGroup(g *group, s *box.Spec, give func(*os.File, error) (int, error), d
 	s.Command.Cgroup.Source = g.born
 	err = detach(&s.Command.Cgroup)
 	if errors.Is(err, unix.EINVAL) {
-		// Before Linux 6.15 nothing can be detached from a hierarchy that this process mounted for itself, which has no place among
-		// other files either: a path through it ends at its root.
+		// Before Linux 6.15 nothing can be detached from a hierarchy that this process mounted for itself, which has no place
+		// among other files either: a path through it ends at its root.
 		s.Command.Cgroup.FD, err = give(os.OpenFile(g.born, unix.O_PATH|unix.O_DIRECTORY, 0))
 	}
 	return err

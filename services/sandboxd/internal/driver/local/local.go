@@ -1,10 +1,11 @@
-// Package local makes boxes on this machine out of Linux namespaces, without an engine and without images: the system's own
-// folders, read-only, under a private root. As root it gives each box users of its own; without root it does the same by a user
-// namespace and says what is weaker. Cgroups bound a box: those that this process may make, or, without root, that the user's
-// systemd gives it. Where there are none, a box is made only if it may be unisolated.
+// Package local makes boxes on this machine out of Linux namespaces, without an engine and without images: the system's
+// own folders, read-only, under a private root. As root it gives each box users of its own; without root it does the
+// same by a user namespace and says what is weaker. Cgroups bound a box: those that this process may make, or, without
+// root, that the user's systemd gives it. Where there are none, a box is made only if it may be unisolated.
 //
-// A box is a process that was cloned into new namespaces, the guest, and a folder with its record. The guest is nobody's child that
-// matters: it lives on when this program ends, and dials the socket in the box's folder again when there is a new one.
+// A box is a process that was cloned into new namespaces, the guest, and a folder with its record. The guest is
+// nobody's child that matters: it lives on when this program ends, and dials the socket in the box's folder again when
+// there is a new one.
 package local
 
 import (
@@ -32,8 +33,9 @@ type Config struct {
 	Dir string
 	// GuestPath is the guest program on this machine.
 	GuestPath string
-	// Python is the prefix of a Python installation to show in boxes; empty looks for the python3 of PATH where that is not the system's.
-	// One whose prefix is the user's home, or has that or Dir in it, is refused; one that is found there is left out.
+	// Python is the prefix of a Python installation to show in boxes; empty looks for the python3 of PATH where that is
+	// not the system's. One whose prefix is the user's home, or has that or Dir in it, is refused; one that is found there
+	// is left out.
 	Python string
 	// SearchPath is the host's PATH, to find python3 in.
 	SearchPath string
@@ -98,7 +100,8 @@ func (d *Driver) look(ctx context.Context) {
 	d.found.Do(func() { d.system = d.search(context.WithoutCancel(ctx)) })
 }
 
-// groups gives where cgroups for boxes can be made. Nil: nowhere, for that reason. What a shortage has hidden is looked for again.
+// groups gives where cgroups for boxes can be made. Nil: nowhere, for that reason. What a shortage has hidden is looked
+// for again.
 func (d *Driver) groups() (*cgroups, error) {
 	d.grouping.Lock()
 	defer d.grouping.Unlock()

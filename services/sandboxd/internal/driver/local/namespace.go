@@ -31,7 +31,8 @@ func rangeOf(id string) int {
 	return firstRange + int(h.Sum32()%ranges)*rangeSize
 }
 
-// attributes are how the guest is cloned: as root, with a range of users of its own; else as the one user that can be mapped.
+// attributes are how the guest is cloned: as root, with a range of users of its own; else as the one user that can be
+// mapped.
 func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true}
 	if !p.namespaces {
@@ -54,8 +55,8 @@ func (d *Driver) attributes(p plan) *syscall.SysProcAttr {
 	return a
 }
 
-// refused is the error of a guest that could not be cloned into its namespaces. The kernel says of a kind of which there may be none what
-// it says of one of which there are too many now.
+// refused is the error of a guest that could not be cloned into its namespaces. The kernel says of a kind of which
+// there may be none what it says of one of which there are too many now.
 func (d *Driver) refused(ctx context.Context, err error) *box.PartError {
 	if !box.Transient(err) {
 		return &box.PartError{Part: d.missingNamespace(ctx), Err: err}

@@ -18,8 +18,8 @@ import (
 
 // handProc mounts a /proc of a box's process namespace and hands it to the guest.
 //
-// In a container parts of /proc are covered, and there the kernel lets nobody in a user namespace mount a fresh one, which would show
-// what is covered. This process, root of the machine's own user namespace, is trusted with it.
+// In a container parts of /proc are covered, and there the kernel lets nobody in a user namespace mount a fresh one,
+// which would show what is covered. This process, root of the machine's own user namespace, is trusted with it.
 func (d *Driver) handProc(ctx context.Context, rec *record, socket *os.File) error {
 	ns, err := os.Open("/proc/" + strconv.Itoa(rec.PID) + "/ns/pid")
 	if err != nil {
@@ -38,8 +38,8 @@ func (d *Driver) handProc(ctx context.Context, rec *record, socket *os.File) err
 	return err
 }
 
-// handProcFromWithin does the same on kernels that mount a /proc only for the process namespace one is in: by a process in that of the
-// box, and otherwise in the namespaces of this one. It has ended when no command has begun yet.
+// handProcFromWithin does the same on kernels that mount a /proc only for the process namespace one is in: by a process
+// in that of the box, and otherwise in the namespaces of this one. It has ended when no command has begun yet.
 func (d *Driver) handProcFromWithin(ctx context.Context, ns, socket *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -14,7 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// TestAProcOfAnotherProcessNamespace holds both ways against each other, of which a machine uses the one that its kernel has.
+// TestAProcOfAnotherProcessNamespace holds both ways against each other, of which a machine uses the one that its
+// kernel has.
 func TestAProcOfAnotherProcessNamespace(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

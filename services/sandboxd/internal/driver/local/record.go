@@ -16,7 +16,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/boxes"
 )
 
-// record is what is kept of a box in its folder: enough to find its first process again, and never to take another for it.
+// record is what is kept of a box in its folder: enough to find its first process again, and never to take another for
+// it.
 type record struct {
 	boxes.Record
 	// PID, Start and Boot are the first process: its id, when it began in ticks of this boot, and which boot that is.

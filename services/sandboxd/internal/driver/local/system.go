@@ -57,8 +57,8 @@ type system struct {
 	python  string // prefix on the host; empty when the system's is used
 }
 
-// findSystem looks what the machine has. Python is the prefix of an installation to show, or empty to find one by the host's PATH.
-// One that holds any of private is not shown; the log says so.
+// findSystem looks what the machine has. Python is the prefix of an installation to show, or empty to find one by the
+// host's PATH. One that holds any of private is not shown; the log says so.
 func findSystem(ctx context.Context, python, searchPath string, private []string, log *slog.Logger) system {
 	s := system{links: map[string]string{}, path: systemPath}
 	for _, name := range systemFolders {
@@ -83,7 +83,8 @@ func findSystem(ctx context.Context, python, searchPath string, private []string
 		python = ""
 	}
 	if python != "" && !strings.HasPrefix(python, "/usr/") && python != "/usr" {
-		// At its own path, since that is built into its programs and scripts; by another name, so that PATH tells nothing of the host.
+		// At its own path, since that is built into its programs and scripts; by another name, so that PATH tells nothing of
+		// the host.
 		s.python = python
 		s.show(python, python)
 		s.path = pythonTarget + "/bin:" + systemPath
@@ -94,7 +95,8 @@ func findSystem(ctx context.Context, python, searchPath string, private []string
 	return s
 }
 
-// tooWide refuses to show a Python installation whose prefix holds one of the folders in private with all that is in them.
+// tooWide refuses to show a Python installation whose prefix holds one of the folders in private with all that is in
+// them.
 func tooWide(python string, private []string) error {
 	if python == "" {
 		return nil
@@ -140,8 +142,8 @@ func (s *system) show(source, target string) {
 	s.trees = append(s.trees, box.Tree{Target: target, Mount: box.Mount{Source: source}, File: !info.IsDir()})
 }
 
-// findPython gives the prefix of the python3 that the host's PATH means, following shims and virtual environments to the
-// installation that they belong to; empty when there is none or it does not answer.
+// findPython gives the prefix of the python3 that the host's PATH means, following shims and virtual environments to
+// the installation that they belong to; empty when there is none or it does not answer.
 func findPython(ctx context.Context, searchPath string) string {
 	program := ""
 	for _, dir := range filepath.SplitList(searchPath) {

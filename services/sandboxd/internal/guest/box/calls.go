@@ -12,7 +12,8 @@ import "golang.org/x/sys/unix"
 //   - Limits, priorities and processors can be set only by a process for itself, and its mark cannot be set at all.
 //   - personality may also turn off the randomization of addresses, which sanitizers of compilers do.
 
-// allowedCalls are allowed whatever their arguments are, on every machine; machineCalls are further ones of this kind of machine.
+// allowedCalls are allowed whatever their arguments are, on every machine; machineCalls are further ones of this kind
+// of machine.
 var allowedCalls = []uint32{
 	unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_ADJTIMEX, unix.SYS_BIND, unix.SYS_BRK, unix.SYS_CACHESTAT, unix.SYS_CAPGET, unix.SYS_CAPSET,
 	unix.SYS_CHDIR, unix.SYS_CLOCK_GETRES, unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLONE3, unix.SYS_CLOSE, unix.SYS_CLOSE_RANGE,
@@ -55,8 +56,8 @@ var allowedCalls = []uint32{
 // watchCalls begin to watch files.
 var watchCalls = append([]uint32{unix.SYS_INOTIFY_INIT1}, machineWatchCalls...)
 
-// refusedCalls exist and are refused with EPERM, as where a capability is missing. All calls that are in no list do not exist (ENOSYS), so
-// that programs fall back to older ones.
+// refusedCalls exist and are refused with EPERM, as where a capability is missing. All calls that are in no list do not
+// exist (ENOSYS), so that programs fall back to older ones.
 var refusedCalls = []uint32{
 	unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_BPF, unix.SYS_CHROOT, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME, unix.SYS_DELETE_MODULE,
 	unix.SYS_FANOTIFY_INIT, unix.SYS_FINIT_MODULE, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_INIT_MODULE,
@@ -71,27 +72,31 @@ var refusedCalls = []uint32{
 // ineffectiveCalls succeed and do nothing.
 var ineffectiveCalls = []uint32{unix.SYS_SYNC, unix.SYS_SYNCFS}
 
-// allowedFamilies are the socket families that a command may open, beside netlink for routes, which libraries of C read addresses
-// from. Others reach past the network namespace (vsock) or into the kernel; other netlink sockets queue to each other memory that no
-// cgroup counts.
+// allowedFamilies are the socket families that a command may open, beside netlink for routes, which libraries of C read
+// addresses from. Others reach past the network namespace (vsock) or into the kernel; other netlink sockets queue to
+// each other memory that no cgroup counts.
 var allowedFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
 
-// refusedOptions are options of sockets that load programs into the kernel, for which the whole machine has a bounded memory
-// (net.core.bpf_jit_limit), and those that queue each sent packet to its sender, in memory that no cgroup counts.
+// refusedOptions are options of sockets that load programs into the kernel, for which the whole machine has a bounded
+// memory (net.core.bpf_jit_limit), and those that queue each sent packet to its sender, in memory that no cgroup
+// counts.
 var refusedOptions = []uint32{
 	unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF, unix.SO_TIMESTAMPING, unix.SO_TIMESTAMPING_NEW,
 }
 
-// allowedPersonalities are plain Linux, with and without UNAME26 and ADDR_NO_RANDOMIZE, 32-bit Linux, and the question which it is.
+// allowedPersonalities are plain Linux, with and without UNAME26 and ADDR_NO_RANDOMIZE, 32-bit Linux, and the question
+// which it is.
 var allowedPersonalities = []uint32{0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff}
 
 // namespaceFlags are the flags of clone that make namespaces.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// MarkResource is the limit whose soft value marks the processes of a command (package process); no kernel since Linux 2.4 enforces it.
+// MarkResource is the limit whose soft value marks the processes of a command (package process); no kernel since Linux
+// 2.4 enforces it.
 const MarkResource = 10 // RLIMIT_LOCKS
 
-// argumentRules decide calls by their arguments. Of each, the kernel looks at the low word alone, unless it is an address.
+// argumentRules decide calls by their arguments. Of each, the kernel looks at the low word alone, unless it is an
+// address.
 var argumentRules = map[uint32][]unix.SockFilter{
 	unix.SYS_SOCKET: append([]unix.SockFilter{
 		loadArgument(0, low),
@@ -125,7 +130,8 @@ var argumentRules = map[uint32][]unix.SockFilter{
 	unix.SYS_IOPRIO_SET:         ofItselfOrItsGroup(1, 2), // IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP
 }
 
-// itself is how a process names itself. Its id, and those of its threads, would do too, but a filter cannot tell them from others'.
+// itself is how a process names itself. Its id, and those of its threads, would do too, but a filter cannot tell them
+// from others'.
 var itself = []uint32{0}
 
 // onlyIf allows a call whose argument n is one of values.

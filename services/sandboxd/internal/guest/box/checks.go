@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A check has powers over files that no command has, so that it can judge what commands wrote for themselves alone. Code of the agent
-// that a check runs has them as well. ConfineChecks keeps them to the folders of the agent: what later checks use stays as it was.
+// A check has powers over files that no command has, so that it can judge what commands wrote for themselves alone.
+// Code of the agent that a check runs has them as well. ConfineChecks keeps them to the folders of the agent: what
+// later checks use stays as it was.
 
-// CheckCaps are the capabilities of a check that has mounts of its own. They count for files of the box alone: the user namespace of
-// the box, or the container, holds no others.
+// CheckCaps are the capabilities of a check that has mounts of its own. They count for files of the box alone: the user
+// namespace of the box, or the container, holds no others.
 var CheckCaps = []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
 
 // landlockCaps are those of a check that Landlock confines, which does not keep the modes of files.
@@ -21,9 +22,10 @@ var landlockCaps = []uintptr{unix.CAP_DAC_OVERRIDE}
 // unconfined is what is weaker where checks cannot be confined.
 const unconfined = "checks: code of the agent that a check runs can change system files that later checks use"
 
-// ConfineChecks has what the calling thread starts change the given folders and no other files, and gives the capabilities that a check may
-// have: in a mount namespace of its own, or by Landlock where the thread may make none. Without folders there is nothing to confine.
-// The calling thread must not be used for anything but checks. It says what is weaker where neither can be had.
+// ConfineChecks has what the calling thread starts change the given folders and no other files, and gives the
+// capabilities that a check may have: in a mount namespace of its own, or by Landlock where the thread may make none.
+// Without folders there is nothing to confine. The calling thread must not be used for anything but checks. It says
+// what is weaker where neither can be had.
 func ConfineChecks(folders []string) (caps []uintptr, weaker []string, err error) {
 	if len(folders) == 0 {
 		return CheckCaps, nil, nil
@@ -42,7 +44,8 @@ func ConfineChecks(folders []string) (caps []uintptr, weaker []string, err error
 	return landlockCaps, nil, nil
 }
 
-// fixAllBut makes all mounts of the thread's own mount namespace read-only but the folders, which become mounts of their own.
+// fixAllBut makes all mounts of the thread's own mount namespace read-only but the folders, which become mounts of
+// their own.
 func fixAllBut(folders []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts apart: %w", err)
@@ -77,7 +80,8 @@ const (
 	landlockVersion = 3 // has them all
 )
 
-// landlock lets the thread change the folders, write to devices, and change nothing else. It sets no_new_privs, which that needs.
+// landlock lets the thread change the folders, write to devices, and change nothing else. It sets no_new_privs, which
+// that needs.
 func landlock(folders []string) error {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {

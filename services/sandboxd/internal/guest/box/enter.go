@@ -9,9 +9,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/bound"
 )
 
-// Enter makes the calling process the first process of a box. It gives what is weaker than it should be; a part that is needed
-// and cannot be made is a *PartError. The process must have namespaces of its own (user, mount, process, ipc, uts and network)
-// and all capabilities in them. Mounts that the launcher left to it are opened, and their descriptors filled in.
+// Enter makes the calling process the first process of a box. It gives what is weaker than it should be; a part that is
+// needed and cannot be made is a *PartError. The process must have namespaces of its own (user, mount, process, ipc,
+// uts and network) and all capabilities in them. Mounts that the launcher left to it are opened, and their descriptors
+// filled in.
 func Enter(spec *Spec) (weaker []string, err error) {
 	for _, m := range []*Mount{&spec.Guest.Control, &spec.Command.Cgroup} {
 		if err := m.open(spec.Isolated); err != nil {
@@ -68,8 +69,8 @@ func Enter(spec *Spec) (weaker []string, err error) {
 	return weaker, nil
 }
 
-// OwnDisk returns the error of a write to the private root. One that is full is as small as it was asked for, which is no shortage of
-// the machine.
+// OwnDisk returns the error of a write to the private root. One that is full is as small as it was asked for, which is
+// no shortage of the machine.
 func (s *Spec) OwnDisk(err error) error {
 	if s.Isolated && errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("a disk of %d bytes and %d files is too small for the box itself: %s", s.RootBytes, s.Inodes, err.Error())

@@ -16,8 +16,8 @@ import (
 var (
 	// tendCaps are to end commands.
 	tendCaps = []uint{unix.CAP_KILL, unix.CAP_SETPCAP}
-	// switchCaps are to start commands as another user, to bound them, and to read and write files for any user of the box. A guest
-	// that is not root acts for itself alone.
+	// switchCaps are to start commands as another user, to bound them, and to read and write files for any user of the
+	// box. A guest that is not root acts for itself alone.
 	switchCaps = []uint{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SYS_RESOURCE}
 )
 
@@ -28,8 +28,8 @@ type capHeader struct {
 
 type capData [2]struct{ effective, permitted, inheritable uint32 }
 
-// Confine takes every capability away that the guest does not need, on all threads, and makes the process unreadable to commands.
-// Capabilities that it lacks already are no error; every other error is a *PartError.
+// Confine takes every capability away that the guest does not need, on all threads, and makes the process unreadable to
+// commands. Capabilities that it lacks already are no error; every other error is a *PartError.
 func Confine() error {
 	var have, want capData
 	hdr := capHeader{version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -59,10 +59,9 @@ func Confine() error {
 	return nil
 }
 
-// HardenThread prepares the calling thread, from which commands are forked: what it gives up here, no command ever has. A command
-// can be given the capabilities in keep.
-// Its first result says what is weaker. The filter of system calls is needed unless c says that it may be missing and the kernel has no
-// filters.
+// HardenThread prepares the calling thread, from which commands are forked: what it gives up here, no command ever has.
+// A command can be given the capabilities in keep. Its first result says what is weaker. The filter of system calls is
+// needed unless c says that it may be missing and the kernel has no filters.
 func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 	for _, fd := range c.TasksFDs {
 		if _, err := unix.Write(fd, []byte("0")); err != nil {
@@ -88,7 +87,8 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 		if slices.Contains(keep, c) {
 			continue
 		}
-		// EINVAL: a capability that this kernel does not know. EPERM: the launcher had no CAP_SETPCAP, so there is nothing to lose.
+		// EINVAL: a capability that this kernel does not know. EPERM: the launcher had no CAP_SETPCAP, so there is nothing to
+		// lose.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL && err != unix.EPERM {
 			return nil, &PartError{Part: "capabilities", Err: err}
 		}
@@ -102,13 +102,14 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 	return weaker, nil
 }
 
-// noFilters reports whether an error says that the kernel has no filters of system calls (prctl(2), PR_SET_SECCOMP), or that whoever
-// started this program allows it none. A kernel that has no room for one more is none of those.
+// noFilters reports whether an error says that the kernel has no filters of system calls (prctl(2), PR_SET_SECCOMP), or
+// that whoever started this program allows it none. A kernel that has no room for one more is none of those.
 func noFilters(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }
 
-// boundProcessors lets the calling thread, and what it forks, run on n of the processors that it may run on, chosen at random.
+// boundProcessors lets the calling thread, and what it forks, run on n of the processors that it may run on, chosen at
+// random.
 func boundProcessors(n int) error {
 	var may, chosen unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {

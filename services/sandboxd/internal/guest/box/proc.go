@@ -15,12 +15,13 @@ var hiddenProc = []string{
 	"pagetypeinfo", "partitions", "sched_debug", "schedstat", "scsi", "slabinfo", "softirqs", "swaps", "timer_list", "timer_stats", "vmallocinfo", "zoneinfo",
 }
 
-// fixedProc are entries of /proc through which the host could be changed or be given work, and the guest itself; they are read-only.
+// fixedProc are entries of /proc through which the host could be changed or be given work, and the guest itself; they
+// are read-only.
 var fixedProc = []string{"1", "bus", "fs", "irq", "pressure", "sys", "sysrq-trigger"}
 
-// HandProc mounts a /proc of the process namespace behind the descriptor ns, or of the caller's own where ns is 0, and hands it to
-// the box's first process through a socket. Where the kernel cannot mount one for another namespace (before Linux 6.17), the error is
-// EINVAL. The caller has CAP_SYS_ADMIN over both namespaces.
+// HandProc mounts a /proc of the process namespace behind the descriptor ns, or of the caller's own where ns is 0, and
+// hands it to the box's first process through a socket. Where the kernel cannot mount one for another namespace (before
+// Linux 6.17), the error is EINVAL. The caller has CAP_SYS_ADMIN over both namespaces.
 func HandProc(socket, ns int) error {
 	fd, err := mountProc(ns)
 	if err != nil {
@@ -33,7 +34,8 @@ func HandProc(socket, ns int) error {
 	return nil
 }
 
-// TakeProc gives the detached mount that HandProc sent through the socket's other end. The caller closes the descriptor.
+// TakeProc gives the detached mount that HandProc sent through the socket's other end. The caller closes the
+// descriptor.
 func TakeProc(socket int) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, flags, _, err := unix.Recvmsg(socket, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
@@ -63,8 +65,8 @@ func mountProc(ns int) (int, error) {
 	return newMount("proc", private|unix.MOUNT_ATTR_NOEXEC, options)
 }
 
-// proc mounts a /proc of the box's own processes: the one that comes through the socket, or a fresh one where there is none.
-// /dev/null of the new root must be there.
+// proc mounts a /proc of the box's own processes: the one that comes through the socket, or a fresh one where there is
+// none. /dev/null of the new root must be there.
 func (r *root) proc(socket int) (err error) {
 	var fd int
 	if socket > 0 {

@@ -43,8 +43,9 @@ func filterSystemCalls(c Command) error {
 	return nil
 }
 
-// filter builds the program: another machine's calls do not exist, listed calls are refused, allowed, or decided by their arguments,
-// and all others do not exist. The kernel runs it once for each call that is decided by its number, and remembers (Linux 5.11).
+// filter builds the program: another machine's calls do not exist, listed calls are refused, allowed, or decided by
+// their arguments, and all others do not exist. The kernel runs it once for each call that is decided by its number,
+// and remembers (Linux 5.11).
 func filter(c Command) []unix.SockFilter {
 	rules := maps.Clone(argumentRules)
 	if c.Processors > 0 {

@@ -34,7 +34,8 @@ func TestTheFilterFits(t *testing.T) {
 	}
 }
 
-// TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters: commands that may lack the filter lack it where there are none alone.
+// TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters: commands that may lack the filter lack it where there are none
+// alone.
 func TestAKernelWithoutRoomForAFilterIsNoneWithoutFilters(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []syscall.Errno{unix.EINVAL, unix.ENOSYS, unix.EPERM} {

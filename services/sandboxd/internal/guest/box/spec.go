@@ -1,6 +1,6 @@
-// Package box turns the process it runs in into the first process of a box: it builds a private root, takes what the program does
-// not need away from it, and prepares the thread that starts commands. The launcher has given the process its namespaces and tells
-// it the rest by a Spec; nothing here decides policy.
+// Package box turns the process it runs in into the first process of a box: it builds a private root, takes what the
+// program does not need away from it, and prepares the thread that starts commands. The launcher has given the process
+// its namespaces and tells it the rest by a Spec; nothing here decides policy.
 package box
 
 import (
@@ -11,7 +11,8 @@ import (
 
 // Spec is what the launcher tells the first process of a box.
 type Spec struct {
-	// Isolated says that the process has namespaces of its own and shall build a private root. Without it only Limits apply.
+	// Isolated says that the process has namespaces of its own and shall build a private root. Without it only Limits
+	// apply.
 	Isolated bool `json:"isolated"`
 	// Contained says that the process is the first of a container, which an engine has isolated already.
 	Contained bool
@@ -32,7 +33,8 @@ type Spec struct {
 	Fixed []string
 	// Devices are device nodes of the host that are shown, such as `null`.
 	Devices []string
-	// ProcFD is a socket through which the launcher hands over a /proc of the box (HandProc); 0: the first process mounts its own.
+	// ProcFD is a socket through which the launcher hands over a /proc of the box (HandProc); 0: the first process mounts
+	// its own.
 	ProcFD int
 	// TerminalGroup owns terminals; below 0 where it is not mapped.
 	TerminalGroup int
@@ -52,8 +54,8 @@ type Tree struct {
 	File bool
 }
 
-// Mount is a file or folder of the host as a mount of its own without a place among other files, so that no path leads from it to
-// what is around it.
+// Mount is a file or folder of the host as a mount of its own without a place among other files, so that no path leads
+// from it to what is around it.
 type Mount struct {
 	// Source is opened in the box's first process when FD is 0.
 	Source string
@@ -80,14 +82,16 @@ type Command struct {
 	TasksFDs []int
 	// Cgroup is a folder of the cgroup v2 hierarchy into which commands are born; the zero value: none.
 	Cgroup Mount
-	// HideCgroups has commands see the groups that they are in as the roots of all. It is not for births into a group of version 2:
-	// the kernel lets no process start another in a group that it does not see.
+	// HideCgroups has commands see the groups that they are in as the roots of all. It is not for births into a group of
+	// version 2: the kernel lets no process start another in a group that it does not see.
 	HideCgroups bool
-	// Limits are set on commands alone, each of which inherits them to what it starts; entries of value 0 are left as they are.
+	// Limits are set on commands alone, each of which inherits them to what it starts; entries of value 0 are left as they
+	// are.
 	Limits []Limit
 	// Processors is how many processors commands run on where no cgroup bounds their share; 0: all.
 	Processors int
-	// NoWatches lets commands watch no files (inotify: EMFILE), where what they watch would count with the watches of the machine's users.
+	// NoWatches lets commands watch no files (inotify: EMFILE), where what they watch would count with the watches of the
+	// machine's users.
 	NoWatches bool
 	// MayLackFilter lets commands run without the filter of system calls where the kernel has no such filters.
 	MayLackFilter bool
@@ -103,7 +107,8 @@ type Guest struct {
 	OOMFD int
 	// ChecksDir is an absolute path in the box: the folder below which checks work. The guest makes it.
 	ChecksDir string
-	// Workdir is where commands start, and User is who they are. Where that is root, all of the box is the agent's, so checks may change it.
+	// Workdir is where commands start, and User is who they are. Where that is root, all of the box is the agent's, so
+	// checks may change it.
 	Workdir, User string
 	// KeptBytes bounds what it keeps of the output of all commands; 0: bound.GuestOutputBytes.
 	KeptBytes int64

@@ -77,8 +77,8 @@ func loopback() error {
 	return nil
 }
 
-// userSettings bound what the users of a box take of counters of the whole machine (/proc/sys/user): user namespaces, since through one a program
-// would get powers over its own copy of the rest, and watches of files.
+// userSettings bound what the users of a box take of counters of the whole machine (/proc/sys/user): user namespaces,
+// since through one a program would get powers over its own copy of the rest, and watches of files.
 var userSettings = []struct {
 	name  string
 	value int

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNoSpaceForFilter is ENOTSUPP, which has no name outside of the kernel: it has no memory left for one more compiled filter
-// (net.core.bpf_jit_limit).
+// errNoSpaceForFilter is ENOTSUPP, which has no name outside of the kernel: it has no memory left for one more compiled
+// filter (net.core.bpf_jit_limit).
 const errNoSpaceForFilter = syscall.Errno(524)
 
 // shortages are the errors of a machine that has no more of something now. They say nothing of what the machine can do.
@@ -28,8 +28,8 @@ func (e *TransientError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *TransientError) Unwrap() error { return e.Err }
 
-// Transient reports whether an error may be over soon: a shortage of the machine, or an end of time. From such an error no caller may
-// conclude that the machine lacks a part of the isolation.
+// Transient reports whether an error may be over soon: a shortage of the machine, or an end of time. From such an error
+// no caller may conclude that the machine lacks a part of the isolation.
 func Transient(err error) bool {
 	if _, ok := errors.AsType[*TransientError](err); ok {
 		return true

@@ -1,5 +1,5 @@
-// Package client is the host's end of the connection to a guest. It sets the guest up on every connection, goes on over a new one
-// when the old is cut, and turns statuses back into errors of their kind.
+// Package client is the host's end of the connection to a guest. It sets the guest up on every connection, goes on over
+// a new one when the old is cut, and turns statuses back into errors of their kind.
 package client
 
 import (
@@ -31,7 +31,8 @@ type Config struct {
 	Connect func(ctx context.Context) (net.Conn, error)
 	// Hello is said first on every connection.
 	Hello *guestv1.HelloRequest
-	// BootID is the guest's, where it is known: another guest in its place is SANDBOX_LOST. Empty takes the first that comes.
+	// BootID is the guest's, where it is known: another guest in its place is SANDBOX_LOST. Empty takes the first that
+	// comes.
 	BootID string
 	// Sandbox names the sandbox in errors.
 	Sandbox string
@@ -96,7 +97,8 @@ func (c *Client) lost(ctx context.Context) error {
 	return nil
 }
 
-// Again calls f with the guest's API, and once more over each new connection when the old is cut. f must be harmless to repeat.
+// Again calls f with the guest's API, and once more over each new connection when the old is cut. f must be harmless to
+// repeat.
 func (c *Client) Again(ctx context.Context, f func(guestv1.GuestServiceClient) error) error {
 	for {
 		s, err := c.session(ctx)
@@ -141,7 +143,8 @@ func errClosed() error {
 	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "the connection to the sandbox is closed")
 }
 
-// cut tells that the connection failed: the guest itself never says UNAVAILABLE, and that another guest answers is for good.
+// cut tells that the connection failed: the guest itself never says UNAVAILABLE, and that another guest answers is for
+// good.
 func cut(err error) bool {
 	return status.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
 }

@@ -28,7 +28,8 @@ func (c *Client) WriteFile(ctx context.Context, path string, mode uint32, conten
 	})
 }
 
-// Upload replaces the file that target names by the pieces that next gives until io.EOF. Any other error of next leaves the old file.
+// Upload replaces the file that target names by the pieces that next gives until io.EOF. Any other error of next leaves
+// the old file.
 func Upload(ctx context.Context, api guestv1.GuestServiceClient, target *guestv1.WriteFileRequest, next func() ([]byte, error)) (*sandboxv1.FileInfo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -22,8 +22,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/rmtree"
 )
 
-// A check does not trust what ran in the sandbox before it: it starts when all other processes have ended, as a user of its own, in a
-// room of its own. What a tenant can spoil (the disk is full, the room is gone) is an exit code of the check and no error.
+// A check does not trust what ran in the sandbox before it: it starts when all other processes have ended, as a user of
+// its own, in a room of its own. What a tenant can spoil (the disk is full, the room is gone) is an exit code of the
+// check and no error.
 
 // Folders of a room, and the variables that name them.
 const (
@@ -59,8 +60,8 @@ func (r *Runner) enter(spec *sandboxv1.ExecSpec) (*room, error) {
 	return made, nil
 }
 
-// leave ends what the check has left and removes its room, so that no later command finds the files of the check, and no later check its
-// processes. A nil process never was, and a nil room is none.
+// leave ends what the check has left and removes its room, so that no later command finds the files of the check, and
+// no later check its processes. A nil process never was, and a nil room is none.
 func (r *Runner) leave(ended *process.Process, spec *sandboxv1.ExecSpec, made *room) {
 	defer func() { <-r.checking }()
 	switch {
@@ -156,7 +157,8 @@ func (m *room) furnish(files []*sandboxv1.FileToPlace) error {
 	})
 }
 
-// atItsPath fails where the folder of rooms was moved and another put in its place, which a tenant can who owns the root.
+// atItsPath fails where the folder of rooms was moved and another put in its place, which a tenant can who owns the
+// root.
 func (m *room) atItsPath() error {
 	made, err := m.base.Lstat(m.name)
 	if err != nil {

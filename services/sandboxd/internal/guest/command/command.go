@@ -1,8 +1,8 @@
 // Package command runs the commands of a sandbox and keeps their results.
 //
-// A command has a key that its caller chose. The claim of the key, the process, what it printed and how it ended live here, with
-// the sandbox, until the caller releases them: a caller that was cut off comes back with the key and goes on, and a command never
-// runs twice. Commands without a key belong to one call and end with it.
+// A command has a key that its caller chose. The claim of the key, the process, what it printed and how it ended live
+// here, with the sandbox, until the caller releases them: a caller that was cut off comes back with the key and goes
+// on, and a command never runs twice. Commands without a key belong to one call and end with it.
 package command
 
 import (
@@ -73,12 +73,12 @@ const (
 // Done is closed when the command has ended and its output is complete.
 func (c *Command) Done() <-chan struct{} { return c.done }
 
-// Err says why the command could not be started. Valid once Done is closed; nil for any command that ran, however it ended, and
-// for programs that do not exist, which end with 127.
+// Err says why the command could not be started. Valid once Done is closed; nil for any command that ran, however it
+// ended, and for programs that do not exist, which end with 127.
 func (c *Command) Err() error { return c.err }
 
-// Started waits until the command runs or has failed to, and gives its process id (0 when there never was a process) and when it
-// began.
+// Started waits until the command runs or has failed to, and gives its process id (0 when there never was a process)
+// and when it began.
 func (c *Command) Started() (pid int, at time.Time) {
 	<-c.begun
 	c.mu.Lock()
@@ -95,7 +95,8 @@ func (c *Command) Stdout() *spool.Spool { return c.stdout }
 // Stderr is what the command prints to standard error.
 func (c *Command) Stderr() *spool.Spool { return c.stderr }
 
-// Result tells how the command ended, with at most limit bytes of each stream. Valid once Done is closed and Err is nil.
+// Result tells how the command ended, with at most limit bytes of each stream. Valid once Done is closed and Err is
+// nil.
 func (c *Command) Result(limit int64) *sandboxv1.ExecResult {
 	r := &sandboxv1.ExecResult{
 		ExitCode: c.exit, Signal: c.signal, TimedOut: c.cause == timedOut, Cancelled: c.cause == cancelled, Oom: c.oom,
@@ -199,7 +200,8 @@ func (c *Command) complete() {
 	close(c.done)
 }
 
-// badProgram is why a command ends before it begins through the fault of its program: a result, as a shell would give it.
+// badProgram is why a command ends before it begins through the fault of its program: a result, as a shell would give
+// it.
 type badProgram struct {
 	exit int32
 	why  string
@@ -207,7 +209,8 @@ type badProgram struct {
 
 func (e *badProgram) Error() string { return e.why }
 
-// fail completes a command that could not be started. It must not block: it runs on the thread that forks, and readers wait for begun.
+// fail completes a command that could not be started. It must not block: it runs on the thread that forks, and readers
+// wait for begun.
 func (c *Command) fail(err error) {
 	c.hasten()
 	if bad, ok := errors.AsType[*badProgram](err); ok {

@@ -27,8 +27,8 @@ func (in *input) feed(data []byte, stayOpen bool) {
 	}()
 }
 
-// write accepts bytes that stand at offset of the input; what was accepted before is skipped. A command that no longer reads
-// swallows the rest. It waits for as long as the command does not read.
+// write accepts bytes that stand at offset of the input; what was accepted before is skipped. A command that no longer
+// reads swallows the rest. It waits for as long as the command does not read.
 func (in *input) write(offset int64, data []byte, eof bool) (accepted int64, err error) {
 	in.writing.Lock()
 	defer in.writing.Unlock()

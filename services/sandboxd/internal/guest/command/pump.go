@@ -13,9 +13,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/spool"
 )
 
-// A pump moves what a command prints from a pipe into a spool, for as long as the command's leader lives; then it takes what is in
-// the pipe at that moment. Background children that hold the other end do not hold the call: what they print later is read and
-// forgotten, so that they neither block nor die of it.
+// A pump moves what a command prints from a pipe into a spool, for as long as the command's leader lives; then it takes
+// what is in the pipe at that moment. Background children that hold the other end do not hold the call: what they print
+// later is read and forgotten, so that they neither block nor die of it.
 type pump struct {
 	fd    int
 	file  *os.File
@@ -93,8 +93,8 @@ func (p *pump) run() {
 	}
 }
 
-// drain takes the bytes that are in the pipe now, which are never more than a pipe can hold; end tells that nobody holds the
-// other side.
+// drain takes the bytes that are in the pipe now, which are never more than a pipe can hold; end tells that nobody
+// holds the other side.
 func (p *pump) drain(fd int, buf []byte) (end bool) {
 	for left := maxPipe; left > 0; {
 		n, err := read(fd, buf)

@@ -38,8 +38,9 @@ type Config struct {
 	Grace time.Duration
 	// OOMCount tells how often the kernel killed a process of the sandbox for memory; nil: not known.
 	OOMCount func() int64
-	// KeptBytes bounds the output of all commands that is kept, but for a little of each (spool.Floor); beyond it the oldest of
-	// those that have ended lose theirs, and then those that run keep less, explicitly. 0 takes bound.GuestOutputBytes.
+	// KeptBytes bounds the output of all commands that is kept, but for a little of each (spool.Floor); beyond it the
+	// oldest of those that have ended lose theirs, and then those that run keep less, explicitly. 0 takes
+	// bound.GuestOutputBytes.
 	KeptBytes int64
 	// Rooms is the folder below which checks work, by an absolute path. Nil allows no checks. The caller closes it.
 	Rooms *os.Root
@@ -130,8 +131,9 @@ func (r *Runner) Place(user string) (workdir string, who account.Account, err er
 	return s.Workdir, who, err
 }
 
-// Run starts the command that spec describes, or gives the one that its key names already. With a key the command goes on when ctx
-// ends; without one it is killed. A nil spec only looks the key up. Replayed tells that the key was seen before.
+// Run starts the command that spec describes, or gives the one that its key names already. With a key the command goes
+// on when ctx ends; without one it is killed. A nil spec only looks the key up. Replayed tells that the key was seen
+// before.
 //
 // Errors: EFFECT_UNKNOWN for a nil spec and an unknown key, REQUEST_ID_REUSED for a key that came with another command,
 // EFFECT_CANCELLED for a key that was killed before it was seen. Errors of the command itself are its Err.
@@ -139,7 +141,8 @@ func (r *Runner) Run(ctx context.Context, key string, hash []byte, spec *sandbox
 	return r.Follow(ctx, key, hash, spec, func(*Command) {})
 }
 
-// Follow is Run for a caller that reads along: begin is called before the command prints anything, unless it began before.
+// Follow is Run for a caller that reads along: begin is called before the command prints anything, unless it began
+// before.
 func (r *Runner) Follow(ctx context.Context, key string, hash []byte, spec *sandboxv1.ExecSpec, begin func(*Command)) (c *Command, replayed bool, err error) {
 	if r.settings.Load() == nil {
 		return nil, false, errNotConfigured()

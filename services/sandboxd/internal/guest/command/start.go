@@ -142,8 +142,8 @@ func (r *Runner) prepare(spec *sandboxv1.ExecSpec, in *room) (*process.Command, 
 // spoiltStarts are what a start fails with where somebody in the sandbox spoilt the program that a check names.
 var spoiltStarts = []syscall.Errno{syscall.EACCES, syscall.EPERM, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.ENOTDIR, syscall.ETXTBSY}
 
-// explain turns the reason why a program did not start into what the caller shall see. A check whose folder is not there has failed,
-// since commands before it could have removed the folder.
+// explain turns the reason why a program did not start into what the caller shall see. A check whose folder is not
+// there has failed, since commands before it could have removed the folder.
 func explain(err error, cmd *process.Command, check bool) error {
 	folder, dirErr := walk.Open(cmd.Dir, unix.O_PATH|unix.O_DIRECTORY)
 	if dirErr != nil {
@@ -202,7 +202,8 @@ func diskFails(path string) bool {
 // headBytes is where the kernel finds what a program is.
 const headBytes = 4 << 10
 
-// environment gives the variables of a command, sorted, and its PATH: PATH, HOME and LANG, what the sandbox sets, what the command sets.
+// environment gives the variables of a command, sorted, and its PATH: PATH, HOME and LANG, what the sandbox sets, what
+// the command sets.
 func environment(sandbox map[string]string, user account.Account, own map[string]string) (env []string, path string) {
 	vars := make(map[string]string, 3+len(sandbox)+len(own))
 	vars["LANG"], vars["HOME"] = "C.UTF-8", user.Home

@@ -20,8 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/editor"
 )
 
-// TestRecordedCalls holds the engine to what was recorded of another one. What never reaches the engine, since the tool's schema
-// refuses it, is left to the tool.
+// TestRecordedCalls holds the engine to what was recorded of another one. What never reaches the engine, since the
+// tool's schema refuses it, is left to the tool.
 func TestRecordedCalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldentest.Load(t, "tools/text_editor.json") {

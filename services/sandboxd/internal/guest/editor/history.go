@@ -18,7 +18,8 @@ type edit struct {
 	Text    string `json:"text,omitempty"`
 }
 
-// remember adds an edit to the file's history. The edit itself is done: a history that cannot be kept is no reason to fail.
+// remember adds an edit to the file's history. The edit itself is done: a history that cannot be kept is no reason to
+// fail.
 func (e *Editor) remember(path string, last edit) {
 	file, ok := e.file(path)
 	if !ok {
@@ -42,7 +43,8 @@ func (e *Editor) recall(path string) (edit, bool) {
 	return edits[len(edits)-1], true
 }
 
-// file is where the history of path is; not ok where the folder belongs to someone else, who may have put there what they like.
+// file is where the history of path is; not ok where the folder belongs to someone else, who may have put there what
+// they like.
 func (e *Editor) file(path string) (string, bool) {
 	_ = os.Mkdir(e.History, 0o700) // most often it is there
 	info, err := os.Lstat(e.History)

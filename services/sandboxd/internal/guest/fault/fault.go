@@ -1,5 +1,5 @@
-// Package fault names the errors that a sandbox gives: each function makes one documented reason, so that the guest and the host
-// never disagree about a code or a metadata key.
+// Package fault names the errors that a sandbox gives: each function makes one documented reason, so that the guest and
+// the host never disagree about a code or a metadata key.
 package fault
 
 import (

@@ -1,5 +1,5 @@
-// Package file reads, writes, lists and removes files of a sandbox for one of its users. It never hangs on a pipe or a socket,
-// keeps to limits while it reads, and replaces files at once.
+// Package file reads, writes, lists and removes files of a sandbox for one of its users. It never hangs on a pipe or a
+// socket, keeps to limits while it reads, and replaces files at once.
 package file
 
 import (
@@ -62,7 +62,8 @@ type entry struct {
 	name   string
 }
 
-// find opens the folder of what path names. A path that ends in `/`, `.` or `..` names a folder, whose own folder is not looked for.
+// find opens the folder of what path names. A path that ends in `/`, `.` or `..` names a folder, whose own folder is
+// not looked for.
 func find(path string, open func(folder string) (int, error)) (entry, error) {
 	at := strings.LastIndexByte(path, '/')
 	e := entry{folder: -1, name: path[at+1:]}
@@ -113,7 +114,8 @@ func (e entry) path() string { return walk.Name(e.folder) + "/" + e.name }
 // lstat describes the entry itself.
 func (e entry) lstat() (fs.FileInfo, error) { return os.Lstat(e.path()) }
 
-// target finds what writing to path means: the end of its chain of links, whether that exists or not. Folders on the way are made.
+// target finds what writing to path means: the end of its chain of links, whether that exists or not. Folders on the
+// way are made.
 func target(path string) (entry, error) {
 	for range maxLinks {
 		e, err := find(path, madeFolder)
@@ -156,8 +158,8 @@ func describe(name, full string, info fs.FileInfo) *sandboxv1.FileInfo {
 	return out
 }
 
-// printable writes a name as text that stands for no other name: a byte that is no UTF-8 as \x and two hexadecimal digits, and so
-// the backslash of a name that has such a thing in it.
+// printable writes a name as text that stands for no other name: a byte that is no UTF-8 as \x and two hexadecimal
+// digits, and so the backslash of a name that has such a thing in it.
 func printable(name string) string {
 	if utf8.ValidString(name) && !strings.Contains(name, `\x`) {
 		return name

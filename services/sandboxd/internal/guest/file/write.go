@@ -15,8 +15,8 @@ import (
 
 const defaultMode = 0o644
 
-// Writer collects the new content of a file beside it; Commit puts it in place at once. A Writer that is not committed must be
-// dropped by Abort.
+// Writer collects the new content of a file beside it; Commit puts it in place at once. A Writer that is not committed
+// must be dropped by Abort.
 type Writer struct {
 	place  Place
 	path   string
@@ -26,7 +26,8 @@ type Writer struct {
 	mode   fs.FileMode
 }
 
-// Create begins to replace the file at path, whose parents are made. Mode 0 means that of the file that is there, else 0644.
+// Create begins to replace the file at path, whose parents are made. Mode 0 means that of the file that is there, else
+// 0644.
 func (p Place) Create(path string, mode uint32) (*Writer, error) {
 	w := &Writer{place: p, path: path, mode: fs.FileMode(mode).Perm(), target: entry{folder: -1}}
 	err := p.do("write", path, func(full string) (err error) {

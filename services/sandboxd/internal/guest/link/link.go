@@ -1,6 +1,6 @@
-// Package link is the guest's end of the one connection between a sandbox and its host: the guest dials out to a socket in a
-// folder that the host made, and serves on the connection. When the connection ends it dials again, at once and then every few
-// milliseconds, so that a host that was restarted finds its sandboxes without asking for them.
+// Package link is the guest's end of the one connection between a sandbox and its host: the guest dials out to a socket
+// in a folder that the host made, and serves on the connection. When the connection ends it dials again, at once and
+// then every few milliseconds, so that a host that was restarted finds its sandboxes without asking for them.
 package link
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch tells when to go on, and
-// redialling is for what a watch might miss; without a watch it is done at leisure.
+// Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch tells when
+// to go on, and redialling is for what a watch might miss; without a watch it is done at leisure.
 const (
 	minBackoff     = time.Millisecond
 	maxBackoff     = 25 * time.Millisecond
@@ -24,13 +24,16 @@ const (
 type Config struct {
 	// Dial dials the host.
 	Dial func() (net.Conn, error)
-	// Idle is called before each attempt to dial, at least every ten seconds, with the time since when there has been no host. Nil does nothing.
+	// Idle is called before each attempt to dial, at least every ten seconds, with the time since when there has been no
+	// host. Nil does nothing.
 	Idle func(since time.Time)
-	// Watch watches for the host until stop is called: changed gets a token when it may have come. Nil, or an error, does without.
+	// Watch watches for the host until stop is called: changed gets a token when it may have come. Nil, or an error, does
+	// without.
 	Watch func() (changed <-chan struct{}, stop func(), err error)
 }
 
-// Listener gives a server one connection at a time: Accept dials out, and the next Accept waits until that connection has ended.
+// Listener gives a server one connection at a time: Accept dials out, and the next Accept waits until that connection
+// has ended.
 type Listener struct {
 	cfg    Config
 	ended  chan struct{} // holds a token while no connection is open

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchFolder watches a folder until stop is called: changed gets a token when something in it was made, moved there, or given other
-// rights. It fails where the folder cannot be watched, also because the user watches too much already.
+// WatchFolder watches a folder until stop is called: changed gets a token when something in it was made, moved there,
+// or given other rights. It fails where the folder cannot be watched, also because the user watches too much already.
 func WatchFolder(path string) (changed <-chan struct{}, stop func(), err error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

@@ -169,12 +169,13 @@ func (b *birth) run(cgroup int, w way) (pid, fd int, err error) {
 	return 0, -1, err
 }
 
-// birthFlags have this program wait until the child has memory of its own or has ended, and give a descriptor of the child.
+// birthFlags have this program wait until the child has memory of its own or has ended, and give a descriptor of the
+// child.
 const birthFlags = unix.CLONE_VFORK | unix.CLONE_PIDFD
 
-// try has a child do nothing, and finds out whether there is clone3, and whether a child can do without the rest of this
-// program's memory. It cannot where a C library has registered memory to which the kernel writes (rseq): there it gets a
-// copy of all.
+// try has a child do nothing, and finds out whether there is clone3, and whether a child can do without the rest of
+// this program's memory. It cannot where a C library has registered memory to which the kernel writes (rseq): there it
+// gets a copy of all.
 func (b *birth) try(w way) (way, error) {
 	b.memory.reset()
 	b.memory.plan.then(unix.SYS_EXIT_GROUP, 0)
@@ -224,8 +225,8 @@ const (
 	slowStart = time.Minute
 )
 
-// ErrHeldUp is why a program was not executed: the child was stopped over and over, or its file was locked (F_SETLEASE).
-// One that begins in the moment in which it is killed ends with this error too.
+// ErrHeldUp is why a program was not executed: the child was stopped over and over, or its file was locked
+// (F_SETLEASE). One that begins in the moment in which it is killed ends with this error too.
 var ErrHeldUp = errors.New("it did not begin within " + startPatience.String() + ": a process of the sandbox stops it, or has a lease of its file")
 
 // watcher sees to it that a birth comes to an end.

@@ -103,7 +103,8 @@ func TestProgramsBeginWithNoSignalBlocked(t *testing.T) {
 	assert.Equal(t, "SigBlk: 0000000000000000 SigIgn: "+ignoredHere(t), strings.Join(strings.Fields(string(text)), " "))
 }
 
-// ignoredHere gives the signals that this program ignores, which its children inherit: SIGPIPE by TestMain, and what it inherited itself.
+// ignoredHere gives the signals that this program ignores, which its children inherit: SIGPIPE by TestMain, and what it
+// inherited itself.
 func ignoredHere(t *testing.T) string {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

@@ -5,7 +5,8 @@ import "time"
 // DoWithoutClone3 makes the table start processes as it does where there is no clone3. It comes before the first Start.
 func (t *Table) DoWithoutClone3() { t.way.clone = true }
 
-// DoWithoutOpenat2 makes the table start processes as it does where there is no openat2. It comes before the first Start.
+// DoWithoutOpenat2 makes the table start processes as it does where there is no openat2. It comes before the first
+// Start.
 func (t *Table) DoWithoutOpenat2() { t.way.chdir = true }
 
 // Way tells how processes were started: whether by clone3, and by openat2. It is asked on the thread that starts them.

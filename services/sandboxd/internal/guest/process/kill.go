@@ -12,9 +12,10 @@ import (
 // killPatience bounds how long KillTree hunts for survivors after the grace.
 const killPatience = 10 * time.Second
 
-// KillTree ends the process and all that it started, also what left its session or was left behind by its parent: SIGTERM,
-// then after grace SIGKILL until none is found. It returns when none is left and reports how many it could not end (0, save for
-// processes stuck in the kernel). A process that has ended already is left alone, and so are the ones it left behind.
+// KillTree ends the process and all that it started, also what left its session or was left behind by its parent:
+// SIGTERM, then after grace SIGKILL until none is found. It returns when none is left and reports how many it could not
+// end (0, save for processes stuck in the kernel). A process that has ended already is left alone, and so are the ones
+// it left behind.
 func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	t := p.table
 	t.mu.Lock()
@@ -50,8 +51,8 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 // KillLeft ends what a process has left behind that has ended, also what left its session.
 func (p *Process) KillLeft() { p.table.kill(func() []int { return p.table.tree(p) }, nil) }
 
-// KillAll ends every process of the sandbox but this program and returns when none is left, with how many it could not end
-// (0, save for processes stuck in the kernel). A process that is started meanwhile may be ended too.
+// KillAll ends every process of the sandbox but this program and returns when none is left, with how many it could not
+// end (0, save for processes stuck in the kernel). A process that is started meanwhile may be ended too.
 func (t *Table) KillAll() (survivors int) {
 	if os.Getpid() == 1 {
 		_ = syscall.Kill(-1, syscall.SIGKILL) // all of the namespace at once, so that no fork escapes
@@ -65,7 +66,8 @@ func (t *Table) KillAll() (survivors int) {
 	return survivors
 }
 
-// kill stops all that find gives until it finds nothing new, so that nothing forks on, and then kills it, until none is left.
+// kill stops all that find gives until it finds nothing new, so that nothing forks on, and then kills it, until none is
+// left.
 func (t *Table) kill(find func() []int, leader <-chan struct{}) int {
 	for end := time.Now().Add(killPatience); ; {
 		stopped := map[int]bool{}
@@ -104,8 +106,9 @@ func (p *Process) ended() bool {
 	}
 }
 
-// tree lists the living processes that belong to p: its session and group, its mark, and all their descendants. All are looked for
-// below this program alone, to which orphans come; others may be seen, and bear the marks of another table, but are not ours.
+// tree lists the living processes that belong to p: its session and group, its mark, and all their descendants. All are
+// looked for below this program alone, to which orphans come; others may be seen, and bear the marks of another table,
+// but are not ours.
 func (t *Table) tree(p *Process) []int {
 	all := snapshot()
 	ours := below(all, os.Getpid())
@@ -183,8 +186,8 @@ type stat struct {
 	state                  byte
 }
 
-// alive reports whether a thread of the process runs. The first thread may have ended before the others, which makes the process
-// look like one that has ended.
+// alive reports whether a thread of the process runs. The first thread may have ended before the others, which makes
+// the process look like one that has ended.
 func (s stat) alive() bool { return s.threads > 1 || s.state != 'Z' && s.state != 'X' }
 
 // snapshot reads all processes that are visible here.
@@ -215,7 +218,8 @@ func snapshot() map[int]stat {
 	return all
 }
 
-// parseStat reads "pid (name) state parent group session …"; the name may hold anything. The number of threads is the twentieth field.
+// parseStat reads "pid (name) state parent group session …"; the name may hold anything. The number of threads is the
+// twentieth field.
 func parseStat(line string) (stat, bool) {
 	end := strings.LastIndex(line, ") ")
 	if end < 0 {

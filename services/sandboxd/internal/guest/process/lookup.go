@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// LookPath finds the program that name means: name itself where it holds a slash, else the first executable of that name in the
-// folders of path; relative folders start in dir. It fails with ENOENT, or with EACCES when only files that are not executable bear the name.
+// LookPath finds the program that name means: name itself where it holds a slash, else the first executable of that
+// name in the folders of path; relative folders start in dir. It fails with ENOENT, or with EACCES when only files that
+// are not executable bear the name.
 func LookPath(name, path, dir string) (string, error) {
 	if name == "" {
 		return "", syscall.ENOENT

@@ -12,10 +12,10 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// A mark tells which command a process belongs to, whatever that did to its parents, its session and its environment. It is the soft
-// value of a limit that no kernel enforces, so it is inherited by all that a process starts, kept over exec, and readable of every
-// process. The filter of system calls refuses to set that limit to whatever the thread that forks has started, so no command can
-// change its mark.
+// A mark tells which command a process belongs to, whatever that did to its parents, its session and its environment.
+// It is the soft value of a limit that no kernel enforces, so it is inherited by all that a process starts, kept over
+// exec, and readable of every process. The filter of system calls refuses to set that limit to whatever the thread that
+// forks has started, so no command can change its mark.
 type marks struct {
 	latest uint64
 	hard   uint64 // the greatest value that this program may set
@@ -30,7 +30,8 @@ func newMarks() (*marks, error) {
 	return &marks{hard: now.Max}, nil
 }
 
-// next gives a mark that was not given before. It is 0 when there are no more: such a process is known by its session and its descent alone.
+// next gives a mark that was not given before. It is 0 when there are no more: such a process is known by its session
+// and its descent alone.
 func (m *marks) next() uint64 {
 	if m.latest+1 >= m.hard {
 		return 0

@@ -1,11 +1,11 @@
 // Package process starts, waits for and kills the processes of a sandbox.
 //
-// Its one idea: a Table owns every child of the program. One locked thread does all forks: what is done to that
-// thread once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program itself
-// keeps its powers. A second such thread forks the children that are held in another way than the rest, and may be given capabilities.
-// The end of a process is awaited through the network poller, which costs no thread; orphans of the workload, which come to this
-// program, have a reaper of their own while there are any. A lock spans fork and registration, so that neither mistakes one for the
-// other, and no end is lost.
+// Its one idea: a Table owns every child of the program. One locked thread does all forks: what is done to that thread
+// once (capabilities dropped, no new privileges, system call filter, cgroup) holds for every child, while the program
+// itself keeps its powers. A second such thread forks the children that are held in another way than the rest, and may
+// be given capabilities. The end of a process is awaited through the network poller, which costs no thread; orphans of
+// the workload, which come to this program, have a reaper of their own while there are any. A lock spans fork and
+// registration, so that neither mistakes one for the other, and no end is lost.
 package process
 
 import (
@@ -19,8 +19,8 @@ import (
 
 // Config sets how a Table starts processes.
 type Config struct {
-	// Prepare runs once on the thread that forks, before its first fork; what it does to the thread is inherited by children.
-	// Nil does nothing.
+	// Prepare runs once on the thread that forks, before its first fork; what it does to the thread is inherited by
+	// children. Nil does nothing.
 	Prepare func() error
 	// PrepareApart is Prepare for the thread that forks the children whose Command says Apart.
 	PrepareApart func() error
@@ -40,8 +40,8 @@ type Limit struct {
 	Value    uint64
 }
 
-// Table owns all children of this program: there must be one Table in a program, and nothing else in it may start processes.
-// All methods may be called concurrently.
+// Table owns all children of this program: there must be one Table in a program, and nothing else in it may start
+// processes. All methods may be called concurrently.
 type Table struct {
 	cfg             Config
 	requests, apart chan request // for the threads that fork

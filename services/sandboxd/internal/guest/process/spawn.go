@@ -32,7 +32,8 @@ type Command struct {
 type Credential struct {
 	UID, GID uint32
 	Groups   []uint32
-	// Capabilities are what the process has, and what it starts inherits. The program itself has them, and the thread may give them.
+	// Capabilities are what the process has, and what it starts inherits. The program itself has them, and the thread may
+	// give them.
 	Capabilities []uintptr
 }
 
@@ -42,8 +43,9 @@ type request struct {
 	then    func(*Process, error)
 }
 
-// Start starts a process in a session of its own, and then calls then on the thread that forks, which must not block. The error is
-// the system's own (syscall.Errno) when the program cannot be executed. Somebody must Wait for the process.
+// Start starts a process in a session of its own, and then calls then on the thread that forks, which must not block.
+// The error is the system's own (syscall.Errno) when the program cannot be executed. Somebody must Wait for the
+// process.
 func (t *Table) Start(c Command, then func(*Process, error)) {
 	t.marking.Lock() // until the fork
 	mark := t.marks.next()
@@ -65,8 +67,9 @@ func (t *Table) Start(c Command, then func(*Process, error)) {
 	then(nil, err)
 }
 
-// onThread calls f on a thread that is not given back: it ends with the goroutine. It is never the program's first, which decides in which
-// cgroup of version 1 the program's memory counts, and dies when that is full: the threads that fork enter that of the children.
+// onThread calls f on a thread that is not given back: it ends with the goroutine. It is never the program's first,
+// which decides in which cgroup of version 1 the program's memory counts, and dies when that is full: the threads that
+// fork enter that of the children.
 func (t *Table) onThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait waits for the end of the process, at most for limit (0: without bound), and tells whether it has ended. One goroutine calls
-// it, until it is true.
+// Wait waits for the end of the process, at most for limit (0: without bound), and tells whether it has ended. One
+// goroutine calls it, until it is true.
 func (p *Process) Wait(limit time.Duration) bool {
 	deadline := time.Time{}
 	if limit > 0 {
@@ -77,8 +77,8 @@ func (t *Table) reapOrphans() {
 	}
 }
 
-// reapAll reaps processes as they end, until there are none. It first looks who has ended without reaping (WNOWAIT): until a
-// process is reaped its id cannot be given to another, so that one that is known is never mistaken.
+// reapAll reaps processes as they end, until there are none. It first looks who has ended without reaping (WNOWAIT):
+// until a process is reaped its id cannot be given to another, so that one that is known is never mistaken.
 func (t *Table) reapAll() {
 	for {
 		t.mu.Lock()

@@ -113,8 +113,8 @@ func closed(parent int, name string) error {
 	return nil
 }
 
-// leadsNowhere reports whether an error of opening a step of a link is of what is there, and not of this process, such as a shortage of
-// descriptors.
+// leadsNowhere reports whether an error of opening a step of a link is of what is there, and not of this process, such
+// as a shortage of descriptors.
 func leadsNowhere(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) ||
 		errors.Is(err, unix.ENAMETOOLONG)

@@ -2,11 +2,12 @@ package spool
 
 import "sync"
 
-// Floor is what a spool that is written to keeps whatever the budget says, in bytes, within its own limit: half of it from the
-// head, half from the tail.
+// Floor is what a spool that is written to keeps whatever the budget says, in bytes, within its own limit: half of it
+// from the head, half from the tail.
 const Floor = 64 << 10
 
-// Budget bounds what all spools that share it keep beyond their floors. The nil budget has no bound. It may be used concurrently.
+// Budget bounds what all spools that share it keep beyond their floors. The nil budget has no bound. It may be used
+// concurrently.
 type Budget struct {
 	evict func() bool
 
@@ -14,8 +15,8 @@ type Budget struct {
 	left int64
 }
 
-// NewBudget makes a budget of so many bytes. Where they are used up, evict is called, which drops a spool that nobody writes to; it is
-// false where there is none.
+// NewBudget makes a budget of so many bytes. Where they are used up, evict is called, which drops a spool that nobody
+// writes to; it is false where there is none.
 func NewBudget(bytes int64, evict func() bool) *Budget { return &Budget{left: bytes, evict: evict} }
 
 // take gives how many of n bytes there is room for.

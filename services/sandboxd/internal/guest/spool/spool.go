@@ -1,10 +1,12 @@
-// Package spool keeps what a command prints: the head and the tail of a stream within a fixed number of bytes, with true counts
-// of what was written, so that a cut is always explicit and a reader that comes back can go on from any offset that is still kept.
+// Package spool keeps what a command prints: the head and the tail of a stream within a fixed number of bytes, with
+// true counts of what was written, so that a cut is always explicit and a reader that comes back can go on from any
+// offset that is still kept.
 package spool
 
 import "sync"
 
-// Spool is one output stream. Its zero value keeps nothing; use New. One writer and any number of readers may use it at once.
+// Spool is one output stream. Its zero value keeps nothing; use New. One writer and any number of readers may use it at
+// once.
 type Spool struct {
 	budget  *Budget
 	mu      sync.Mutex
@@ -22,14 +24,15 @@ type Spool struct {
 	room    chan struct{} // closed when holds change; nil while no writer waits
 }
 
-// New returns a spool that keeps at most limit bytes: the first half from the head, the rest from the tail. It keeps less where the
-// budget, unless that is nil, has no room for what is beyond its Floor.
+// New returns a spool that keeps at most limit bytes: the first half from the head, the rest from the tail. It keeps
+// less where the budget, unless that is nil, has no room for what is beyond its Floor.
 func New(limit int64, budget *Budget) *Spool {
 	limit = max(limit, 0)
 	return &Spool{headMax: int((limit + 1) / 2), tailMax: int(limit / 2), budget: budget, floor: Floor / 2}
 }
 
-// Write appends p. It never fails: bytes that do not fit push out the oldest bytes of the tail. It blocks while those are held.
+// Write appends p. It never fails: bytes that do not fit push out the oldest bytes of the tail. It blocks while those
+// are held.
 func (s *Spool) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -84,8 +87,8 @@ func (s *Spool) push(p []byte) {
 	}
 }
 
-// grow tells for how many of n more bytes there is room in the budget, in a part that has some. Where it is fewer, the part has its
-// final size. The caller holds mu.
+// grow tells for how many of n more bytes there is room in the budget, in a part that has some. Where it is fewer, the
+// part has its final size. The caller holds mu.
 func (s *Spool) grow(n, have int, most *int) int {
 	free := min(n, max(0, s.floor-have))
 	k := free + s.budget.take(n-free)
@@ -98,8 +101,8 @@ func (s *Spool) grow(n, have int, most *int) int {
 // charged is what the spool has of the budget. The caller holds mu.
 func (s *Spool) charged() int { return max(0, len(s.head)-s.floor) + max(0, len(s.tail)-s.floor) }
 
-// Settle charges the budget with what the spool has kept beside it, for a spool that no bytes come to any more. Where the budget
-// has no room, the spool keeps as much less, from its middle.
+// Settle charges the budget with what the spool has kept beside it, for a spool that no bytes come to any more. Where
+// the budget has no room, the spool keeps as much less, from its middle.
 func (s *Spool) Settle() {
 	s.mu.Lock()
 	beside := len(s.head) + len(s.tail) - s.charged()
@@ -198,8 +201,8 @@ func (s *Spool) Read(offset int64, limit int) Chunk {
 	return c
 }
 
-// Joined gives at most limit bytes of the kept output, head and tail joined, and where the middle was left out: the length of
-// the head part, or -1 when nothing is missing.
+// Joined gives at most limit bytes of the kept output, head and tail joined, and where the middle was left out: the
+// length of the head part, or -1 when nothing is missing.
 func (s *Spool) Joined(limit int64) (data []byte, cutAt int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

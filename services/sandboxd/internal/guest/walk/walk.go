@@ -1,6 +1,6 @@
-// Package walk opens paths of the sandbox for its guest. Whoever has files in the sandbox may have put links there, and the guest is
-// not who they are meant for: no path leads through what /proc shows of open files, roots and working directories of processes, nor
-// to anything that /proc shows of the guest itself.
+// Package walk opens paths of the sandbox for its guest. Whoever has files in the sandbox may have put links there, and
+// the guest is not who they are meant for: no path leads through what /proc shows of open files, roots and working
+// directories of processes, nor to anything that /proc shows of the guest itself.
 package walk
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 )
 
-// absent tells that this kernel, or a filter of the engine, has no openat2 (Linux 5.6). A guest there is the first process of a
-// container: it has no descriptor that leads out of the sandbox.
+// absent tells that this kernel, or a filter of the engine, has no openat2 (Linux 5.6). A guest there is the first
+// process of a container: it has no descriptor that leads out of the sandbox.
 var absent atomic.Bool
 
-// Open opens a path with the rights of the calling thread. The flags are those of open(2); the descriptor is closed on exec.
-// A path by way of /proc that is refused is ELOOP, or INVALID_PATH where it ends at the guest itself.
+// Open opens a path with the rights of the calling thread. The flags are those of open(2); the descriptor is closed on
+// exec. A path by way of /proc that is refused is ELOOP, or INVALID_PATH where it ends at the guest itself.
 func Open(path string, flags int) (int, error) {
 	return open(unix.AT_FDCWD, path, flags, unix.RESOLVE_NO_MAGICLINKS)
 }
@@ -30,7 +30,8 @@ func Below(dir int, path string, flags int) (int, error) {
 	return open(dir, path, flags|unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
 }
 
-// Regular opens a file for reading. What is not a regular file is not opened: such a path is IsADirectory (EISDIR) or ErrNotRegular.
+// Regular opens a file for reading. What is not a regular file is not opened: such a path is IsADirectory (EISDIR) or
+// ErrNotRegular.
 func Regular(path string) (*os.File, os.FileInfo, error) {
 	found, err := Open(path, unix.O_PATH)
 	if err != nil {
@@ -101,7 +102,8 @@ func works() bool {
 	return err == nil
 }
 
-// ofGuest tells of something open whether it is what /proc shows of this program: below the number of one of its threads.
+// ofGuest tells of something open whether it is what /proc shows of this program: below the number of one of its
+// threads.
 func ofGuest(fd int) bool {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.PROC_SUPER_MAGIC {
