@@ -1,6 +1,7 @@
 package modelgw_test
 
 import (
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -67,6 +68,9 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 	}{
 		"an API that is not built": {project, "openai/gpt-5", "", nil, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, "responses_api=false"},
 		"an argument":              {project, "openai/gpt-4o", `{"respones": 1}`, nil, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "respones"},
+		"a temperature that is no number": {
+			project, "mockllm/model", "", &modelv1.GenerateConfig{Temperature: new(math.NaN())}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "config.temperature: must be a finite number",
+		},
 		"a batch": {
 			project, "mockllm/model", "", &modelv1.GenerateConfig{Batch: &modelv1.BatchSetting{Enabled: true}}, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "config.batch",
 		},

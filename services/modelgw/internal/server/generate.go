@@ -92,6 +92,9 @@ func (s *Server) plan(r *modelv1.GenerateRequest) (*work, error) {
 	if err := unsupported(r); err != nil {
 		return nil, err
 	}
+	if err := chat.CheckConfig(r.GetConfig()); err != nil {
+		return nil, err
+	}
 	model, err := s.Registry.Open(provider.Ref{
 		Project: project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(),
 	})

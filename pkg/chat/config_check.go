@@ -1,0 +1,78 @@
+package chat
+
+import (
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Options that cannot be as low as this mean nothing to any provider; other bounds are the provider's own.
+var (
+	aboveZero   = []protoreflect.Name{"timeout", "stream_idle_timeout", "attempt_timeout", "max_connections", "max_tokens", "num_choices", "best_of"}
+	notNegative = []protoreflect.Name{"max_retries"}
+)
+
+// CheckConfig fails with INVALID_REQUEST, for the field `config.OPTION`, where a number of a configuration is none, is
+// infinite, or is so low that it means nothing.
+func CheckConfig(c *modelv1.GenerateConfig) error {
+	fields := c.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if !c.ProtoReflect().Has(field) {
+			continue
+		}
+		value := c.ProtoReflect().Get(field)
+		if !finite(field, value) {
+			return rpcerr.InvalidField("config."+string(field.Name()), "must be a finite number")
+		}
+		switch n := number(field, value); {
+		case slices.Contains(aboveZero, field.Name()) && n <= 0:
+			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must be above 0; leave it out for the default", n)
+		case slices.Contains(notNegative, field.Name()) && n < 0:
+			return rpcerr.InvalidField("config."+string(field.Name()), "is %v, must not be negative", n)
+		}
+	}
+	return nil
+}
+
+// number is the value of a field that holds one number; 0 for others.
+func number(field protoreflect.FieldDescriptor, value protoreflect.Value) float64 {
+	switch field.Kind() {
+	case protoreflect.DoubleKind:
+		return value.Float()
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		return float64(value.Int())
+	default:
+		return 0
+	}
+}
+
+// finite reports whether every number of fractions in a field is a finite one.
+func finite(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+	ok := true
+	switch {
+	case field.IsMap():
+		value.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+			ok = finite(field.MapValue(), v)
+			return ok
+		})
+	case field.IsList():
+		for i := range value.List().Len() {
+			ok = ok && (field.Kind() != protoreflect.DoubleKind || isFinite(value.List().Get(i).Float()))
+		}
+	case field.Kind() == protoreflect.DoubleKind:
+		return isFinite(value.Float())
+	case field.Message() != nil:
+		value.Message().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			ok = finite(f, v)
+			return ok
+		})
+	}
+	return ok
+}
+
+func isFinite(n float64) bool { return math.Abs(n) <= math.MaxFloat64 }

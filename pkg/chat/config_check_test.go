@@ -1,0 +1,43 @@
+package chat_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+func TestNumbersThatMeanNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	nan, zero := math.NaN(), new(int32(0))
+	for fault, c := range map[string]*modelv1.GenerateConfig{
+		"config.temperature: must be a finite number":          {Temperature: &nan},
+		"config.top_p: must be a finite number":                {TopP: new(math.Inf(1))},
+		"config.frequency_penalty: must be a finite number":    {FrequencyPenalty: new(math.Inf(-1))},
+		"config.logit_bias: must be a finite number":           {LogitBias: &modelv1.LogitBias{Values: map[int64]float64{1: 1, 2: nan}}},
+		"config.adaptive_connections: must be a finite number": {AdaptiveConnections: &modelv1.AdaptiveConnections{CooldownSeconds: &nan}},
+		"config.timeout: must be a finite number":              {Timeout: &nan},
+		"config.timeout: is -3, must be above 0":               {Timeout: new(-3.0)},
+		"config.attempt_timeout: is 0, must be above 0":        {AttemptTimeout: new(0.0)},
+		"config.stream_idle_timeout: is -1, must be above 0":   {StreamIdleTimeout: new(-1.0)},
+		"config.max_tokens: is -3, must be above 0":            {MaxTokens: new(int64(-3))},
+		"config.max_connections: is 0, must be above 0":        {MaxConnections: zero},
+		"config.num_choices: is 0, must be above 0":            {NumChoices: zero},
+		"config.best_of: is 0, must be above 0":                {BestOf: zero},
+		"config.max_retries: is -1, must not be negative":      {MaxRetries: new(int32(-1))},
+	} {
+		require.ErrorContains(t, chat.CheckConfig(c), fault)
+	}
+	for _, c := range []*modelv1.GenerateConfig{
+		nil,
+		{},
+		{MaxRetries: zero, MaxToolOutput: new(int64(-1)), TopK: new(int32(-1)), Temperature: new(-1.0), Seed: new(int64(-7)), ReasoningTokens: new(int64(0))},
+		{Timeout: new(0.5), LogitBias: &modelv1.LogitBias{Values: map[int64]float64{5: -100}}},
+	} {
+		assert.NoError(t, chat.CheckConfig(c), "%v", c)
+	}
+}
