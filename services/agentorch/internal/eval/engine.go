@@ -120,8 +120,9 @@ func (e *Engine) Adopting(ref journal.Ref) {
 	e.loading[ref] = struct{}{}
 }
 
-// Adopt goes on with an evaluation that this replica owns now; head is as adoption left it. It is called at the start and when another replica died. What cannot be read it tries again,
-// until it can, the evaluation changes hands, or the engine is closed.
+// Adopt continues an evaluation that this replica owns now; head is as adoption left it. It is called at the start and
+// after the death of another replica. It retries a journal that cannot be read, until it can be, the evaluation has
+// another owner, or the engine is closed.
 func (e *Engine) Adopt(head journal.Head) {
 	e.Adopting(head.Ref)
 	defer func() {
@@ -470,8 +471,9 @@ func (e *Engine) driven(ctx context.Context, name string) (bool, error) {
 	return e.drivers[name] != nil || head.Owner != e.deps.Replica, nil
 }
 
-// Resume goes on with an evaluation that has ended and has samples that are not done: it was cancelled or failed, or its rule let samples fail. One at work is given as it is; one with nothing left to
-// do is an error, or who asks would take its old results for new ones.
+// Resume continues an evaluation that has ended and has samples that are not done: it was cancelled or failed, or its
+// rule let samples fail. An evaluation at work is returned unchanged. An evaluation with nothing left to do is an error:
+// the caller would take its old results for new ones.
 func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {
@@ -536,7 +538,7 @@ func (e *Engine) Update(ctx context.Context, name string, u Update, reason strin
 	}
 }
 
-// load makes the driver of an evaluation as its journal tells it. What else the driver needs, [driver.prepare] reads.
+// load makes the driver of an evaluation from its journal. What else the driver needs, [driver.prepare] reads.
 func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	state := &State{} // a driver's own, which it changes
 	if err := e.folds.follow(ctx, head, state); err != nil {
@@ -549,8 +551,8 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	return &driver{engine: e, project: name.Project, head: head, state: state, strangers: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
-// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. One of an earlier epoch can write no more, and is replaced: an evaluation may be resumed while the start
-// adopts what is open.
+// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. A driver of an earlier epoch
+// can write no more, and is replaced: an evaluation may be resumed while the start adopts the open journals.
 func (e *Engine) drive(d *driver) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
