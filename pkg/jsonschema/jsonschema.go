@@ -83,6 +83,23 @@ func compile(document any) (*jsonschema.Schema, error) {
 // Text returns the schema as it was given. The caller must not change it.
 func (s *Schema) Text() json.RawMessage { return s.text }
 
+// Members returns the names and descriptions of the members that the schema's own properties name.
+func (s *Schema) Members() map[string]string {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal(s.text, &schema) // It was compiled.
+	members := map[string]string{}
+	for name, text := range schema.Properties {
+		var property struct {
+			Description string `json:"description"`
+		}
+		_ = json.Unmarshal(text, &property) // It may be true or false.
+		members[name] = property.Description
+	}
+	return members
+}
+
 // Check returns every violation of the schema by a JSON document, in a fixed order; none when the document is valid. It fails when the
 // document cannot be checked: it is no JSON, or ErrTooDeep, or ErrNumber.
 func (s *Schema) Check(document json.RawMessage) ([]Violation, error) {

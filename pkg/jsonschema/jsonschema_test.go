@@ -84,6 +84,23 @@ func TestMessagesNameValueAndRule(t *testing.T) {
 	}, lines)
 }
 
+func TestABoundIsSaidInWords(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]string{
+		`{"exclusiveMinimum":0}`:  "is -3.5; want more than 0",
+		`{"minimum":1}`:           "is -3.5; want at least 1",
+		`{"maximum":-4}`:          "is -3.5; want at most -4",
+		`{"exclusiveMaximum":-4}`: "is -3.5; want less than -4",
+	} {
+		schema, err := jsonschema.Compile(json.RawMessage(rule))
+		require.NoError(t, err)
+		violations, err := schema.Check(json.RawMessage(`-3.5`))
+		require.NoError(t, err)
+		require.Len(t, violations, 1)
+		assert.Equal(t, want, violations[0].Message)
+	}
+}
+
 func TestCompileRefuses(t *testing.T) {
 	t.Parallel()
 	for name, schema := range map[string]string{

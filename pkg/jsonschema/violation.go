@@ -2,7 +2,9 @@ package jsonschema
 
 import (
 	"cmp"
+	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -21,6 +23,8 @@ type Violation struct {
 	At string
 	// Message says what is wrong there, for people and models.
 	Message string
+	// Unknown are the members that the schema does not know, where it allows no others.
+	Unknown []string
 }
 
 // String returns place and message in one line.
@@ -38,7 +42,7 @@ func violations(root *jsonschema.ValidationError) []Violation {
 	slices.SortFunc(all, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Keyword, b.Keyword), cmp.Compare(a.Message, b.Message))
 	})
-	return slices.Compact(all)
+	return slices.CompactFunc(all, func(a, b Violation) bool { return a.Keyword == b.Keyword && a.At == b.At && a.Message == b.Message })
 }
 
 func collect(err *jsonschema.ValidationError, add func(Violation)) {
@@ -54,12 +58,29 @@ func collect(err *jsonschema.ValidationError, add func(Violation)) {
 		}
 	case *kind.AdditionalProperties:
 		slices.Sort(k.Properties)
-		add(Violation{Keyword: "additionalProperties", At: at, Message: "not expected here: '" + strings.Join(k.Properties, "', '") + "'"})
+		add(Violation{Keyword: "additionalProperties", At: at, Message: "not expected here: '" + strings.Join(k.Properties, "', '") + "'", Unknown: k.Properties})
+	case *kind.Minimum:
+		add(Violation{Keyword: keyword(k), At: at, Message: bounded("at least", k.Got, k.Want)})
+	case *kind.ExclusiveMinimum:
+		add(Violation{Keyword: keyword(k), At: at, Message: bounded("more than", k.Got, k.Want)})
+	case *kind.Maximum:
+		add(Violation{Keyword: keyword(k), At: at, Message: bounded("at most", k.Got, k.Want)})
+	case *kind.ExclusiveMaximum:
+		add(Violation{Keyword: keyword(k), At: at, Message: bounded("less than", k.Got, k.Want)})
 	case *kind.AnyOf, *kind.OneOf:
 		add(Violation{Keyword: keyword(k), At: at, Message: alternatives(err)})
 	default:
 		add(Violation{Keyword: keyword(k), At: at, Message: k.LocalizedString(english)})
 	}
+}
+
+// bounded says that a number is out of a bound.
+func bounded(bound string, got, want *big.Rat) string {
+	number := func(r *big.Rat) string {
+		f, _ := r.Float64()
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return "is " + number(got) + "; want " + bound + " " + number(want)
 }
 
 // alternatives tells why none of several schemas holds, or that more than one does.

@@ -13,6 +13,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -84,26 +85,26 @@ func (r *Registry) Workers(step *agentv1.AgentRef) []*agentv1.WorkerRef {
 
 // violated names every parameter that breaks the schema, and those that there are.
 func (r *Registry) violated(name string, violations []jsonschema.Violation) error {
+	members := r.schemas[name].Members()
+	known, question := slices.Sorted(maps.Keys(members)), ""
 	problems := make([]string, len(violations))
 	for i, v := range violations {
 		problems[i] = v.String()
+		if text := members[strings.TrimPrefix(v.At, "/")]; text != "" && v.Keyword == "type" {
+			problems[i] += " (" + strings.TrimSuffix(text, ".") + ")"
+		}
+		if v.At == "" && len(v.Unknown) > 0 {
+			question = meant.Question(v.Unknown[0], known)
+		}
 	}
-	err := rpcerr.InvalidRequest("parameters of %s: %s; its parameters are %s", name, strings.Join(problems, "; "), strings.Join(r.parameters(name), ", "))
+	if len(known) == 0 {
+		known = []string{"none"}
+	}
+	err := rpcerr.InvalidRequest("parameters of %s: %s; %sits parameters are %s", name, strings.Join(problems, "; "), question, strings.Join(known, ", "))
 	for _, v := range violations {
 		err.Fields = append(err.Fields, rpcerr.Field{Path: "params_json" + v.At, Description: v.Message})
 	}
 	return err
-}
-
-func (r *Registry) parameters(name string) []string {
-	var schema struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	_ = json.Unmarshal(r.schemas[name].Text(), &schema) // it was compiled
-	if len(schema.Properties) == 0 {
-		return []string{"none"}
-	}
-	return slices.Sorted(maps.Keys(schema.Properties))
 }
 
 // New makes the machine of a resolved step. It fails where this version does not know the agent or cannot read its parameters.

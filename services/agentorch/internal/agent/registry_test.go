@@ -15,7 +15,7 @@ import (
 
 func definition(name string) agent.Definition {
 	return agent.Definition{
-		Name: name, Parameters: `{"type": "object", "properties": {"depth": {"type": "integer"}, "breadth": {"type": "integer"}}, "additionalProperties": false}`,
+		Name: name, Parameters: `{"type": "object", "properties": {"depth": {"type": "integer", "description": "How deep."}, "breadth": {"type": "integer"}}, "additionalProperties": false}`,
 		Resolve: func(*agentv1.AgentRef) error { return nil },
 	}
 }
@@ -27,7 +27,10 @@ func TestUnknownNamesAreAnsweredWithTheKnownOnes(t *testing.T) {
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND))
 	require.ErrorContains(t, err, "climb, walk")
 	_, err = r.Resolve(&agentv1.AgentRef{Name: "climb", ParamsJson: `{"dept": 1, "breadth": "wide"}`})
-	require.ErrorContains(t, err, "its parameters are breadth, depth")
+	require.ErrorContains(t, err, "did you mean depth? its parameters are breadth, depth")
+	_, err = r.Resolve(&agentv1.AgentRef{Name: "climb", ParamsJson: `{"depth": {}}`})
+	require.ErrorContains(t, err, "/depth: got object, want integer (How deep); its parameters")
+	_, err = r.Resolve(&agentv1.AgentRef{Name: "climb", ParamsJson: `{"dept": 1, "breadth": "wide"}`})
 	require.ErrorContains(t, err, "dept")
 	fault, ok := rpcerr.As(err)
 	require.True(t, ok)

@@ -3,6 +3,7 @@ package tool
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
+	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -206,9 +208,14 @@ func (k *registered) checkOptions(options string) (json.RawMessage, error) {
 	if len(violations) == 0 {
 		return document, nil
 	}
+	known := slices.Sorted(maps.Keys(k.options.Members()))
 	var faults []string
-	for _, violation := range violations {
-		faults = append(faults, violation.String())
+	for _, v := range violations {
+		fault := v.String()
+		if v.At == "" && len(v.Unknown) > 0 && len(known) > 0 {
+			fault += "; " + meant.Question(v.Unknown[0], known) + "its options are " + strings.Join(known, ", ")
+		}
+		faults = append(faults, fault)
 	}
 	return nil, fmt.Errorf("options: %s", strings.Join(faults, "; "))
 }

@@ -88,6 +88,9 @@ func TestReferencesThatCannotBeMet(t *testing.T) {
 	t.Parallel()
 	var registry tool.Registry
 	require.NoError(t, registry.Register(fixed("add", twoParameters)))
+	slow := fixed("slow", twoParameters)
+	slow.Options = json.RawMessage(`{"type": "object", "properties": {"user": {}, "timeout": {"exclusiveMinimum": 0}}, "additionalProperties": false}`)
+	require.NoError(t, registry.Register(slow))
 	own := &toolv1.ToolDefinition{CallerRuns: true, Info: &toolv1.ToolInfo{Name: "submit", Description: "Submits.", ParametersJson: twoParameters}}
 	for _, c := range []struct {
 		name   string
@@ -97,6 +100,7 @@ func TestReferencesThatCannotBeMet(t *testing.T) {
 	}{
 		{"unknown name", &toolv1.ToolRef{Name: "sub"}, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, []string{`"sub"`, "add"}},
 		{"unknown option", &toolv1.ToolRef{Name: "add", OptionsJson: `{"tmeout":1}`}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"tools[0].options_json", "add", "tmeout"}},
+		{"misspelt option", &toolv1.ToolRef{Name: "slow", OptionsJson: `{"timeot":1}`}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"'timeot'; did you mean timeout? its options are timeout, user"}},
 		{"options that are no JSON", &toolv1.ToolRef{Name: "add", OptionsJson: `{`}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"options_json"}},
 		{"unknown parameter", &toolv1.ToolRef{Name: "add", ParameterDescriptions: map[string]string{"z": "Z"}}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{`"z"`, "x, y"}},
 		{"a bad new name", &toolv1.ToolRef{Name: "add", Rename: "a b"}, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, []string{"a b"}},
