@@ -103,7 +103,7 @@ func HardenThread(c Command, keep ...uintptr) (weaker []string, err error) {
 }
 
 // noFilters reports whether an error says that the kernel has no filters of system calls (prctl(2), PR_SET_SECCOMP), or
-// that whoever started this program allows it none. A kernel that has no room for one more is none of those.
+// that the launcher allows it none. A kernel that has no room for one more is none of those.
 func noFilters(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }
