@@ -41,6 +41,24 @@ func TestABaseURLThatLeadsBackIsRefused(t *testing.T) {
 	}
 }
 
+func TestABaseURLNamesAHost(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"notaurl", "api.example.com/v1", "api.example.com:8000", "ftp://api.example.com", "https:///v1", "http://ada:pass-word@[::1", "//x:pass-word@api.example.com"} {
+		var c modelgw.Config
+		c.SetDefaults()
+		c.OpenAI.BaseURL = base
+		err := c.Validate()
+		require.ErrorContains(t, err, "OPENAI_BASE_URL (modelgw.openai.base_url): ", base)
+		assert.NotContains(t, err.Error(), "pass-word")
+	}
+	for _, base := range []string{"", "http://127.0.0.1:8000", "https://api.example.com/v1", "http://[::1]:8000/v1"} {
+		var c modelgw.Config
+		c.SetDefaults()
+		c.Anthropic.BaseURL = base
+		require.NoError(t, c.Validate(), base)
+	}
+}
+
 // The machine's name leads back too: as it is, without its domain, and however it is written.
 func TestTheNameOfThisMachineLeadsBackFromEveryInterface(t *testing.T) {
 	t.Parallel()

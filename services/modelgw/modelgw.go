@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -146,6 +147,12 @@ func (c *Config) Validate() error {
 	}
 	for _, model := range slices.Sorted(maps.Keys(c.Prices)) {
 		faults = append(faults, c.Prices[model].faults(model)...)
+	}
+	bases := c.baseURLs()
+	for _, name := range slices.Sorted(maps.Keys(bases)) {
+		if u, err := url.Parse(bases[name]); bases[name] != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+			faults = append(faults, fmt.Errorf("%s: %q is no address; write http://host or https://host, with the path of the API", name, provider.ShownURL(bases[name])))
+		}
 	}
 	for _, scope := range slices.Sorted(maps.Keys(c.Budgets)) {
 		faults = append(faults, c.budgetFault(scope))
