@@ -283,6 +283,7 @@ func TestExitCodesTellWhoIsAtFault(t *testing.T) {
 		"unknown tool":                {rpcerr.ToolNotFound("bsh", nil), 2},
 		"unknown model":               {rpcerr.ModelNotFound("x", nil, "unknown model"), 2},
 		"unknown driver":              {rpcerr.DriverNotFound("x", nil), 2},
+		"no such account":             {rpcerr.ProviderNotConfigured("openai-api", "together", "no account"), 2},
 		"nothing of that name":        {rpcerr.ResourceNotFound("projects/default/evals/e1"), 1},
 		"no right in the sandbox":     {rpcerr.SandboxPermission("/etc/x", "open /etc/x: permission denied"), 1},
 		"the operator does not allow": {rpcerr.ActionDenied("sandboxes.unisolated", "host paths are not allowed"), 1},

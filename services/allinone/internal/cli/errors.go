@@ -63,7 +63,7 @@ func serverCode(err error) int {
 	reason := rpcerr.Reason(err)
 	switch reason { //nolint:exhaustive // Of what a command line or a task file asks for.
 	case errorsv1.ErrorReason_ERROR_REASON_MODEL_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND,
-		errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND,
+		errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_DRIVER_NOT_FOUND, errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED,
 		errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN, errorsv1.ErrorReason_ERROR_REASON_CAPABILITY_UNSUPPORTED, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET:
 		return exitUsage
 	}
