@@ -11,6 +11,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -268,6 +269,9 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 	}
 	if tries := spec.GetRetryOnError(); tries < 0 || tries > bound.EvalRetries {
 		return nil, nil, rpcerr.InvalidField("spec.retry_on_error", "is %d; want 0 or more, and at most %d", tries, bound.EvalRetries)
+	}
+	if n := spec.GetFailOnError().GetThreshold(); !(n >= 0 && n < 1 || n == math.Trunc(n) && n >= 1 && n <= math.MaxFloat64) {
+		return nil, nil, rpcerr.InvalidField("spec.fail_on_error", "is %v; want a part of the samples below 1, or a whole number of them", n)
 	}
 	if spec.MaxSamples != nil && spec.GetMaxSamples() < 1 {
 		return nil, nil, rpcerr.InvalidField("spec.max_samples", "must be at least 1; leave it out for the server's bound")

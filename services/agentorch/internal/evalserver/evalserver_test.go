@@ -81,7 +81,17 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 		"create: many runs": {create(changed(func(s *agentv1.EvalSpec) {
 			s.Dataset, s.Epochs = spec("a", "b", "c").GetDataset(), &agentv1.Epochs{Count: new(int32(bound.EvalRuns / 2))}
 		})), codes.InvalidArgument, invalid, "spec.epochs.count", "3 samples × 500000 epochs × 1 models are 1500000 runs"},
-		"create: many retries":      {create(changed(func(s *agentv1.EvalSpec) { s.RetryOnError = bound.EvalRetries + 1 })), codes.InvalidArgument, invalid, "spec.retry_on_error", "at most 1000"},
+		"create: many retries": {create(changed(func(s *agentv1.EvalSpec) { s.RetryOnError = bound.EvalRetries + 1 })), codes.InvalidArgument, invalid, "spec.retry_on_error", "at most 1000"},
+		"create: a part of an error": {
+			create(changed(func(s *agentv1.EvalSpec) {
+				s.FailOnError = &agentv1.FailOnError{Rule: &agentv1.FailOnError_Threshold{Threshold: 7.5}}
+			})), codes.InvalidArgument, invalid, "spec.fail_on_error", "whole number",
+		},
+		"create: errors that are no number": {
+			create(changed(func(s *agentv1.EvalSpec) {
+				s.FailOnError = &agentv1.FailOnError{Rule: &agentv1.FailOnError_Threshold{Threshold: math.NaN()}}
+			})), codes.InvalidArgument, invalid, "spec.fail_on_error", "whole number",
+		},
 		"create: no sample at work": {create(changed(func(s *agentv1.EvalSpec) { s.MaxSamples = new(int32(0)) })), codes.InvalidArgument, invalid, "spec.max_samples", "at least 1"},
 		"create: unknown scorer":    {create(changed(func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" })), codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "", "match"},
 		"create: unknown model":     {create(changed(func(s *agentv1.EvalSpec) { s.Models[0].Model = "nosuch/model" })), codes.NotFound, notFound, "", "nosuch/model"},
