@@ -29,8 +29,8 @@ type Bounds struct {
 	MaxCost *float64 `yaml:"max_cost"`
 }
 
-// Check says what is wrong with the bounds, and under which key. A bound that is negative or no number bounds nothing, or
-// everything.
+// Check says what is wrong with the bounds, and under which key. A bound that is negative or no number bounds nothing,
+// or everything.
 func (b Bounds) Check() (key string, err error) {
 	if b.MaxTokens != nil && *b.MaxTokens < 0 {
 		return "max_tokens", errors.New("must not be negative; leave it out for no bound")
