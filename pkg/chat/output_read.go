@@ -129,7 +129,7 @@ func readUsage(o *lax.Object) *modelv1.ModelUsage {
 	if o == nil {
 		return nil
 	}
-	return SaneUsage(&modelv1.ModelUsage{
+	return KnownUsage(&modelv1.ModelUsage{
 		InputTokens:           orZero(o.Int64("input_tokens")),
 		OutputTokens:          orZero(o.Int64("output_tokens")),
 		TotalTokens:           orZero(o.Int64("total_tokens")),

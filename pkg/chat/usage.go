@@ -13,10 +13,10 @@ const longCacheFactor = 1.6
 // mostTokens bounds counts of tokens and their sums: JSON holds no larger number exactly.
 const mostTokens = 1 << 53
 
-// SaneUsage returns what can be true of what a provider or a script says of usage, which may be nil. A count that is
+// KnownUsage returns what can be true of what a provider or a script says of usage, which may be nil. A count that is
 // negative, and a cost that is negative or no number, is unknown; where it is a count that all usage has, so is the
 // whole. Counts over 2^53 are that. It may change u.
-func SaneUsage(u *modelv1.ModelUsage) *modelv1.ModelUsage {
+func KnownUsage(u *modelv1.ModelUsage) *modelv1.ModelUsage {
 	if u == nil || u.GetInputTokens() < 0 || u.GetOutputTokens() < 0 || u.GetTotalTokens() < 0 {
 		return nil
 	}

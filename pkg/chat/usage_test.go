@@ -29,9 +29,9 @@ func TestUsageThatCannotBeIsUnknown(t *testing.T) {
 		require.NoError(t, err, document)
 		assert.True(t, proto.Equal(want, usage), "%s: %v", document, usage)
 	}
-	assert.Nil(t, chat.SaneUsage(nil))
+	assert.Nil(t, chat.KnownUsage(nil))
 	for _, cost := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1} {
-		usage := chat.SaneUsage(&modelv1.ModelUsage{TotalTokens: 3, TotalCost: &cost})
+		usage := chat.KnownUsage(&modelv1.ModelUsage{TotalTokens: 3, TotalCost: &cost})
 		assert.True(t, proto.Equal(&modelv1.ModelUsage{TotalTokens: 3}, usage), "%v: %v", cost, usage)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
-	"github.com/evalfleet/evalfleet/pkg/meant"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // Here is the one place that says which code, which facts and which time to try again go with a reason: each reason has its constructor, which asks for its facts
@@ -115,7 +115,7 @@ func DriverNotFound(name string, known []string) *Error {
 // unknown says that nothing of that name is known, and names what is. Thing is what it would be; it is also the key of the fact.
 func unknown(reason errorsv1.ErrorReason, thing, name string, known []string) *Error {
 	all := strings.Join(known, ", ")
-	return fault(codes.NotFound, reason, "unknown %s %q; %sknown: %s", thing, name, meant.Question(name, known), all).with(thing, name).with("known", all)
+	return fault(codes.NotFound, reason, "unknown %s %q; %sknown: %s", thing, name, suggest.Question(name, known), all).with(thing, name).with("known", all)
 }
 
 // EffectUnknown says that a key was never seen, or that its result was released.

@@ -131,7 +131,7 @@ func (u *usage) message() *modelv1.ModelUsage {
 	if u.Details != nil {
 		m.ReasoningTokens = u.Details.Thinking
 	}
-	if m = chat.SaneUsage(m); m != nil {
+	if m = chat.KnownUsage(m); m != nil {
 		m.TotalTokens = chat.SumTokens(chat.InputTokens(m), m.GetOutputTokens())
 	}
 	return m

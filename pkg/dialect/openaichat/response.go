@@ -304,7 +304,7 @@ func (u *usage) message() *modelv1.ModelUsage {
 	if u == nil {
 		return nil
 	}
-	m := chat.SaneUsage(&modelv1.ModelUsage{
+	m := chat.KnownUsage(&modelv1.ModelUsage{
 		InputTokens: u.Prompt, OutputTokens: u.Completion, TotalTokens: u.Total,
 		InputTokensCacheRead: u.Details.Cached, InputTokensCacheWrite: u.Details.Written, ReasoningTokens: u.CompletionDetails.Reasoning,
 	})

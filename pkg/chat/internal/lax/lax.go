@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // Object is a JSON object that is being read.
@@ -100,7 +100,7 @@ func (o *Object) OnlyKnown(hint string, known ...string) {
 		slices.Sort(unknown)
 		question := ""
 		if len(unknown) == 1 {
-			question = meant.Question(unknown[0], known)
+			question = suggest.Question(unknown[0], known)
 		}
 		o.Fail("", "unknown field %s; %s%s", strings.Join(unknown, ", "), question, hint)
 	}

@@ -13,8 +13,8 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
-	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // Registry holds agents by name. It is filled when it is made; after that it may be used concurrently.
@@ -94,7 +94,7 @@ func (r *Registry) violated(name string, violations []jsonschema.Violation) erro
 			problems[i] += " (" + strings.TrimSuffix(text, ".") + ")"
 		}
 		if v.At == "" && len(v.Unknown) > 0 {
-			question = meant.Question(v.Unknown[0], known)
+			question = suggest.Question(v.Unknown[0], known)
 		}
 	}
 	if len(known) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -312,7 +312,7 @@ func checkModel(call *modelCall, providers []*modelv1.Provider) error {
 		}
 	}
 	return rpcerr.ModelNotFound(ref.GetModel(), known,
-		"no provider %q for the model %s; %sknown are %s", name, ref.GetModel(), meant.Question(name, known), strings.Join(known, ", "))
+		"no provider %q for the model %s; %sknown are %s", name, ref.GetModel(), suggest.Question(name, known), strings.Join(known, ", "))
 }
 
 // defaultAccount is the account of references that name none.

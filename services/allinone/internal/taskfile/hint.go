@@ -3,7 +3,7 @@ package taskfile
 import (
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/meant"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // known names the keys there are.
@@ -11,5 +11,5 @@ func known(keys map[string]key) string { return strings.Join(sortedKeys(keys), "
 
 // hint says which key may have been meant, and which there are.
 func hint(got string, keys map[string]key) string {
-	return meant.Question(got, sortedKeys(keys)) + "known keys: " + known(keys)
+	return suggest.Question(got, sortedKeys(keys)) + "known keys: " + known(keys)
 }

@@ -19,8 +19,8 @@ import (
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
-	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // Provider makes attempts on one model. Its methods may be called concurrently.
@@ -193,7 +193,7 @@ func (s Spec) Arguments(into any) error {
 				return InvalidArguments(fmt.Errorf("unknown argument %s, in an object of another argument", name))
 			}
 			names := memberNames(into)
-			err = fmt.Errorf("unknown argument %s; %sknown: %s", name, meant.Question(strings.Trim(name, `"`), names), strings.Join(names, ", "))
+			err = fmt.Errorf("unknown argument %s; %sknown: %s", name, suggest.Question(strings.Trim(name, `"`), names), strings.Join(names, ", "))
 		}
 		return InvalidArguments(err)
 	}

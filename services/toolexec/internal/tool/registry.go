@@ -11,8 +11,8 @@ import (
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonschema"
-	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // Registry knows the kinds of tools. It is filled before it serves; after that it may be used concurrently.
@@ -213,7 +213,7 @@ func (k *registered) checkOptions(options string) (json.RawMessage, error) {
 	for _, v := range violations {
 		fault := v.String()
 		if v.At == "" && len(v.Unknown) > 0 && len(known) > 0 {
-			fault += "; " + meant.Question(v.Unknown[0], known) + "its options are " + strings.Join(known, ", ")
+			fault += "; " + suggest.Question(v.Unknown[0], known) + "its options are " + strings.Join(known, ", ")
 		}
 		faults = append(faults, fault)
 	}

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/meant"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // Type is the JSON type of a parameter.
@@ -109,7 +109,7 @@ func (l List) known(written string) string {
 	for i, p := range l {
 		names[i] = p.Name
 	}
-	return meant.Question(written, names) + "known are " + strings.Join(names, ", ")
+	return suggest.Question(written, names) + "known are " + strings.Join(names, ", ")
 }
 
 // check compares one value with the type and the values allowed.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/evalfleet/evalfleet/pkg/meant"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 // decodeStrictly reads a document into a struct. A member that the struct, or one inside it, does not have is an error that names those it has.
@@ -67,7 +67,7 @@ func checkObject(raw []byte, t reflect.Type) error {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		member, ok := known[name]
 		if !ok {
-			return fmt.Errorf("unknown field %q; %sknown: %s", name, meant.Question(name, names), strings.Join(names, ", "))
+			return fmt.Errorf("unknown field %q; %sknown: %s", name, suggest.Question(name, names), strings.Join(names, ", "))
 		}
 		if err := checkMembers(members[name], member); err != nil {
 			return err

@@ -1,11 +1,11 @@
-package meant_test
+package suggest_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/evalfleet/evalfleet/pkg/meant"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
 func TestTheNearestNameIsMeant(t *testing.T) {
@@ -14,8 +14,8 @@ func TestTheNearestNameIsMeant(t *testing.T) {
 	for written, want := range map[string]string{
 		"acuracy": "accuracy", "meen": "mean", "f2": "f1", "medan": "mean", "average": "", "xy": "", "": "", "mean": "",
 	} {
-		assert.Equal(t, want, meant.Name(written, known), written)
+		assert.Equal(t, want, suggest.Name(written, known), written)
 	}
-	assert.Equal(t, "did you mean mode? ", meant.Question("moed", known))
-	assert.Empty(t, meant.Question("average", known))
+	assert.Equal(t, "did you mean mode? ", suggest.Question("moed", known))
+	assert.Empty(t, suggest.Question("average", known))
 }

@@ -1,5 +1,5 @@
-// Package meant guesses which known name a person meant who wrote another one.
-package meant
+// Package suggest guesses which known name a person meant who wrote another one.
+package suggest
 
 import "slices"
 
