@@ -199,8 +199,8 @@ func TestWhoSpokeWithoutACredentialMakesRoomFirst(t *testing.T) {
 	})
 }
 
-// Of strangers that have not spoken, any may be closed, but for those that have just come: a caller that is slow to show
-// its credential has a chance, and a quick one needs none.
+// Of strangers that have not spoken, any may be closed, but for those that have just come: a caller that is slow to
+// show its credential has a chance, and a quick one needs none.
 func TestAnyStrangerButTheLatestMakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

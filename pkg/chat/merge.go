@@ -27,8 +27,8 @@ func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 // ExtraBodyMember stands before the name of a member of extra_body where options are named.
 const ExtraBodyMember = "extra_body."
 
-// Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; names that are
-// none of its options it passes over.
+// Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; names that
+// are none of its options it passes over.
 func Without(config *modelv1.GenerateConfig, options []string) *modelv1.GenerateConfig {
 	if config == nil || len(options) == 0 {
 		return config

@@ -66,8 +66,8 @@ func ParseUsage(document []byte) (*modelv1.ModelUsage, error) {
 	return usage, o.Err()
 }
 
-// AddUsage returns the sum of two usages, either of which may be nil; of nothing but nil it is nil. A count that neither
-// knows stays unknown. Counts and costs are added as [SumTokens] and [SumCost] do.
+// AddUsage returns the sum of two usages, either of which may be nil; of nothing but nil it is nil. A count that
+// neither knows stays unknown. Counts and costs are added as [SumTokens] and [SumCost] do.
 func AddUsage(a, b *modelv1.ModelUsage) *modelv1.ModelUsage {
 	if a == nil && b == nil {
 		return nil

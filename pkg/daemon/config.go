@@ -31,7 +31,8 @@ type Config struct {
 	BlobDir string `yaml:"blob_dir" env:"EVALFLEET_BLOB_DIR"`
 	// MinFreeBytes is the free space on the disks of DataDir and BlobDir below which nothing new begins: new runs and
 	// samples wait, new sandboxes are refused for now, and work in progress continues. Default 0: 2 % of the disk, and
-	// at most 1 GiB. -1 is no floor. Of the files (inodes) that a disk can hold, 2 % are such a floor too, and at most 10,000.
+	// at most 1 GiB. -1 is no floor. Of the files (inodes) that a disk can hold, 2 % are such a floor too, and at most
+	// 10,000.
 	MinFreeBytes int64 `yaml:"min_free_bytes" env:"EVALFLEET_MIN_FREE_BYTES"`
 	// Token is the admin token that clients and services send. Default: the one in TokenFile.
 	Token config.Secret `yaml:"token" env:"EVALFLEET_TOKEN"`

@@ -184,8 +184,8 @@ func (s *Server) Stop() {
 // cutGrace is how long [Server.Drain] waits for handlers whose calls it cut off.
 const cutGrace = 2 * time.Second
 
-// Drain says not ready, lets calls in flight end, and cuts those that still run when ctx ends. Handlers that go on all the same for two more seconds are given up: they may still run
-// when Drain returns.
+// Drain says not ready, lets calls in flight end, and cuts those that still run when ctx ends. Handlers that go on all
+// the same for two more seconds are given up: they may still run when Drain returns.
 func (s *Server) Drain(ctx context.Context) {
 	s.SetReady(false)
 	done := make(chan struct{})

@@ -80,8 +80,8 @@ func everyInterface(host string) bool {
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// ofThisMachine reports whether a host is an IP address of an interface of this machine, or its name with or without its
-// domain.
+// ofThisMachine reports whether a host is an IP address of an interface of this machine, or its name with or without
+// its domain.
 func ofThisMachine(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	if err != nil {

@@ -82,7 +82,8 @@ type Config struct {
 type Budget struct {
 	// MaxTokens bounds tokens; leave it out for no bound.
 	MaxTokens *int64 `yaml:"max_tokens"`
-	// MaxCost bounds dollars. Models whose prices are not known are then refused when they are called, and when an evaluation of them is made: a budget names no models. Leave it out for no bound.
+	// MaxCost bounds dollars. Models whose prices are not known are then refused when they are called, and when an
+	// evaluation of them is made: a budget names no models. Leave it out for no bound.
 	MaxCost *float64 `yaml:"max_cost"`
 }
 

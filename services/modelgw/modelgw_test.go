@@ -589,8 +589,8 @@ func TestStoredMediaReachesTheModel(t *testing.T) {
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
 }
 
-// A body that is missing, or a store that fails for a moment, is no outcome of the call: it has not begun. A store that is
-// away is no fault of the request either, so that a run waits for it.
+// A body that is missing, or a store that fails for a moment, is no outcome of the call: it has not begun. A store that
+// is away is no fault of the request either, so that a run waits for it.
 func TestMediaThatCannotBeReadIsKeptUnderNoKey(t *testing.T) {
 	t.Parallel()
 	for failure, want := range map[error]codes.Code{

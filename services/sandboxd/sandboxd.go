@@ -166,7 +166,8 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger), lock: lock}, nil
 }
 
-// drivers makes every driver, or one in its place that says why it cannot be used. One that lacks something for the moment is made later.
+// drivers makes every driver, or one in its place that says why it cannot be used. One that lacks something for the
+// moment is made later.
 func drivers(cfg Config, deps Deps) map[string]driver.Driver {
 	log := deps.Logger
 	out := map[string]driver.Driver{}

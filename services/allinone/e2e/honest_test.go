@@ -101,8 +101,8 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-// A solver's own model is not given the evaluation's options: that is said of it, once, and nothing is said of the model
-// that no solver calls.
+// A solver's own model is not given the evaluation's options: that is said of it, once, and nothing is said of the
+// model that no solver calls.
 func TestOptionsThatASolversModelIsNotGivenAreSaid(t *testing.T) {
 	t.Parallel()
 	v := startVendors(t)

@@ -43,9 +43,9 @@ func TestTheStoreIsAwayWhileSandboxesAreMade(t *testing.T) {
 	checkCounted(t, c, eval, callLog)
 }
 
-// The disk of all data is full while sandboxes are made, of files or of bytes, and no floor keeps anything from beginning: runs wait, and
-// the evaluation has the results of a calm day. Samples run one after the other, so that sandboxes are still to be made when the disk is
-// full.
+// The disk of all data is full while sandboxes are made, of files or of bytes, and no floor keeps anything from
+// beginning: runs wait, and the evaluation has the results of a calm day. Samples run one after the other, so that
+// sandboxes are still to be made when the disk is full.
 func TestTheDiskIsFullWhileSandboxesAreMade(t *testing.T) {
 	want := undisturbed(t)
 	t.Parallel()

@@ -53,8 +53,8 @@ type Demanding interface {
 	Demand(spec *agentv1.RunSpec) error
 }
 
-// Asking is a machine that knows before the run starts which models it may call, so that a model that cannot be called is
-// refused before anything runs. Parameters that name a model and options are called model and config.
+// Asking is a machine that knows before the run starts which models it may call, so that a model that cannot be called
+// is refused before anything runs. Parameters that name a model and options are called model and config.
 type Asking interface {
 	Machine
 	// Asks returns the calls that the machine may ask for, as far as model and configuration differ.

@@ -57,9 +57,9 @@ func at(path string, err error) error {
 	return err
 }
 
-// Each reads a dataset from a stream whose Format is given, calls f with each sample in the order of the file, and keeps
-// none. Faults of the content, and content beyond the bounds of pkg/bound, are an *Error. Faults of the stream keep their
-// kind; ctx ends the reading, and so does an error of f.
+// Each reads a dataset from a stream whose Format is given, calls f with each sample in the order of the file, and
+// keeps none. Faults of the content, and content beyond the bounds of pkg/bound, are an *Error. Faults of the stream
+// keep their kind; ctx ends the reading, and so does an error of f.
 func Each(ctx context.Context, r io.Reader, opts Options, f func(Sample) error) error {
 	plan, err := opts.Fields.compile()
 	if err != nil {

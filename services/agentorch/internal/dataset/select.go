@@ -55,9 +55,9 @@ func (n *IDs) Next(id ID, at func(i int) ID) (ID, error) {
 	return id, nil
 }
 
-// Take returns the selected samples among those at the positions of order, in that order. At returns the id of the sample at a
-// position. Unmatched are the ids of the selection that match no sample, which is worth a warning. It fails when no sample
-// matches, and when ids and a range are both given.
+// Take returns the selected samples among those at the positions of order, in that order. At returns the id of the
+// sample at a position. Unmatched are the ids of the selection that match no sample, which is worth a warning. It fails
+// when no sample matches, and when ids and a range are both given.
 func (sel Selection) Take(ctx context.Context, order []int, at func(i int) ID) (taken []int, unmatched []ID, err error) {
 	if sel.Range != nil && len(sel.IDs) > 0 {
 		return nil, nil, &Error{Problem: "samples are selected both by id and by position: use one of the two"}

@@ -435,7 +435,8 @@ func (d *driver) leave(ctx context.Context) error {
 // cancelID names the cancel of the evaluation's runs, so that a successor sends none of its own. A run is cancelled for its evaluation at most once.
 func (d *driver) cancelID() string { return "eval/" + resource.LastID(d.head.Name) }
 
-// admit gives runs to samples while there is room, as many as a turn may begin. It returns what keeps new work from beginning.
+// admit gives runs to samples while there is room, as many as a turn may begin. It returns what keeps new work from
+// beginning.
 func (d *driver) admit(ctx context.Context) (*agentv1.RunWait, error) {
 	spec := d.state.Eval.GetSpec()
 	room := d.engine.bound(spec) - int(d.state.Eval.GetProgress().GetRunning())

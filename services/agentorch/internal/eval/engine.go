@@ -354,8 +354,8 @@ func checkRuns(spec *agentv1.EvalSpec, samples *Samples) error {
 	return rpcerr.InvalidField(field, "%s are %d runs; an evaluation has at most %d", factors, runs, bound.EvalRuns)
 }
 
-// appendNew appends the warnings that are not there yet. One that holds for all calls of a model takes the place of one that
-// says the same of a step.
+// appendNew appends the warnings that are not there yet. One that holds for all calls of a model takes the place of one
+// that says the same of a step.
 func appendNew(all, more []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	for _, w := range more {
 		same := slices.IndexFunc(all, func(known *agentv1.EvalWarning) bool { return known.GetMessage() == w.GetMessage() })
@@ -476,8 +476,8 @@ func (e *Engine) driven(ctx context.Context, name string) (bool, error) {
 }
 
 // Resume continues an evaluation that has ended and has samples that are not done: it was cancelled or failed, or its
-// rule let samples fail. An evaluation at work is returned unchanged. An evaluation with nothing left to do is an error:
-// the caller would take its old results for new ones.
+// rule let samples fail. An evaluation at work is returned unchanged. An evaluation with nothing left to do is an
+// error: the caller would take its old results for new ones.
 func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
 	head, err := e.open(ctx, name)
 	if err != nil {
@@ -555,8 +555,8 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	return &driver{engine: e, project: name.Project, head: head, state: state, strangers: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
-// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. A driver of an earlier epoch
-// can write no more, and is replaced: an evaluation may be resumed while the start adopts the open journals.
+// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. A driver of an earlier
+// epoch can write no more, and is replaced: an evaluation may be resumed while the start adopts the open journals.
 func (e *Engine) drive(d *driver) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

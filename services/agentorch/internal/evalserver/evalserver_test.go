@@ -267,7 +267,8 @@ func TestSamplesArePagedAndFiltered(t *testing.T) {
 	assert.Equal(t, []string{"bad", "bad"}, list(&agentv1.ListSamplesRequest{PageSize: 1, States: []agentv1.RunState{agentv1.RunState_RUN_STATE_FAILED}}))
 }
 
-// A page with much in it is shorter than was asked for: each can be read by a client that takes 4 MiB, and no list fails.
+// A page with much in it is shorter than was asked for: each can be read by a client that takes 4 MiB, and no list
+// fails.
 func TestPagesAreOfABoundedSize(t *testing.T) {
 	t.Parallel()
 	const most, samples, evals = 4 << 20, 100, 4

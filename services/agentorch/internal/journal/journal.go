@@ -141,9 +141,9 @@ type Deletion interface {
 	Released(ctx context.Context, refs ...Ref) error
 	// Identity returns the random id of the store, which it keeps for life, and whether there has ever been a journal in it.
 	Identity(ctx context.Context) (id string, used bool, err error)
-	// Texts gives all that journals hold, event by event and content by content, in an order of its own, and returns where it ended: what is appended meanwhile may come after that. A
-	// content that cannot be unpacked is given as it is stored. It
-	// begins after a place that it returned before; the zero one is the beginning.
+	// Texts gives all that journals hold, event by event and content by content, in an order of its own, and returns
+	// where it ended: what is appended meanwhile may come after that. A content that cannot be unpacked is given as it
+	// is stored. It begins after a place that it returned before; the zero one is the beginning.
 	Texts(ctx context.Context, after Place, each func(text []byte) error) (Place, error)
 	// Commands gives the commands of all journals that no event has answered yet.
 	Commands(ctx context.Context, each func(Command) error) error
@@ -249,7 +249,8 @@ type Listed struct {
 // Position is where the journal stands in a list that gives the newest first, for a page token: what follows has a lower Ref.
 func (l Listed) Position() string { return strconv.FormatInt(int64(l.Ref), 10) }
 
-// PageBytes bounds a page of a list that clients are given, which its first entry may exceed: clients of gRPC take 4 MiB.
+// PageBytes bounds a page of a list that clients are given, which its first entry may exceed: clients of gRPC take 4
+// MiB.
 const PageBytes = 3 << 20
 
 // Fitting returns how many of the first rows fit into a page of that many.

@@ -427,7 +427,8 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	assert.Empty(t, plan.Warnings)
 }
 
-// Options of a run are for its model. Of those that a call of another model is without it is said which, and of which model.
+// Options of a run are for its model. Of those that a call of another model is without it is said which, and of which
+// model.
 func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -42,8 +42,8 @@ type layer struct {
 	config *modelv1.GenerateConfig
 }
 
-// modelCalls returns the calls that a run may make: those of its model, of its roles, and of its steps, whose calls asks
-// holds. Equal calls are there once.
+// modelCalls returns the calls that a run may make: those of its model, of its roles, and of its steps, whose calls
+// asks holds. Equal calls are there once.
 func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, error) {
 	var calls []modelCall
 	roles := slices.Sorted(maps.Keys(spec.GetModelRoles()))
@@ -179,8 +179,9 @@ func once(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	})
 }
 
-// ungiven returns a warning for each option of a run's configuration and each model that a step calls without it. A step
-// or a role that sets the option itself is no loss, as long as some call is made with what the run's configuration says.
+// ungiven returns a warning for each option of a run's configuration and each model that a step calls without it. A
+// step or a role that sets the option itself is no loss, as long as some call is made with what the run's configuration
+// says.
 func ungiven(config *modelv1.GenerateConfig, calls []modelCall) []*agentv1.EvalWarning {
 	var warnings []*agentv1.EvalWarning
 	options, fields := config.ProtoReflect(), config.ProtoReflect().Descriptor().Fields()
@@ -214,8 +215,8 @@ func ungiven(config *modelv1.GenerateConfig, calls []modelCall) []*agentv1.EvalW
 	return warnings
 }
 
-// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of a run is
-// not known. The specification is one that the run has pinned.
+// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of a run
+// is not known. The specification is one that the run has pinned.
 func (l *Launcher) CheckCost(ctx context.Context, project string, spec *agentv1.RunSpec, limits *agentv1.RunLimits) error {
 	bound := costBound(limits, "limits.cost")
 	if bound == "" {

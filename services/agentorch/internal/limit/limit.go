@@ -48,7 +48,8 @@ type Set struct {
 	meter  *Meter
 }
 
-// New reads bounds; nil are none. It fails on a bound that is negative or no finite number and on a formula that cannot be read.
+// New reads bounds; nil are none. It fails on a bound that is negative or no finite number and on a formula that cannot
+// be read.
 func New(bounds *agentv1.RunLimits) (*Set, error) {
 	meter, err := NewMeter(bounds.GetTokenFormula())
 	if err != nil {

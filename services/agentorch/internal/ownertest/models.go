@@ -104,8 +104,8 @@ func (m *Models) ListProviders(context.Context, *modelv1.ListProvidersRequest, .
 	}}, nil
 }
 
-// validate is Generate with validate_only: every model takes the arguments outputs and script alone, no batch, and has a
-// price, but for mockllm/unpriced. mockllm/cold is not sent a temperature, and mockllm/plain cannot think.
+// validate is Generate with validate_only: every model takes the arguments outputs and script alone, no batch, and has
+// a price, but for mockllm/unpriced. mockllm/cold is not sent a temperature, and mockllm/plain cannot think.
 func validate(r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
 	var args map[string]json.RawMessage
 	if text := r.GetModelArgsJson(); text != "" {

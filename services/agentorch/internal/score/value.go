@@ -154,7 +154,8 @@ func (v Value) Equal(other Value) bool {
 	return true
 }
 
-// Scalar is what two scalars have in common exactly where they are Equal, so that maps may have it as a key. NaN is never found again.
+// Scalar is what two scalars have in common exactly where they are Equal, so that maps may have it as a key. NaN is
+// never found again.
 type Scalar struct {
 	kind   Kind
 	number float64

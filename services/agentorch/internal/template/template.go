@@ -1,5 +1,6 @@
-// Package template fills the placeholders of prompts and programs: `{name}` or `{metadata.key}`. A placeholder that is not known stays as it is written, so that
-// braces of other meanings do no harm, and what is put in is not read again. It takes time in proportion to the texts, the values and what comes out, which is bounded.
+// Package template fills the placeholders of prompts and programs: `{name}` or `{metadata.key}`. A placeholder that is
+// not known stays as it is written, so that braces of other meanings do no harm, and what is put in is not read again.
+// It takes time in proportion to the texts, the values and what comes out, which is bounded.
 package template
 
 import (
@@ -30,7 +31,8 @@ func (r *Room) Prompt(text string, values Values) (string, error) {
 	return r.fill(withEscapes, text, values)
 }
 
-// Program fills the text of a program, in which double braces mean what they mean. It fails with REQUEST_TOO_LARGE where there is no room.
+// Program fills the text of a program, in which double braces mean what they mean. It fails with REQUEST_TOO_LARGE
+// where there is no room.
 func (r *Room) Program(text string, values Values) (string, error) {
 	return r.fill(placeholder, text, values)
 }
@@ -121,8 +123,9 @@ func Map(texts map[string]string) Values {
 	}
 }
 
-// Object gives the members of a JSON object: texts as they are, other values as JSON. `a.b` is the member b of the member a, where there is no member `a.b`. The
-// document is parsed when a name is asked for first, and so is a member. The values are not for concurrent use.
+// Object gives the members of a JSON object: texts as they are, other values as JSON. `a.b` is the member b of the
+// member a, where there is no member `a.b`. The document is parsed when a name is asked for first, and so is a member.
+// The values are not for concurrent use.
 func Object(document string) Values {
 	return (&object{document: document}).member
 }

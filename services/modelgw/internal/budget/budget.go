@@ -1,8 +1,8 @@
 // Package budget bounds what is spent within a scope (a project, an account, an eval) in tokens and dollars.
 //
-// A call reserves what it may cost before it is made and settles with what it did cost. While the reservations of calls in flight fill a budget, a
-// further call waits for them to settle; once the budget is spent, it fails. A scope without bounds costs nothing but the count. What calls took is said by providers: it
-// never makes what was spent less.
+// A call reserves what it may cost before it is made and settles with what it did cost. While the reservations of calls
+// in flight fill a budget, a further call waits for them to settle; once the budget is spent, it fails. A scope without
+// bounds costs nothing but the count. What calls took is said by providers: it never makes what was spent less.
 package budget
 
 import (

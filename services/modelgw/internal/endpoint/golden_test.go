@@ -202,8 +202,9 @@ func asRecorded(tools any) any {
 	return tools
 }
 
-// plain is an answer without what differs by design in every one: its id and its model, which the endpoints take from the request, the blanks in arguments,
-// counts of caches that are zero, and content without a word, which the vendor writes as null. A line break that the record has before the texts of a list is a quirk of the bridge.
+// plain is an answer without what differs by design in every one: its id and its model, which the endpoints take from
+// the request, the blanks in arguments, counts of caches that are zero, and content without a word, which the vendor
+// writes as null. A line break that the record has before the texts of a list is a quirk of the bridge.
 func plain(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

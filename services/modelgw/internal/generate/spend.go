@@ -40,8 +40,8 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 
 // Spend refuses a call that [Affordable] refuses, reserves what a call may cost from the budgets of its project, its
 // account and its further scopes, and settles with what it did cost, streams that were left before their end included.
-// An answer whose provider says nothing of usage, or what cannot be, is settled with an estimate, which it does not tell.
-// The usage gets its cost where the price is known and the provider did not say it.
+// An answer whose provider says nothing of usage, or what cannot be, is settled with an estimate, which it does not
+// tell. The usage gets its cost where the price is known and the provider did not say it.
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
 		return func(ctx context.Context, c *Call) (*provider.Response, error) {

@@ -67,8 +67,8 @@ func away(err error) bool {
 	return rpcerr.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
 }
 
-// full reports whether the sandbox has no room for one more process. What its commands left behind may fill it for good, so
-// that a run that waited for room could wait without end.
+// full reports whether the sandbox has no room for one more process. What its commands left behind may fill it for
+// good, so that a run that waited for room could wait without end.
 func full(err error) bool {
 	e, ok := rpcerr.As(err)
 	return ok && e.Reason == errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA && e.Metadata["quota"] == "processes"

@@ -15,7 +15,8 @@ const (
 	// purgeEvents is how many events one write of Purge deletes, purgeJournals how many journals one marks: who else waits for the writer waits no longer than that takes.
 	purgeEvents   = 500
 	purgeJournals = 100
-	// textsPage is how many stored bodies Texts reads at once, and textsBytes how many bytes of them, which the first may exceed.
+	// textsPage is how many stored bodies Texts reads at once, and textsBytes how many bytes of them, which the first
+	// may exceed.
 	textsPage  = 256
 	textsBytes = 16 << 20
 )

@@ -42,8 +42,8 @@ func callOf(r *provider.Request) call {
 	return c
 }
 
-// choose returns the answer of the first entry that fits a call, or nil. It ends with ctx: entries and the conversation may
-// both be large.
+// choose returns the answer of the first entry that fits a call, or nil. It ends with ctx: entries and the conversation
+// may both be large.
 func (s *script) choose(ctx context.Context, c call) (*answer, error) {
 	c.texts = map[string]string{}
 	own, general := s.bySample[c.sample], s.general
