@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/seconds"
 )
 
 // resetHeaders tell when a rate limit is lifted; they count where Retry-After says nothing. The names are those of OpenAI and Anthropic.
@@ -40,7 +42,7 @@ func parseWait(text string, now time.Time) time.Duration {
 		return 0
 	}
 	if f, err := strconv.ParseFloat(text, 64); err == nil {
-		return seconds(f)
+		return positive(f)
 	}
 	if wait, ok := parseDuration(text); ok {
 		return wait
@@ -51,12 +53,12 @@ func parseWait(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// seconds turns a positive finite number of seconds into a duration.
-func seconds(f float64) time.Duration {
+// positive turns a positive finite number of seconds into a duration.
+func positive(f float64) time.Duration {
 	if !(f > 0) || math.IsInf(f, 0) {
 		return 0
 	}
-	return time.Duration(min(f*float64(time.Second), math.MaxInt64/2))
+	return seconds.Duration(f)
 }
 
 var (
@@ -77,7 +79,7 @@ func parseDuration(text string) (time.Duration, bool) {
 		}
 		total += n * durationUnit[part[2]]
 	}
-	return seconds(total), true
+	return positive(total), true
 }
 
 // timeForms are the ways in which servers write times, beside the three of HTTP.

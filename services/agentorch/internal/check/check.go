@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/param"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/template"
@@ -198,7 +198,7 @@ func (s *scorer) names(variable string) bool {
 // spec fills the program or the command.
 func (s *scorer) spec(in score.Input, answer string) (*sandboxv1.ExecSpec, error) {
 	p := s.params
-	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(time.Duration(min(p.Timeout*float64(time.Second), math.MaxInt64/2)))}
+	spec := &sandboxv1.ExecSpec{Env: p.Env, Cwd: p.Cwd, Timeout: durationpb.New(seconds.Duration(p.Timeout))}
 	values, room := valuesOf(in, answer), template.NewRoom()
 	for variable, name := range map[string]string{completionVariable: "completion", targetVariable: "target"} {
 		if value, known := values(name); known && s.names(variable) && p.Env[variable] == "" {

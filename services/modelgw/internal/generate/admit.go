@@ -9,6 +9,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -88,7 +89,7 @@ func boundsOf(a *modelv1.AdaptiveConnections) *limit.Bounds {
 		Min:            int(a.GetMin()),
 		Start:          int(a.GetStart()),
 		Max:            int(a.GetMax()),
-		Cooldown:       toDuration(a.GetCooldownSeconds()),
+		Cooldown:       seconds.Duration(a.GetCooldownSeconds()),
 		DecreaseFactor: a.GetDecreaseFactor(),
 		ScaleUp:        a.GetScaleUpPercent(),
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
@@ -25,7 +25,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		defer cut(nil)
 		bound := limit
 		if c.Config.AttemptTimeout != nil {
-			bound = toDuration(c.Config.GetAttemptTimeout())
+			bound = seconds.Duration(c.Config.GetAttemptTimeout())
 		}
 		if bound > 0 {
 			timer := cutAfter(bound, cut, "the attempt took longer than %s")
@@ -40,7 +40,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 			c.Notes.unfinished = chat.AddUsage(c.Notes.unfinished, Unfinished(said, input, pieces))
 		}
 		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
-			idle := toDuration(c.Config.GetStreamIdleTimeout())
+			idle := seconds.Duration(c.Config.GetStreamIdleTimeout())
 			timer := cutAfter(idle, cut, "nothing came for %s")
 			defer timer.Stop()
 			r.Progress = func() { timer.Reset(idle) }
@@ -98,9 +98,4 @@ func (c *Call) request() *provider.Request {
 		c.Sink.Delta(d)
 	}
 	return r
-}
-
-// toDuration converts seconds. More than a Duration holds is the longest.
-func toDuration(seconds float64) time.Duration {
-	return time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2))
 }

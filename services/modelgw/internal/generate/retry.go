@@ -15,6 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
@@ -138,7 +139,7 @@ func policyOf(config *modelv1.GenerateConfig) retry.Policy {
 		p.MaxRetries = new(int(config.GetMaxRetries()))
 	}
 	if config.Timeout != nil {
-		p.Timeout = new(toDuration(config.GetTimeout()))
+		p.Timeout = new(seconds.Duration(config.GetTimeout()))
 	}
 	return p
 }

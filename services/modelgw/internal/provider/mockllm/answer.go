@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -177,9 +175,4 @@ func (a *answer) stopReason() modelv1.StopReason {
 	default:
 		return modelv1.StopReason_STOP_REASON_STOP
 	}
-}
-
-// seconds converts a number. More than a Duration holds is the longest.
-func seconds(f float64) time.Duration {
-	return time.Duration(min(f*float64(time.Second), math.MaxInt64/2))
 }

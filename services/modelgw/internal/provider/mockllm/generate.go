@@ -9,6 +9,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
@@ -49,7 +50,7 @@ func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Re
 	if err != nil {
 		return nil, err
 	}
-	if err := retry.Sleep(ctx, seconds(a.short.Delay)); err != nil {
+	if err := retry.Sleep(ctx, seconds.Duration(a.short.Delay)); err != nil {
 		return nil, err
 	}
 	output := a.build(Name+"/"+m.name, c.turn, r.Tools)
@@ -112,7 +113,7 @@ func (m *model) stream(ctx context.Context, r *provider.Request, a *answer, outp
 				return nil
 			}
 			left--
-			if err := retry.Sleep(ctx, seconds(a.short.ChunkDelay)); err != nil {
+			if err := retry.Sleep(ctx, seconds.Duration(a.short.ChunkDelay)); err != nil {
 				return err
 			}
 			if r.Progress != nil {
@@ -166,7 +167,7 @@ func pieces(text string) []string {
 func (a *answer) failure() *provider.Error {
 	e := a.short.Error
 	failure := &provider.Error{
-		Provider: Name, Status: e.Status, Message: e.Message, RetryAfter: seconds(e.RetryAfter),
+		Provider: Name, Status: e.Status, Message: e.Message, RetryAfter: seconds.Duration(e.RetryAfter),
 		Class: provider.ClassOf(e.Status), Auth: e.Status == 401 || e.Status == 403,
 	}
 	if e.Status == 0 {

@@ -4,7 +4,6 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/seconds"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
@@ -39,9 +39,7 @@ func Schema(further ...string) json.RawMessage {
 }
 
 // Timeout returns the bound of one call; 0 is none.
-func (o Options) Timeout() time.Duration {
-	return time.Duration(min(o.TimeoutSeconds*float64(time.Second), math.MaxInt64/2))
-}
+func (o Options) Timeout() time.Duration { return seconds.Duration(o.TimeoutSeconds) }
 
 // Run runs argv under a login shell's conditions set by o and returns standard error, a line break when there is any, and standard output. The exit
 // code is not shown. A command that did not finish is a time-out with what it had printed.
