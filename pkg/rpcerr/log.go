@@ -22,15 +22,15 @@ func LogRefusal(ctx context.Context, log *slog.Logger, message string, err error
 	if !ok {
 		return
 	}
+	switch fault.Code { //nolint:exhaustive // All others are logged.
+	case codes.Internal, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return
+	}
 	level := slog.LevelInfo
 	switch fault.Reason { //nolint:exhaustive // All others are at info.
 	case errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED, errorsv1.ErrorReason_ERROR_REASON_PRICE_UNKNOWN,
 		errorsv1.ErrorReason_ERROR_REASON_PROVIDER_CREDENTIALS_REJECTED:
 		level = slog.LevelWarn
-	}
-	switch fault.Code { //nolint:exhaustive // All others are logged.
-	case codes.Internal, codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
-		return
 	}
 	attributes = append(attributes, "reason", ReasonName(fault.Reason))
 	if len(fault.Fields) > 0 {
