@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -97,8 +98,7 @@ type Engine struct {
 // atWork is a driver with the epoch under which it writes.
 type atWork struct {
 	*driver
-	ref   journal.Ref
-	epoch int64
+	began journal.Head // the journal as the driver first knew it
 	stop  context.CancelFunc
 }
 
@@ -167,7 +167,7 @@ func (e *Engine) Refs() []journal.Ref {
 	defer e.mu.Unlock()
 	refs := slices.Collect(maps.Keys(e.loading))
 	for _, d := range e.drivers {
-		refs = append(refs, d.ref)
+		refs = append(refs, d.began.Ref)
 	}
 	return refs
 }
@@ -555,21 +555,23 @@ func (e *Engine) load(ctx context.Context, head journal.Head) (*driver, error) {
 	return &driver{engine: e, project: name.Project, head: head, state: state, strangers: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
-// drive starts a driver's goroutine, unless the evaluation has one or the engine is closed. A driver of an earlier
-// epoch can write no more, and is replaced: an evaluation may be resumed while the start adopts the open journals.
+// drive starts a driver's goroutine, unless the engine is closed or the evaluation has a driver that began no earlier in
+// the journal. One that began earlier is replaced. Of an earlier epoch it can write no more: an evaluation may be resumed
+// while the start adopts the open journals. Of the same epoch it has journaled the end, after which the evaluation was
+// resumed.
 func (e *Engine) drive(d *driver) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	name := d.head.Name
 	before := e.drivers[name]
-	if e.stopped || before != nil && before.epoch >= d.head.Epoch {
+	if e.stopped || before != nil && cmp.Or(cmp.Compare(before.began.Epoch, d.head.Epoch), cmp.Compare(before.began.Seq, d.head.Seq)) >= 0 {
 		return
 	}
 	if before != nil {
 		before.stop()
 	}
 	ctx, stop := context.WithCancel(e.ctx)
-	now := &atWork{driver: d, ref: d.head.Ref, epoch: d.head.Epoch, stop: stop}
+	now := &atWork{driver: d, began: d.head, stop: stop}
 	e.drivers[name] = now
 	e.work.Go(func() {
 		defer stop()

@@ -570,6 +570,54 @@ func TestAResumedEvaluationDoesOnlyWhatIsNotDone(t *testing.T) {
 	assert.InDelta(t, 1, metricOf(end, "accuracy"), 1e-9)
 }
 
+// lingering holds the driver of an evaluation after it has journaled the end.
+type lingering struct {
+	journal.Store
+	ended, leave chan struct{}
+	once         sync.Once
+}
+
+func (l *lingering) Append(ctx context.Context, next journal.Append) error {
+	if err := l.Store.Append(ctx, next); err != nil {
+		return err
+	}
+	if next.Row != nil && next.Row.Done {
+		l.once.Do(func() {
+			close(l.ended)
+			<-l.leave
+		})
+	}
+	return nil
+}
+
+// A driver that has journaled the end may still be there when its evaluation is resumed.
+func TestAnEvaluationIsResumedBesideADriverThatEnds(t *testing.T) {
+	t.Parallel()
+	var resumed atomic.Bool
+	b := start(t, func(string, int, int) *agentv1.Run {
+		if resumed.Load() {
+			return scored("C")
+		}
+		return failed()
+	})
+	store := &lingering{ended: make(chan struct{}), leave: make(chan struct{})}
+	b.wrap = func(inner journal.Store) journal.Store {
+		store.Store = inner
+		return store
+	}
+	b.engine.Close()
+	b.engine = b.newEngine()
+	made, err := b.engine.Create(t.Context(), "default", spec(1), "", false)
+	require.NoError(t, err)
+	waittest.For(t, store.ended, "the end of the evaluation")
+
+	resumed.Store(true)
+	_, err = b.engine.Resume(t.Context(), made.Eval.GetName())
+	require.NoError(t, err)
+	close(store.leave)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_SUCCEEDED, b.ended(t, made.Eval.GetName()).Eval.GetState())
+}
+
 // An evaluation whose rule lets samples fail succeeds with them, and to resume runs those again; then nothing is left to resume.
 func TestToResumeRunsFailedSamplesAgain(t *testing.T) {
 	t.Parallel()
