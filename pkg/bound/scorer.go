@@ -1,6 +1,6 @@
 package bound
 
-// What judges the samples of an evaluation. One that names more is refused, and not made; likewise a run with more
+// What judges the samples of an evaluation. One that names more is refused, and not made, and so is a run with more
 // scorers.
 const (
 	// Scorers bounds the scorers.

@@ -24,7 +24,7 @@ func Merge(layers ...*modelv1.GenerateConfig) *modelv1.GenerateConfig {
 	return merged
 }
 
-// ExtraBodyMember stands before the name of a member of extra_body where options are named.
+// ExtraBodyMember is the prefix of the name of a member of extra_body where options are named.
 const ExtraBodyMember = "extra_body."
 
 // Without returns a configuration without options, named as in GenerateConfig, and members of extra_body; names that

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw"
 )
 
-// TestGoldenPrices: prices in the configuration; the prices that a call is told of out.
+// TestGoldenPrices: prices in the configuration; the prices that a call has out.
 func TestGoldenPrices(t *testing.T) {
 	t.Parallel()
 	isPrice := func(c goldentest.Case) bool { return c.Op() == "parse_prices" }

@@ -16,7 +16,7 @@ import (
 
 // Sample is one question of a dataset.
 type Sample struct {
-	// ID tells samples apart; not set where the file has none, see [IDs].
+	// ID identifies the sample; not set where the file has none, see [IDs].
 	ID ID
 	// Text is the input when it is one text, the user's message.
 	Text string

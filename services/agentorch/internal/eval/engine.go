@@ -309,7 +309,7 @@ func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSp
 				return nil, nil, err
 			}
 			if i > 0 && model > 0 {
-				break // What a sample needs hangs on no model.
+				break // What a sample needs is the same for every model.
 			}
 			slot := &Slot{Sample: i, Epoch: 1, Model: model}
 			run, err := runSpec("", spec, sample, slot)

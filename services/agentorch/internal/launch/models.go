@@ -30,7 +30,7 @@ type modelCall struct {
 	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
 	config *modelv1.GenerateConfig
 	layers []layer
-	// asker is the name of the step that makes this very call; empty where none does. called tells that a step calls the
+	// asker is the name of the step that makes this very call; empty where none does. called is set where a step calls the
 	// model, be it with options of its own.
 	asker  string
 	called bool

@@ -55,7 +55,7 @@ func (r *Room) fill(form *regexp.Regexp, text string, values Values) (string, er
 	return filled.String(), nil
 }
 
-// valueOf is what stands in place of what was found: an escape, a placeholder or nothing.
+// valueOf is the replacement of a match: an escape, a placeholder or nothing.
 func valueOf(found string, values Values) string {
 	switch found {
 	case "":

@@ -73,7 +73,7 @@ func TestGoldenChannel(t *testing.T) {
 }
 
 // channelCase has messages posted before the first turn of a run that goes on with a history, and compares what is new
-// in the conversation that the model then sees. A run that asks nobody waits.
+// in the conversation that the model then sees. A run without an operator waits.
 func channelCase(t *goldentest.T, c goldentest.Case) {
 	switch c.Op() {
 	case "before_turn":

@@ -55,7 +55,7 @@ func (s *served) RegisterService(_ *grpc.ServiceDesc, service any) {
 	s.WorkerServiceServer, _ = service.(workerv1.WorkerServiceServer)
 }
 
-// told is a recorded value of a function, as a worker says it.
+// told converts a recorded value of a function, as a worker says it.
 type told struct {
 	// result is the answer; without a decision it is a conversation: the first keep of its messages, and those to append.
 	result workerv1.ContinueResultPayload

@@ -50,7 +50,7 @@ type session struct {
 	logFlags []string
 	// warned says that this command has shown the warnings of its evaluation.
 	warned bool
-	// given says which flags this command was given; nil where nobody asks.
+	// given says which flags this command was given; nil where it does not matter.
 	given func(flag string) bool
 	// leave is set when the user wants to be gone at once.
 	leave bool

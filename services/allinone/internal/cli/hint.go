@@ -100,7 +100,7 @@ var fileWords = []naming{
 	{regexp.MustCompile(`^spec\.limit\b`), "samples.limit"},
 }
 
-// flagWords are the flags of eval run in whose place a field stands that they set.
+// flagWords maps a field to the flag of eval run that sets it.
 var flagWords = []struct {
 	flag   string
 	naming naming

@@ -62,7 +62,7 @@ func unplain(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._~:@", r)
 }
 
-// hidden stands in place of what an address may not show.
+// hidden replaces what an address may not show.
 const hidden = "xxxxx"
 
 // ShownURL is an address as people may see it: without its password and its query, which may hold a key.

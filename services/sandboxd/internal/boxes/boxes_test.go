@@ -236,7 +236,7 @@ func TestAnEndedCallIsNoLoss(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestAShortageIsNoLossOfABox has a box be asked for that nobody can look for.
+// TestAShortageIsNoLossOfABox looks for a box while the machine is short of descriptors.
 func TestAShortageIsNoLossOfABox(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)

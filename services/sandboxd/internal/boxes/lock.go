@@ -14,8 +14,8 @@ type locks struct {
 	busy map[string]chan struct{}
 }
 
-// lock waits until nobody works on the box of that id, and gives what ends the caller's own work. It fails with
-// INVALID_REQUEST for an id that no box can have, and with ctx's error when ctx ends first.
+// lock waits until no other call works on the box of that id, and returns what ends the caller's own work. It fails
+// with INVALID_REQUEST for an id that no box can have, and with ctx's error when ctx ends first.
 func (l *locks) lock(ctx context.Context, id string) (unlock func(), err error) {
 	if !driver.ValidID(id) {
 		return nil, rpcerr.InvalidField("id", "%q is not made of letters, digits and dashes", id)

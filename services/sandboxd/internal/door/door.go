@@ -30,7 +30,7 @@ type Door struct {
 	log      *slog.Logger
 }
 
-// Open listens in a folder. A socket that an earlier process left is replaced. Admit tells whether the process at the
+// Open listens in a folder. A socket that an earlier process left is replaced. Admit reports whether the process at the
 // other end is the box's guest: its id is that in this program's process namespace, 0 where it cannot be seen from
 // there. Admit may wait.
 func Open(folder string, admit func(pid int) bool, log *slog.Logger) (*Door, error) {

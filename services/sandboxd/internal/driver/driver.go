@@ -18,9 +18,9 @@ type Driver interface {
 	// Probe measures what the driver can do on this machine, by making a box and throwing it away where needed. An error
 	// means that the measurement failed; a machine that cannot isolate is a Capabilities with a Problem.
 	Probe(ctx context.Context) (Capabilities, error)
-	// Check tells of what Create would refuse, as far as that is known without making a box: an engine that does not
-	// answer, an image that is not there and will not be fetched, a specification that cannot be. What only a box tells is
-	// left to Probe.
+	// Check reports what Create would refuse, as far as that is known without making a box: an engine that does not
+	// answer, an image that is not there and will not be fetched, a specification that cannot be. What only a box can
+	// show is left to Probe.
 	Check(ctx context.Context, spec Spec) error
 	// Create makes a box, or gives the one of the same Spec.ID. It fails with ISOLATION_UNAVAILABLE where a part of the
 	// isolation is missing and the spec does not allow that; nothing is left behind then.

@@ -44,7 +44,7 @@ func (l *Late) Probe(ctx context.Context) (Capabilities, error) {
 	return d.Probe(ctx)
 }
 
-// Check tells of what Create would refuse.
+// Check reports what Create would refuse.
 func (l *Late) Check(ctx context.Context, spec Spec) error {
 	d, err := l.get()
 	if err != nil {

@@ -31,11 +31,11 @@ func Probe() Spec {
 	}
 }
 
-// IsProbe tells the id of a box that a driver is measured with. It has no record, and is removed by who made it or by
-// Sweep.
+// IsProbe recognizes the id of a box that a driver is measured with. It has no record, and is removed by who made it or
+// by Sweep.
 func IsProbe(id string) bool { return strings.HasPrefix(id, probePrefix) }
 
-// Measure makes a small box, throws it away and tells what held it. A creation that fails for one of these reasons is
+// Measure makes a small box, throws it away and reports what held it. A creation that fails for one of these reasons is
 // what the machine lacks; any other is a fault of the measurement.
 func Measure(ctx context.Context, d Driver, lacks ...errorsv1.ErrorReason) (Capabilities, error) {
 	probe := Probe()

@@ -58,8 +58,8 @@ type Deps struct {
 	// Owner names this process in the ledger; Alive tells whether another one still runs (nil: none does).
 	Owner string
 	Alive func(owner string) bool
-	// Lack tells what keeps a new sandbox from being made, such as a disk that is nearly full; nil or an empty answer for
-	// nothing.
+	// Lack returns what keeps a new sandbox from being made, such as a disk that is nearly full; nil or an empty answer
+	// for nothing.
 	Lack   func() string
 	Logger *slog.Logger
 }

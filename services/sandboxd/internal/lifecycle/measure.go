@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// measureTimeout bounds one measurement of a driver: whoever asks which there are does not wait for an engine that
+	// measureTimeout bounds one measurement of a driver: a call that lists drivers does not wait for an engine that
 	// hangs.
 	measureTimeout = 15 * time.Second
 	// measureAgain is how long it is believed that something is missing: an engine may be started and an image be built at
@@ -57,8 +57,8 @@ func (g *gauge) read(ctx context.Context) (driver.Capabilities, error) {
 	return caps, err
 }
 
-// Measure tells what a driver can do. What is missing is measured again when it is asked for later, and drivers do not
-// wait for each other.
+// Measure reports what a driver can do. What is missing is measured again when it is asked for later, and drivers do
+// not wait for each other.
 func (s *Sandboxes) Measure(ctx context.Context, name string) (driver.Capabilities, error) {
 	g, ok := s.gauges[name]
 	if !ok {

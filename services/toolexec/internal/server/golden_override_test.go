@@ -11,8 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
-// TestGoldenOverride: references that change their tools, and tools that callers declare; what the model is told out.
-// Where the recorded functions change a tool of a program, here the reference to it says what is different.
+// TestGoldenOverride: references that change their tools, and tools that callers declare; the tools that the model is
+// given out. Where the recorded functions change a tool of a program, here the reference to it says what is different.
 func TestGoldenOverride(t *testing.T) {
 	t.Parallel()
 	goldentest.Run(t, "override", goldentest.Load(t, "tools/override.json"), func(t *goldentest.T, c goldentest.Case) {
@@ -132,7 +132,7 @@ func kindOf(recorded string) string {
 	return strings.NewReplacer(" ", "_", "(", "", ")", "").Replace(recorded)
 }
 
-// toldOf is what a model is told of tools, and which of them may run side by side.
+// toldOf is what a model is given of tools, and which of them may run side by side.
 func toldOf(response *toolv1.ResolveToolsResponse) (infos []any, parallel map[string]any) {
 	infos, parallel = []any{}, map[string]any{}
 	for _, definition := range response.GetTools() {

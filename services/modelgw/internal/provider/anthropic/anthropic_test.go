@@ -61,7 +61,7 @@ func TestEveryOptionIsSentOrSaidNotToBe(t *testing.T) {
 	}
 }
 
-// Of options that ask for the same, and where a model does not let itself be told, it is said which is not sent.
+// Of options that ask for the same, and of those that a model cannot take, the one that is not sent is named.
 func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 	t.Parallel()
 	both := &modelv1.GenerateConfig{ReasoningEffort: new("low"), ReasoningTokens: new(int64(2048))}
@@ -90,7 +90,7 @@ func TestWhatGoesBeforeAnOptionIsSaid(t *testing.T) {
 	}
 }
 
-// A list of accounts tells those that have a key or a token from those that need none and those that lack one.
+// A list of accounts distinguishes those that have a key or a token from those that need none and those that lack one.
 func TestWhichAccountsHaveAKey(t *testing.T) {
 	t.Parallel()
 	key := config.NewSecret("k")

@@ -109,7 +109,7 @@ func (g generation) off() string {
 	}
 }
 
-// thinksAlways says whether the model thinks, and cannot be told not to.
+// thinksAlways reports whether the model thinks, and cannot be configured not to.
 func (g generation) thinksAlways() bool { return g.control() == byEffort && g.off() == "" }
 
 // refusesFallback says whether the model cannot have others answer in its place.

@@ -283,7 +283,7 @@ func decoded(t *goldentest.T, document json.RawMessage) any {
 	return value
 }
 
-// plain returns a value with the JSON that stands in texts brought to one form: arguments of calls, and details of
+// plain returns a value with the JSON within texts brought to one form: arguments of calls, and details of
 // reasoning in a signature. Blanks in them are the recording program's.
 func plain(value any) any {
 	switch v := value.(type) {

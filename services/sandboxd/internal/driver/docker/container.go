@@ -31,7 +31,7 @@ const (
 	hostname   = "sandbox"
 )
 
-// readonlyPaths are what an engine makes read-only when it is not told otherwise (Docker's default; moby,
+// readonlyPaths are what an engine makes read-only by default (Docker's default; moby,
 // oci/defaults.go), and where a file can be asked for work of the kernel.
 var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/pressure"}
 
@@ -91,8 +91,8 @@ func (d *Driver) bounds(spec driver.Spec, can facts) *container.HostConfig {
 	return h
 }
 
-// boundsTerminals tells that the driver gives containers terminals of their own. A runtime that the operator names may
-// be a kernel of its own, with its own terminals.
+// boundsTerminals reports whether the driver gives containers terminals of their own. A runtime that the operator names
+// may be a kernel of its own, with its own terminals.
 func (d *Driver) boundsTerminals() bool { return d.cfg.Runtime == "" }
 
 // terminals is a bounded number of terminals in place of those that the engine mounts, which are bounded for the whole

@@ -119,8 +119,8 @@ func (d *Driver) find(ctx context.Context, id string) (admit func(pid int) bool,
 	return isGuest(found.pid), nil
 }
 
-// isGuest tells the first process of a container by its id. One that cannot be seen from here, because this program is
-// in a container too, is known by the folder alone, which no command can enter.
+// isGuest recognizes the first process of a container by its id. One that cannot be seen from here, because this
+// program is in a container too, is known by the folder alone, which no command can enter.
 func isGuest(first int) func(int) bool {
 	return func(pid int) bool { return pid == first || pid == 0 }
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // How long the engine may take to tell that it is there, to tell something else, to remove a container, and how long
-// what it can do is believed. And how soon one that is away is asked for again by whoever waits for it.
+// what it can do is believed. And how soon one that is away is asked for again by a call that waits for it.
 const (
 	pingTimeout   = 5 * time.Second
 	askTimeout    = 30 * time.Second

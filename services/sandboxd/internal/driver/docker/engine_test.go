@@ -142,7 +142,7 @@ func TestAnEngineWhoseDiskIsFullIsWaitedFor(t *testing.T) {
 	assert.Positive(t, rpcerr.RetryAfter(err))
 }
 
-// An engine that cannot be used is named with its socket and what to do, whoever asks; where nothing was made, that
+// An engine that cannot be used is named with its socket and what to do, for every call; where nothing was made, that
 // nothing can be found is no fault.
 func TestAnEngineThatCannotBeUsed(t *testing.T) {
 	t.Parallel()

@@ -18,11 +18,11 @@ type record struct {
 	DiskBytes int64 `json:",omitempty"`
 }
 
-// guestAlone owns the folder that is mounted into a container: nobody in there is that user, and the guest enters all
-// folders. So no command comes near the socket, as root neither, since it has no capabilities.
+// guestAlone owns the folder that is mounted into a container: no process in there runs as that user, and the guest
+// enters all folders. So no command comes near the socket, as root neither, since it has no capabilities.
 const guestAlone = 0x6fff_0000
 
-// makeControl makes the folder that is mounted, with what the guest reads in it. Remapped tells that root in containers
+// makeControl makes the folder that is mounted, with what the guest reads in it. Remapped says that root in containers
 // is another user here, who enters only what is open to all; then who dials is all that is checked.
 func makeControl(folder string, spec guest.ContainerSpec, remapped bool) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {

@@ -3,8 +3,8 @@
 // same by a user namespace and says what is weaker. Cgroups bound a box: those that this process may make, or, without
 // root, that the user's systemd gives it. Where there are none, a box is made only if it may be unisolated.
 //
-// A box is a process that was cloned into new namespaces, the guest, and a folder with its record. The guest is
-// nobody's child that matters: it lives on when this program ends, and dials the socket in the box's folder again when
+// A box is a process that was cloned into new namespaces, the guest, and a folder with its record. The guest is a child
+// whose parent does not matter: it lives on when this program ends, and dials the socket in the box's folder again when
 // there is a new one.
 package local
 

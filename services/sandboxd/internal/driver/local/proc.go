@@ -18,8 +18,8 @@ import (
 
 // handProc mounts a /proc of a box's process namespace and hands it to the guest.
 //
-// In a container parts of /proc are covered, and there the kernel lets nobody in a user namespace mount a fresh one,
-// which would show what is covered. This process, root of the machine's own user namespace, is trusted with it.
+// In a container parts of /proc are covered, and there the kernel lets no process in a user namespace mount a fresh
+// one, which would show what is covered. This process, root of the machine's own user namespace, is trusted with it.
 func (d *Driver) handProc(ctx context.Context, rec *record, socket *os.File) error {
 	ns, err := os.Open("/proc/" + strconv.Itoa(rec.PID) + "/ns/pid")
 	if err != nil {

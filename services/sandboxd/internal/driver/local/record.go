@@ -44,7 +44,8 @@ func (r *record) identify(pid int) error {
 	return err
 }
 
-// alive tells that the first process still runs and is the one of this record. An error says that nothing is known.
+// alive reports whether the first process still runs and is the one of this record. An error says that nothing is
+// known.
 func (r *record) alive() (bool, error) {
 	boot, err := bootID()
 	if err != nil || r.PID <= 0 || boot != r.Boot {

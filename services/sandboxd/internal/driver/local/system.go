@@ -83,7 +83,7 @@ func findSystem(ctx context.Context, python, searchPath string, private []string
 		python = ""
 	}
 	if python != "" && !strings.HasPrefix(python, "/usr/") && python != "/usr" {
-		// At its own path, since that is built into its programs and scripts; by another name, so that PATH tells nothing of
+		// At its own path, since that is built into its programs and scripts; by another name, so that PATH shows nothing of
 		// the host.
 		s.python = python
 		s.show(python, python)

@@ -1,6 +1,6 @@
 // Package box turns the process it runs in into the first process of a box: it builds a private root, takes what the
 // program does not need away from it, and prepares the thread that starts commands. The launcher has given the process
-// its namespaces and tells it the rest by a Spec; nothing here decides policy.
+// its namespaces and gives it the rest in a Spec; nothing here decides policy.
 package box
 
 import (

@@ -143,8 +143,8 @@ func errClosed() error {
 	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "the connection to the sandbox is closed")
 }
 
-// cut tells that the connection failed: the guest itself never says UNAVAILABLE, and that another guest answers is for
-// good.
+// cut reports whether the connection failed: the guest itself never says UNAVAILABLE, and that another guest answers is
+// for good.
 func cut(err error) bool {
 	return status.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
 }

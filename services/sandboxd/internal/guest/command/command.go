@@ -95,7 +95,7 @@ func (c *Command) Stdout() *spool.Spool { return c.stdout }
 // Stderr is what the command prints to standard error.
 func (c *Command) Stderr() *spool.Spool { return c.stderr }
 
-// Result tells how the command ended, with at most limit bytes of each stream. Valid once Done is closed and Err is
+// Result returns how the command ended, with at most limit bytes of each stream. Valid once Done is closed and Err is
 // nil.
 func (c *Command) Result(limit int64) *sandboxv1.ExecResult {
 	r := &sandboxv1.ExecResult{

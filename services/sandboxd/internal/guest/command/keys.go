@@ -44,7 +44,7 @@ func (r *Runner) Write(key string, offset int64, data []byte, eof bool) (int64, 
 }
 
 // Kill ends the command of that key with all that it started, and waits for that. A key that was never seen is
-// remembered: its command will never begin. Done tells that the command had ended before.
+// remembered: its command will never begin. Done says that the command had ended before.
 func (r *Runner) Kill(ctx context.Context, key string) (done bool, err error) {
 	r.mu.Lock()
 	c, known := r.byKey[key]

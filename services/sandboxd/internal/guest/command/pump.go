@@ -93,7 +93,7 @@ func (p *pump) run() {
 	}
 }
 
-// drain takes the bytes that are in the pipe now, which are never more than a pipe can hold; end tells that nobody
+// drain takes the bytes that are in the pipe now, which are never more than a pipe can hold; end says that no process
 // holds the other side.
 func (p *pump) drain(fd int, buf []byte) (end bool) {
 	for left := maxPipe; left > 0; {

@@ -132,7 +132,7 @@ func (r *Runner) Place(user string) (workdir string, who account.Account, err er
 }
 
 // Run starts the command that spec describes, or gives the one that its key names already. With a key the command goes
-// on when ctx ends; without one it is killed. A nil spec only looks the key up. Replayed tells that the key was seen
+// on when ctx ends; without one it is killed. A nil spec only looks the key up. Replayed says that the key was seen
 // before.
 //
 // Errors: EFFECT_UNKNOWN for a nil spec and an unknown key, REQUEST_ID_REUSED for a key that came with another command,

@@ -1,4 +1,4 @@
-// Package file reads, writes, lists and removes files of a sandbox for one of its users. It never hangs on a pipe or a
+// Package file reads, writes, lists and removes files of a sandbox for one of its users. It never blocks on a pipe or a
 // socket, keeps to limits while it reads, and replaces files at once.
 package file
 
@@ -158,7 +158,7 @@ func describe(name, full string, info fs.FileInfo) *sandboxv1.FileInfo {
 	return out
 }
 
-// printable writes a name as text that stands for no other name: a byte that is no UTF-8 as \x and two hexadecimal
+// printable writes a name as text that represents no other name: a byte that is no UTF-8 as \x and two hexadecimal
 // digits, and so the backslash of a name that has such a thing in it.
 func printable(name string) string {
 	if utf8.ValidString(name) && !strings.Contains(name, `\x`) {

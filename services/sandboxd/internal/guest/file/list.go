@@ -21,8 +21,8 @@ const (
 	maxBytes   = 2 << 20
 )
 
-// List lists the entries of a folder to the given depth (below 1 means 1), by path, links not followed. Truncated tells
-// that there were more.
+// List lists the entries of a folder to the given depth (below 1 means 1), by path, links not followed. Truncated
+// reports that there were more.
 func (p Place) List(path string, depth int) (entries []*sandboxv1.FileInfo, truncated bool, err error) {
 	l := listing{}
 	err = p.do("list", path, func(full string) error {

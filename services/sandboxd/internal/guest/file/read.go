@@ -23,7 +23,7 @@ type Reader struct {
 }
 
 // Open opens a file for reading from offset on: at most limit bytes (0: to the end). A file with more than maxBytes
-// left is OUTPUT_LIMIT (0: no bound), found before anything is read where the size tells, and while reading where it
+// left is OUTPUT_LIMIT (0: no bound), found before anything is read where the size shows it, and while reading where it
 // grows. Folders are IS_A_DIRECTORY, pipes, sockets and devices INVALID_PATH.
 func (p Place) Open(path string, offset, limit, maxBytes int64) (*Reader, error) {
 	r := &Reader{path: path, left: limit, max: maxBytes}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch tells when
+// Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch reports when
 // to go on, and redialling is for what a watch might miss; without a watch it is done at leisure.
 const (
 	minBackoff     = time.Millisecond

@@ -86,8 +86,8 @@ func TestAStartingProcessHasNothingOfThisProgramsMemory(t *testing.T) {
 	}
 }
 
-// A process that has become another user, and has not executed its program yet, is read and traced by nobody of that
-// user.
+// A process that has become another user, and has not executed its program yet, is read and traced by no process of
+// that user.
 func TestAStartingProcessIsReadByNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIP: only root starts processes of other users")

@@ -12,7 +12,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// A mark tells which command a process belongs to, whatever that did to its parents, its session and its environment.
+// A mark says which command a process belongs to, whatever that did to its parents, its session and its environment.
 // It is the soft value of a limit that no kernel enforces, so it is inherited by all that a process starts, kept over
 // exec, and readable of every process. The filter of system calls refuses to set that limit to whatever the thread that
 // forks has started, so no command can change its mark.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait waits for the end of the process, at most for limit (0: without bound), and tells whether it has ended. One
+// Wait waits for the end of the process, at most for limit (0: without bound), and reports whether it has ended. One
 // goroutine calls it, until it is true.
 func (p *Process) Wait(limit time.Duration) bool {
 	deadline := time.Time{}

@@ -33,7 +33,7 @@ var (
 )
 
 // Remove removes, from the folder and all folders below it, the links that lead into a file system of kind proc,
-// wherever they lead on from there and whether or not that exists. Other links stay. Nobody may change the folder
+// wherever they lead on from there and whether or not that exists. Other links stay. No process may change the folder
 // meanwhile. A path that is no folder has none.
 func Remove(folder string, until time.Time) error {
 	fd, err := walk.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)

@@ -15,8 +15,8 @@ type Budget struct {
 	left int64
 }
 
-// NewBudget makes a budget of so many bytes. Where they are used up, evict is called, which drops a spool that nobody
-// writes to; it is false where there is none.
+// NewBudget makes a budget of so many bytes. Where they are used up, evict is called, which drops a spool that no
+// process writes to; it is false where there is none.
 func NewBudget(bytes int64, evict func() bool) *Budget { return &Budget{left: bytes, evict: evict} }
 
 // take gives how many of n bytes there is room for.

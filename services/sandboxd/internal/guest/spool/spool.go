@@ -87,8 +87,8 @@ func (s *Spool) push(p []byte) {
 	}
 }
 
-// grow tells for how many of n more bytes there is room in the budget, in a part that has some. Where it is fewer, the
-// part has its final size. The caller holds mu.
+// grow returns for how many of n more bytes there is room in the budget, in a part that has some. Where it is fewer,
+// the part has its final size. The caller holds mu.
 func (s *Spool) grow(n, have int, most *int) int {
 	free := min(n, max(0, s.floor-have))
 	k := free + s.budget.take(n-free)

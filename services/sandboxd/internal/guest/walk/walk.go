@@ -15,7 +15,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/fault"
 )
 
-// absent tells that this kernel, or a filter of the engine, has no openat2 (Linux 5.6). A guest there is the first
+// absent says that this kernel, or a filter of the engine, has no openat2 (Linux 5.6). A guest there is the first
 // process of a container: it has no descriptor that leads out of the sandbox.
 var absent atomic.Bool
 
@@ -102,7 +102,7 @@ func works() bool {
 	return err == nil
 }
 
-// ofGuest tells of something open whether it is what /proc shows of this program: below the number of one of its
+// ofGuest reports of something open whether it is what /proc shows of this program: below the number of one of its
 // threads.
 func ofGuest(fd int) bool {
 	var fs unix.Statfs_t
