@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,11 @@ const (
 	emptyImage    = "evalfleet/sandbox:test-empty"
 	volumesImage  = "evalfleet/sandbox:test-volumes"
 )
+
+// unique is a name of this process's own: other tests may use the same engine at the same time.
+func unique(name string) string { return name + "-" + suffix }
+
+var suffix = strings.ToLower(rand.Text()[:8])
 
 // What TestMain makes.
 var (
@@ -165,7 +171,7 @@ func newDriver(t *testing.T, dir string) driver.Driver {
 func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
-	spec := driver.Spec{ID: "writes", Owner: "disk", Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+	spec := driver.Spec{ID: unique("writes"), Owner: unique("disk"), Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	report, err := d.Create(t.Context(), spec)
 	require.NoError(t, err)
@@ -195,7 +201,7 @@ func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 func TestABoxThatMakesTooManyFilesIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
-	spec := driver.Spec{ID: "many-files", Owner: "many-files", Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+	spec := driver.Spec{ID: unique("many-files"), Owner: unique("many-files"), Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	report, err := d.Create(t.Context(), spec)
 	require.NoError(t, err)
@@ -227,7 +233,7 @@ func TestAServerThatCannotMeasureMakesNoBoxUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})
 	d.SeeNothing()
-	spec := driver.Spec{ID: "unmeasured", Owner: "unmeasured", Deadline: time.Now().Add(time.Minute)}
+	spec := driver.Spec{ID: unique("unmeasured"), Owner: unique("unmeasured"), Deadline: time.Now().Add(time.Minute)}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	report, err := d.Create(t.Context(), spec)
 	if slices.Contains(report.Isolation.Parts, "disk quota") {
@@ -248,7 +254,7 @@ func TestAServerThatCannotMeasureMakesNoBoxUnlessAllowed(t *testing.T) {
 func TestAnImageWithVolumesMakesNoBoxUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
-	spec := driver.Spec{ID: "volumes", Owner: "volumes", Image: volumesImage, Deadline: time.Now().Add(time.Minute)}
+	spec := driver.Spec{ID: unique("volumes"), Owner: unique("volumes"), Image: volumesImage, Deadline: time.Now().Add(time.Minute)}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	for _, err := range []error{d.Check(t.Context(), spec), func() error { _, err := d.Create(t.Context(), spec); return err }()} {
 		require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
@@ -266,7 +272,7 @@ func TestRemovedFilesThatAreOpenAreMeasured(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
 	for name, keep := range map[string]string{"open": "", "mapped": "m = mmap.mmap(f.fileno(), 1 << 20); os.closerange(3, 256)"} {
-		spec := driver.Spec{ID: "removed-" + name, Owner: "removed-" + name, Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+		spec := driver.Spec{ID: unique("removed-" + name), Owner: unique("removed-" + name), Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
 		t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 		report, err := d.Create(t.Context(), spec)
 		require.NoError(t, err)

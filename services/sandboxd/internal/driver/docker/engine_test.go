@@ -205,7 +205,7 @@ func TestImagesThatCannotBeUsed(t *testing.T) {
 			t.Parallel()
 			tt.cfg.Host = host
 			d := withConfig(t, tt.cfg)
-			_, err := d.Create(t.Context(), driver.Spec{ID: "no-image", Owner: name, Image: tt.image})
+			_, err := d.Create(t.Context(), driver.Spec{ID: unique("no-image"), Owner: name, Image: tt.image})
 			require.True(t, rpcerr.Is(err, tt.reason), "%v", err)
 			for _, part := range tt.says {
 				assert.ErrorContains(t, err, part)
@@ -256,10 +256,10 @@ func TestAnEngineThatHangs(t *testing.T) {
 func TestWhatTheEngineRefusesIsTold(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage, Runtime: "no-such-runtime"})
-	_, err := d.Create(t.Context(), driver.Spec{ID: "bad-runtime", Owner: "nobody-else"})
+	_, err := d.Create(t.Context(), driver.Spec{ID: unique("bad-runtime"), Owner: unique("nobody-else")})
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE), "%v", err)
 	require.ErrorContains(t, err, "no-such-runtime")
-	boxes, err := d.List(t.Context(), "nobody-else")
+	boxes, err := d.List(t.Context(), unique("nobody-else"))
 	require.NoError(t, err)
 	assert.Empty(t, boxes)
 }

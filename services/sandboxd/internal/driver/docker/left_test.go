@@ -83,7 +83,7 @@ func TestWhatACrashLeavesIsFound(t *testing.T) {
 			d, err := docker.New(docker.Config{Host: host, Image: testImage}, docker.Deps{Dir: dir, GuestPath: guestPath})
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, d.Close()) })
-			id, owner := "left-"+name, "owner-of-"+name
+			id, owner := unique("left-"+name), unique("owner-of-"+name)
 			t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
 			leave(t, dir, id, owner)
 			boxes, err := d.List(t.Context(), owner)
@@ -123,17 +123,17 @@ func TestTheProbeOfAKilledServerIsRemoved(t *testing.T) {
 // A container of that name which is somebody else's is left alone, and named.
 func TestAForeignContainerIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	api := engineOf(t)
-	_, err := api.ContainerCreate(t.Context(), &container.Config{Image: testImage, Cmd: []string{"true"}}, nil, nil, nil, "evalfleet-foreign")
+	api, id := engineOf(t), unique("foreign")
+	_, err := api.ContainerCreate(t.Context(), &container.Config{Image: testImage, Cmd: []string{"true"}}, nil, nil, nil, "evalfleet-"+id)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, api.ContainerRemove(context.Background(), "evalfleet-foreign", container.RemoveOptions{Force: true}))
+		assert.NoError(t, api.ContainerRemove(context.Background(), "evalfleet-"+id, container.RemoveOptions{Force: true}))
 	})
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})
-	_, err = d.Create(t.Context(), driver.Spec{ID: "foreign", Owner: "me"})
-	require.ErrorContains(t, err, "evalfleet-foreign")
-	require.Error(t, d.Destroy(t.Context(), "foreign"))
-	_, err = api.ContainerInspect(t.Context(), "evalfleet-foreign")
+	_, err = d.Create(t.Context(), driver.Spec{ID: id, Owner: unique("me")})
+	require.ErrorContains(t, err, "evalfleet-"+id)
+	require.Error(t, d.Destroy(t.Context(), id))
+	_, err = api.ContainerInspect(t.Context(), "evalfleet-"+id)
 	require.NoError(t, err)
 }
 
@@ -141,7 +141,7 @@ func TestAForeignContainerIsLeftAlone(t *testing.T) {
 func TestAnImageWithOneProgram(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host})
-	report, run := create(t, d, driver.Spec{ID: "one-program", Owner: "me", Image: emptyImage, OrphanTimeout: time.Minute})
+	report, run := create(t, d, driver.Spec{ID: unique("one-program"), Owner: unique("me"), Image: emptyImage, OrphanTimeout: time.Minute})
 	assert.Equal(t, "/", report.Workdir)
 	r := run("/program", "version")
 	assert.Zero(t, r.GetExitCode(), "%s", r.GetStderr())
@@ -152,8 +152,8 @@ func TestAnImageWithOneProgram(t *testing.T) {
 func TestMoreProcessorsThanThereAre(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})
-	create(t, d, driver.Spec{ID: "many-processors", Owner: "me", OrphanTimeout: time.Minute, Limits: driver.Limits{CPUMillis: 1_000_000}})
-	c, err := engineOf(t).ContainerInspect(t.Context(), "evalfleet-many-processors")
+	create(t, d, driver.Spec{ID: unique("many-processors"), Owner: unique("me"), OrphanTimeout: time.Minute, Limits: driver.Limits{CPUMillis: 1_000_000}})
+	c, err := engineOf(t).ContainerInspect(t.Context(), "evalfleet-"+unique("many-processors"))
 	require.NoError(t, err)
 	assert.Equal(t, int64(runtime.NumCPU())*1e9, c.HostConfig.NanoCPUs)
 }
@@ -165,12 +165,12 @@ func TestHowAContainerIsHeld(t *testing.T) {
 	limits := driver.Limits{MemoryBytes: 128 << 20, PIDs: 100, CPUMillis: 500}
 	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
 	report, _ := create(t, d, driver.Spec{
-		ID: "held", Owner: "holder", Image: decidingImage, OrphanTimeout: time.Minute, Deadline: deadline, Limits: limits, Labels: map[string]string{"for": "people"},
+		ID: unique("held"), Owner: unique("holder"), Image: decidingImage, OrphanTimeout: time.Minute, Deadline: deadline, Limits: limits, Labels: map[string]string{"for": "people"},
 	})
 	for _, part := range []string{"network namespace", "no capabilities", "no_new_privs", "cgroup memory", "cgroup pids", "cgroup cpu", "seccomp"} {
 		assert.Contains(t, report.Isolation.Parts, part)
 	}
-	c, err := engineOf(t).ContainerInspect(t.Context(), "evalfleet-held")
+	c, err := engineOf(t).ContainerInspect(t.Context(), "evalfleet-"+unique("held"))
 	require.NoError(t, err)
 	h := c.HostConfig
 	assert.EqualValues(t, "none", h.NetworkMode)
@@ -185,8 +185,8 @@ func TestHowAContainerIsHeld(t *testing.T) {
 	for _, m := range c.Mounts {
 		assert.True(t, !m.RW || m.Type == "volume", m.Destination)
 	}
-	assert.Equal(t, "holder", c.Config.Labels["evalfleet.installation"])
-	assert.Equal(t, "held", c.Config.Labels["evalfleet.sandbox"])
+	assert.Equal(t, unique("holder"), c.Config.Labels["evalfleet.installation"])
+	assert.Equal(t, unique("held"), c.Config.Labels["evalfleet.sandbox"])
 	assert.Equal(t, deadline.UTC().Format(time.RFC3339), c.Config.Labels["evalfleet.deadline"])
 	assert.Equal(t, "people", c.Config.Labels["for"])
 }
