@@ -187,10 +187,11 @@ for _ in range(2500): os.mkdir("d"); os.chdir("d")'; pwd; echo $HOME`)
 		b := newBox(t, d, nil)
 		b.sh(`cd "$(mktemp -d -p /tmp mine.XXXX)"; ln -s /proc/self/cwd way; cd ~-
 			ln -s /proc/self/cwd/want.csv result.csv; ln -s /proc/self/cmdline result.txt; ln -s /dev/stdin in; ln -s /tmp/mine.*/way/want.csv by-tmp
+			ln -s /dev//fd/../cwd/want.csv slashes; ln -s made/../../../../../../../../proc/self/cwd/want.csv later
 			mkdir closed; ln -s /proc/self/cwd ~/way; ln -s ~/way/want.csv closed/result.csv; ln -s /etc/passwd kept; chmod 300 closed`)
 		files := []*sandboxv1.FileToPlace{{Path: "want.csv", Content: []byte("42")}}
-		r := b.check(&sandboxv1.ExecCheck{Files: files}, `cd "$EVALFLEET_CHECK_DIR"; : 42
-			for file in result.csv by-tmp closed/result.csv; do cmp -s want.csv "$EVALFLEET_WORKDIR/$file" && echo "$file is right"; done
+		r := b.check(&sandboxv1.ExecCheck{Files: files}, `cd "$EVALFLEET_CHECK_DIR"; : 42; mkdir "$EVALFLEET_WORKDIR/made"
+			for file in result.csv by-tmp slashes later closed/result.csv; do cmp -s want.csv "$EVALFLEET_WORKDIR/$file" && echo "$file is right"; done
 			for file in result.txt in; do grep -qs 42 "$EVALFLEET_WORKDIR/$file" && echo "$file is right"; done; [ -s "$EVALFLEET_WORKDIR/kept" ]`)
 		assert.Empty(t, r.GetStdout())
 		if h.OneUser {

@@ -120,59 +120,87 @@ func leadsNowhere(err error) bool {
 		errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// leadsToProc follows an entry of an open folder step by step.
+// leadsToProc follows an entry of an open folder step by step. A step that leads nowhere counts as a folder: a check may
+// make one there before it opens the link.
 func leadsToProc(folder int, name string) (bool, error) {
 	at, err := unix.FcntlInt(uintptr(folder), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return false, err
 	}
 	defer func() { unix.Close(at) }()
+	absent := 0 // steps from at to a folder that may be made
 	for links, rest := 0, name; rest != ""; {
 		var step string
-		if strings.HasPrefix(rest, "/") {
-			step, rest = "/", strings.TrimLeft(rest, "/")
+		if strings.HasPrefix(rest, "/") { // Only a target of a link begins so.
+			step = "/"
 		} else {
 			step, rest, _ = strings.Cut(rest, "/")
 		}
-		if step == "" {
+		rest = strings.TrimLeft(rest, "/")
+		switch {
+		case absent == 0:
+		case step == "..":
+			absent--
+			continue
+		case step == ".":
+			continue
+		default:
+			absent++
 			continue
 		}
 		next, err := unix.Openat(at, step, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if leadsNowhere(err) {
-			return false, nil
+			absent = 1
+			continue
 		}
 		if err != nil {
 			return false, fmt.Errorf("follow the link %s: %w", name, err)
 		}
-		to, proc := look(next)
-		if proc {
-			unix.Close(next)
-			return true, nil
-		}
-		if to == "" {
+		to, kind := look(next)
+		if kind == folderKind {
 			unix.Close(at)
 			at = next
 			continue
 		}
 		unix.Close(next)
-		if links++; links > maxLinks {
-			return false, nil
+		switch kind {
+		case procKind:
+			return true, nil
+		case linkKind:
+			if links++; links > maxLinks {
+				return false, nil
+			}
+			rest = to + "/" + rest
+		default:
+			absent = 1
 		}
-		rest = to + "/" + rest
 	}
 	return false, nil
 }
 
-// look gives the target of what is open, if it is a link, and says whether it lies in a file system of kind proc.
-func look(fd int) (target string, proc bool) {
+// kind is what a step of a link leads to.
+type kind int
+
+const (
+	fileKind kind = iota
+	folderKind
+	linkKind
+	procKind // whatever it is, in a file system of kind proc
+)
+
+// look says what is open, and gives the target of a link.
+func look(fd int) (target string, is kind) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type == unix.PROC_SUPER_MAGIC {
-		return "", true
+		return "", procKind
 	}
 	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
-	if err != nil {
-		return "", false
+	if n, err := unix.Readlinkat(fd, "", buf); err == nil {
+		return string(buf[:n]), linkKind
 	}
-	return string(buf[:n]), false
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return "", folderKind
+	}
+	return "", fileKind
 }

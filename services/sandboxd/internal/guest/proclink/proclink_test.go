@@ -25,7 +25,8 @@ func TestLinksIntoProcAreRemoved(t *testing.T) {
 	removed := map[string]string{
 		"cwd": "/proc/self/cwd/want.csv", "cmdline": "/proc/self/cmdline", "input": "/dev/stdin", "descriptor": "/dev/fd/255", "thread": "/proc/thread-self/root",
 		"far": "/proc/4194304/cwd/want", "a/b/dots": "../.././/../../../../../../../../../proc/self/fd/0", "proc": "/proc", "mounts": "/etc/mtab",
-		"folder": "/proc/self/root", "by-folder": "a/../folder/etc/passwd", "by-another": elsewhere + "/way/want.csv", "chain": "cmdline", "a/b/back": "../../chain",
+		"folder": "/proc/self/root", "by-folder": "a/../folder/etc/passwd", "by-another": elsewhere + "/way/want.csv", "slashes": "/dev//fd/..//cwd/want.csv", "tail": "/dev/fd//",
+		"chain": "cmdline", "a/b/back": "../../chain",
 	}
 	kept := map[string]string{
 		"passwd": "/etc/passwd", "nowhere": "no/such/file", "text": "user@host.4711:1", "loop": "loop", "long": strings.Repeat("x", 300), "up": "..", "a/c/sibling": "../b", "null": "/dev/null", "root": "/",
@@ -65,6 +66,34 @@ func TestLinksIntoProcAreRemoved(t *testing.T) {
 	}
 	_, err = os.Lstat(filepath.Join(elsewhere, "way"))
 	require.NoError(t, err, "links of other folders are not followed")
+}
+
+// A check may make what is not there yet, or put a folder in the place of a file.
+func TestALinkThatWillLeadIntoProcIsRemoved(t *testing.T) {
+	t.Parallel()
+	up := strings.Repeat("../", 20)
+	for name, to := range map[string]string{
+		"a folder of the check":       ".pytest_cache/../" + up + "proc/self/cwd/want.csv",
+		"a folder below it":           ".pytest_cache/v/../../" + up + "proc/self/cwd/want.csv",
+		"a file that becomes one":     "file/../" + up + "proc/self/cwd/want.csv",
+		"by a link into proc":         "later/../" + up + "dev/stdin",
+		"by a path from the root":     "/no/such/folder/../../../proc/self/cwd/want.csv",
+		"by another link of its kind": "other/proc/self/cwd",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+			require.NoError(t, os.Symlink("later/../"+up, filepath.Join(dir, "other")))
+			require.NoError(t, os.Symlink("later/../file", filepath.Join(dir, "kept")))
+			require.NoError(t, os.Symlink(to, filepath.Join(dir, "link")))
+			require.NoError(t, proclink.Remove(dir, later()))
+			_, err := os.Lstat(filepath.Join(dir, "link"))
+			require.ErrorIs(t, err, os.ErrNotExist)
+			_, err = os.Lstat(filepath.Join(dir, "kept"))
+			require.NoError(t, err)
+		})
+	}
 }
 
 func TestManyLinksAreRemoved(t *testing.T) {
