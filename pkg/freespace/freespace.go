@@ -19,7 +19,8 @@ const (
 // lookEvery is how long what was found of a disk is taken for true.
 const lookEvery = time.Second
 
-// space is what a disk has and had at first: bytes, and files (inodes), of which some disks know no bound (zero).
+// space is what a disk has and had at first: bytes, and files (inodes). Disks without a bound of files have zero of them,
+// or a negative number free, as CephFS.
 type space struct{ free, size, freeFiles, files int64 }
 
 // Floor is the least free space of some folders at which something new begins. Its methods may be called concurrently.
@@ -75,7 +76,7 @@ func (f *Floor) look() string {
 		if s.free < least {
 			return fmt.Sprintf("the disk of %s has %s free; something new begins at %s (min_free_bytes): delete what is old, or make room", dir, bytes(s.free), bytes(least))
 		}
-		if least := min(s.files/defaultShare, mostFiles); s.freeFiles < least {
+		if least := min(s.files/defaultShare, mostFiles); s.freeFiles >= 0 && s.freeFiles < least {
 			return fmt.Sprintf("the disk of %s has room for %d more files (inodes); something new begins at %d: delete what is old, or make room", dir, s.freeFiles, least)
 		}
 	}

@@ -27,6 +27,8 @@ func TestFloor(t *testing.T) {
 		"files on a large disk":    {0, space{free: gib, size: gib, freeFiles: 10_000, files: 1 << 24}, ""},
 		"no files on a large disk": {0, space{free: gib, size: gib, freeFiles: 9_999, files: 1 << 24}, "the disk of /d has room for 9999 more files (inodes); something new begins at 10000"},
 		"no files on a small disk": {5 * gib, space{free: 5 * gib, size: 6 * gib, freeFiles: 3, files: 200}, "room for 3 more files (inodes); something new begins at 4"},
+		// CephFS counts its objects as files, of which -1 are free (Linux, fs/ceph/super.c).
+		"any number of files": {0, space{free: gib, size: gib, freeFiles: -1, files: 1 << 24}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
