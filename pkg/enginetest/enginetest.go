@@ -84,8 +84,9 @@ func Start(ctx context.Context) (*Engine, error) {
 	return nil, fmt.Errorf("the Docker Engine does not start: %w", faults)
 }
 
-// script starts the engine in a mount namespace of its own, so that none of its mounts is left or seen. An engine takes a containerd
-// of the system where it finds one; here it shall start its own.
+// script starts the engine in a mount namespace of its own, so that none of its mounts is left or seen, and in a network namespace
+// of its own, since an engine without a bridge removes docker0, which the machine's engine needs. An engine takes a containerd of the
+// system where it finds one; here it shall start its own.
 const script = `
 [ ! -d /run/containerd ] || mount -t tmpfs tmpfs /run/containerd || exit 1
 [ -z "$MEMORY" ] || mount -t tmpfs tmpfs "$DIR/data" || exit 1
@@ -128,10 +129,10 @@ func start(ctx context.Context, program, storage string) (_ *Engine, err error) 
 		"PATH=" + strings.Join(folders(), ":"), "HOME=/root", "DIR=" + dir, "PROGRAM=" + program, "STORAGE=" + storage, "MEMORY=" + memory,
 	}
 	e.cmd.Stdout, e.cmd.Stderr = log, log
-	e.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := e.cmd.Start(); err != nil {
 		e.cmd = nil
-		return nil, fmt.Errorf("start it in a mount namespace: %w", err)
+		return nil, fmt.Errorf("start it in namespaces of its own: %w", err)
 	}
 	go func() {
 		_ = e.cmd.Wait()

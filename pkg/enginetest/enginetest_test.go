@@ -26,6 +26,13 @@ func TestAnEngineOfTheTestsOwnLeavesNothing(t *testing.T) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	require.NoError(t, err)
 	assert.NotContains(t, string(mounts), filepath.Dir(socket), "its mounts are its own")
+	pid, err := os.ReadFile(filepath.Join(filepath.Dir(socket), "pid"))
+	require.NoError(t, err)
+	network, err := os.Readlink(filepath.Join("/proc", strings.TrimSpace(string(pid)), "ns/net"))
+	require.NoError(t, err)
+	machine, err := os.Readlink("/proc/self/ns/net")
+	require.NoError(t, err)
+	assert.NotEqual(t, machine, network, "an engine without a bridge removes docker0, which is that of the machine's engine")
 	require.NoError(t, e.Stop())
 	assert.NoDirExists(t, filepath.Dir(socket))
 }
