@@ -17,11 +17,23 @@ import (
 )
 
 // outcome is the event that says how a slot's run ended. The row has all of it but the content of scores, for which
-// the journal is read. Scores that cannot be read, or are too large, fail the sample and leave the evaluation alone.
+// the journal is read, as it is for a row that cannot be read. A run of which that fails as well, or whose scores are
+// too large, fails its sample and leaves the evaluation alone.
 func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*agentv1.Event, error) {
 	run, name := &agentv1.Run{}, row.Name
-	if err := proto.Unmarshal(row.View, run); err != nil {
-		return nil, fmt.Errorf("read the row of %s: %w", name, err)
+	damaged, unreadable := proto.Unmarshal(row.View, run), error(nil)
+	if damaged != nil || len(run.GetScores()) > 0 {
+		whole, err := d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
+		switch {
+		case err == nil:
+			run = whole
+		case !errors.Is(err, journal.ErrUnreadable):
+			return nil, err
+		case damaged != nil:
+			run, unreadable = &agentv1.Run{}, err // What of the row was read may be wrong.
+		default:
+			unreadable = err
+		}
 	}
 	f := &agentv1.SampleFinished{
 		Sample: d.sample(slot).GetId(), Epoch: int32(slot.Epoch), Run: name, State: run.GetState(),
@@ -31,41 +43,33 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*
 	if run.GetStartTime() != nil && run.GetEndTime() != nil {
 		f.TotalTime = durationpb.New(run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()))
 	}
-	if len(run.GetScores()) > 0 {
-		scores, err := d.scores(ctx, name)
-		switch {
-		case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE):
-			f.State, f.Error = agentv1.RunState_RUN_STATE_FAILED, &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()}
-		case errors.Is(err, journal.ErrUnreadable):
-			d.engine.deps.Logger.Error("a run cannot be read, which fails its sample", "eval", d.head.Name, "run", name, "error", err)
-			f.State = agentv1.RunState_RUN_STATE_FAILED
-			f.Error = &agentv1.RunError{
-				Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL),
-				Message: "the journal of " + name + " cannot be read; the server's log has the cause",
-			}
-		case err != nil:
-			return nil, err
-		default:
-			f.Content = &agentv1.SampleFinishedContent{Scores: scores}
+	scores, err := keptScores(run)
+	switch {
+	case unreadable != nil:
+		d.engine.deps.Logger.Error("a run cannot be read, which fails its sample", "eval", d.head.Name, "run", name, "error", unreadable)
+		f.State = agentv1.RunState_RUN_STATE_FAILED
+		f.Error = &agentv1.RunError{
+			Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL),
+			Message: "the journal of " + name + " cannot be read; the server's log has the cause",
 		}
+	case err != nil:
+		f.State, f.Error = agentv1.RunState_RUN_STATE_FAILED, &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()}
+	case len(scores) > 0:
+		f.Content = &agentv1.SampleFinishedContent{Scores: scores}
 	}
 	return &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}, nil
 }
 
-// scores are those of a run as the evaluation keeps them: with long texts cut.
-func (d *driver) scores(ctx context.Context, name string) ([]*agentv1.NamedScore, error) {
-	run, err := d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
-	if err != nil {
-		return nil, err
-	}
-	scores := make([]*agentv1.NamedScore, 0, len(run.GetScores()))
+// keptScores are the scores of a run as the evaluation keeps them: with long texts cut.
+func keptScores(run *agentv1.Run) ([]*agentv1.NamedScore, error) {
+	var scores []*agentv1.NamedScore
 	size := 0
 	for _, named := range run.GetScores() {
 		kept := &agentv1.NamedScore{Name: named.GetName(), Score: keptScore(named.GetScore())}
 		scores, size = append(scores, kept), size+proto.Size(kept)
 	}
 	if size > bound.EvalScoresBytes {
-		return nil, rpcerr.RequestTooLarge("", bound.EvalScoresBytes, "the scores of %s have %d bytes, and an evaluation keeps at most %d of a sample", name, size, bound.EvalScoresBytes)
+		return nil, rpcerr.RequestTooLarge("", bound.EvalScoresBytes, "the scores of %s have %d bytes, and an evaluation keeps at most %d of a sample", run.GetName(), size, bound.EvalScoresBytes)
 	}
 	return scores, nil
 }

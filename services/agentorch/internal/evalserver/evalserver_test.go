@@ -606,3 +606,42 @@ func TestSamplesAtWorkAreShown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, list.GetSamples()[0].GetActivity(), "nothing is at work any more")
 }
+
+// TestADamagedRowStopsNoEvaluation has the rows of an evaluation at work and of one of its runs damaged. Lists and the
+// evaluation have all that others say of them.
+func TestADamagedRowStopsNoEvaluation(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	done, name := r.done("a"), r.create(spec("slow", "slower"))
+	_, err := r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, func(w *agentv1.WatchEvalResponse) bool {
+		return w.GetProgress().GetProgress().GetRunning() == 2
+	})
+	require.NoError(t, err)
+	run := r.runs.show(t, "slow", &agentv1.Run{State: agentv1.RunState_RUN_STATE_RUNNING, Turns: 3})
+	r.runs.show(t, "slower", &agentv1.Run{State: agentv1.RunState_RUN_STATE_RUNNING, Turns: 4})
+	r.runs.waitsFor(t, name, "w", &agentv1.RunWait{Reason: "store", Since: timestamppb.Now()})
+	list := func() []*agentv1.Eval {
+		page, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: project})
+		require.NoError(t, err)
+		return page.GetEvals()
+	}
+	want := list()
+	require.Len(t, want, 2)
+	want[0].Progress.Waits[0].Since = nil // It is in the row alone.
+	for _, damaged := range []string{done, name, run} {
+		r.store.damaged.Store(damaged, nil)
+	}
+	assert.Empty(t, cmp.Diff(want, list(), protocmp.Transform()))
+
+	got, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(want[0], got, protocmp.Transform()))
+	samples, err := r.ListSamples(r.within(), &agentv1.ListSamplesRequest{Parent: name})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_RUNNING, samples.GetSamples()[0].GetState())
+	assert.EqualValues(t, 4, samples.GetSamples()[1].GetTurns())
+	_, err = r.watchUntil(&agentv1.WatchEvalRequest{Name: name, Progress: true}, func(w *agentv1.WatchEvalResponse) bool {
+		return len(w.GetRunning()) == 2
+	})
+	require.NoError(t, err)
+}

@@ -231,11 +231,32 @@ func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.R
 	return proto.CloneOf(r.made[req.GetName()]), nil
 }
 
-// counted counts what is read of journals.
+// counted counts what is read of journals, and damages what lists say of some.
 type counted struct {
 	journal.Store
 
-	events atomic.Int64
+	events  atomic.Int64
+	damaged sync.Map // their names
+}
+
+func (c *counted) List(ctx context.Context, q journal.Query) ([]journal.Listed, error) {
+	rows, err := c.Store.List(ctx, q)
+	for i := range rows {
+		if _, ok := c.damaged.Load(rows[i].Name); ok {
+			rows[i].View = []byte("damaged")
+		}
+	}
+	return rows, err
+}
+
+func (c *counted) Waits(ctx context.Context, parent string) ([]journal.Wait, error) {
+	waits, err := c.Store.Waits(ctx, parent)
+	for i := range waits {
+		if _, ok := c.damaged.Load(parent); ok {
+			waits[i].View = []byte("damaged")
+		}
+	}
+	return waits, err
 }
 
 func (c *counted) Read(ctx context.Context, ref journal.Ref, r journal.Range) ([]*agentv1.Event, error) {

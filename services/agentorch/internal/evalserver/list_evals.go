@@ -2,12 +2,15 @@ package evalserver
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
@@ -37,8 +40,8 @@ func (s *Server) ListEvals(ctx context.Context, req *agentv1.ListEvalsRequest) (
 	page.Size = journal.Fitting(rows, page.Size)
 	rows, resp.NextPageToken = resource.Cut(page, rows, journal.Listed.Position)
 	for _, row := range rows {
-		e := &agentv1.Eval{}
-		if err := proto.Unmarshal(row.View, e); err != nil {
+		e, err := s.listed(ctx, row)
+		if err != nil {
 			return nil, err
 		}
 		resp.Evals = append(resp.Evals, e)
@@ -56,4 +59,21 @@ func (s *Server) ListEvals(ctx context.Context, req *agentv1.ListEvalsRequest) (
 		}
 	}
 	return resp, nil
+}
+
+// listed is an evaluation as its row shows it, and its journal where the row cannot be read. Of an evaluation whose
+// journal cannot be read either it has the name and the state.
+func (s *Server) listed(ctx context.Context, row journal.Listed) (*agentv1.Eval, error) {
+	e := &agentv1.Eval{}
+	if proto.Unmarshal(row.View, e) == nil {
+		return e, nil
+	}
+	state, err := s.engine.State(ctx, row.Name)
+	switch {
+	case err == nil:
+		return state.Eval, nil
+	case errors.Is(err, journal.ErrUnreadable) || rpcerr.Code(err) == codes.NotFound: // Deleted meanwhile.
+		return &agentv1.Eval{Name: row.Name, State: agentv1.EvalState(row.State), Progress: &agentv1.EvalProgress{}}, nil
+	}
+	return nil, err
 }

@@ -2,7 +2,6 @@ package evalserver
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -31,7 +30,7 @@ func (s *Server) running(ctx context.Context, q journal.Query) (map[string][]*ag
 	for _, row := range rows {
 		run := &agentv1.Run{}
 		if err := proto.Unmarshal(row.View, run); err != nil {
-			return nil, fmt.Errorf("read the row of %s: %w", row.Name, err)
+			run = &agentv1.Run{State: agentv1.RunState(row.State)} // The row's other columns are all that is left.
 		}
 		run.Name = row.Name
 		runs[row.Parent] = append(runs[row.Parent], run)
@@ -136,7 +135,7 @@ func (s *Server) live(ctx context.Context, e *agentv1.Eval, runs []*agentv1.Run)
 	for _, w := range journaled {
 		longest := &agentv1.Run{}
 		if err := proto.Unmarshal(w.View, longest); err != nil {
-			return nil, fmt.Errorf("read the row of a run of %s: %w", e.GetName(), err)
+			longest = &agentv1.Run{} // The reason and the count are all that is left.
 		}
 		wait := longest.GetWait()
 		p.Waits = append(p.Waits, &agentv1.EvalWait{Reason: w.Reason, Message: wait.GetMessage(), Since: wait.GetSince(), Samples: int32(w.Count)})

@@ -34,7 +34,7 @@ var (
 	ErrReused = errors.New("journal: id used before with other content")
 	// ErrOpen says that a journal cannot be deleted, since it, or one whose parent it is, is not done.
 	ErrOpen = errors.New("journal: not done")
-	// ErrUnreadable says that what a journal holds cannot be turned back into an event: the database is damaged.
+	// ErrUnreadable says that what a journal holds cannot be turned back into its events: the database is damaged.
 	ErrUnreadable = errors.New("journal: an event cannot be read")
 	// ErrPart says that a journal cannot be deleted, since its parent is kept.
 	ErrPart = errors.New("journal: part of one that is kept")

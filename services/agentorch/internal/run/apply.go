@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
 
@@ -20,19 +21,20 @@ func Fold(name string, agents Agents, events iter.Seq2[*agentv1.Event, error]) (
 		}
 	}
 	if s.spec == nil {
-		return nil, fmt.Errorf("run %s: the journal does not begin with the run's creation", name)
+		return nil, fmt.Errorf("run %s: %w: the journal does not begin with the run's creation", name, journal.ErrUnreadable)
 	}
 	return s, nil
 }
 
-// Apply folds the next event. It keeps parts of it, which must not change any more. It fails on an event that cannot follow; the state is then of no use.
+// Apply folds the next event. It keeps parts of it, which must not change any more. It fails with
+// [journal.ErrUnreadable] on an event that cannot follow; the state is then of no use.
 func (s *State) Apply(e *agentv1.Event) error {
 	if e.GetSeq() != s.Seq+1 {
-		return fmt.Errorf("event %d does not follow %d", e.GetSeq(), s.Seq)
+		return fmt.Errorf("%w: event %d does not follow %d", journal.ErrUnreadable, e.GetSeq(), s.Seq)
 	}
 	s.Seq, s.Epoch = e.GetSeq(), e.GetEpoch()
 	if err := s.apply(e); err != nil {
-		return fmt.Errorf("event %d: %w", e.GetSeq(), err)
+		return fmt.Errorf("%w: event %d: %w", journal.ErrUnreadable, e.GetSeq(), err)
 	}
 	if s.Machine != nil {
 		s.Machine.Apply(e)

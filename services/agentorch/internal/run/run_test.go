@@ -18,6 +18,7 @@ import (
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal/journaltest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
@@ -70,9 +71,12 @@ func TestAJournalThatCannotBeIsAnError(t *testing.T) {
 	} {
 		_, err := run.Fold(name, nil, journalOf(events...))
 		assert.ErrorContains(t, err, says)
+		assert.ErrorIs(t, err, journal.ErrUnreadable)
 	}
 	s := run.New(name, nil)
-	require.ErrorContains(t, s.Apply(&agentv1.Event{Seq: 2}), "does not follow", "events have no gaps")
+	err := s.Apply(&agentv1.Event{Seq: 2})
+	require.ErrorContains(t, err, "does not follow", "events have no gaps")
+	assert.ErrorIs(t, err, journal.ErrUnreadable)
 }
 
 func TestALaterVersionsRunIsLeftAlone(t *testing.T) {

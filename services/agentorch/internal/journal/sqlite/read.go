@@ -60,6 +60,7 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		events []*agentv1.Event
 		size   int
 	)
+	last := r.After
 	for row, err := range v.Query(page, ref, r.After, r.Limit) {
 		if err != nil {
 			return nil, err
@@ -68,6 +69,10 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		if err := row.Scan(&e.seq, &e.epoch, &e.same, &e.hash, &e.body); err != nil {
 			return nil, err
 		}
+		if e.seq != last+1 {
+			return nil, fmt.Errorf("%w: event %d does not follow %d", journal.ErrUnreadable, e.seq, last)
+		}
+		last = e.seq
 		event, err := e.event(v, ref, r.Bare, events)
 		if err != nil {
 			return nil, err
@@ -94,7 +99,7 @@ func (e stored) event(v *sqlite.View, ref journal.Ref, bare bool, before []*agen
 	if e.hash != nil {
 		var content []byte
 		if err := v.QueryRow(`SELECT body FROM journal_blob WHERE hash = ?`, e.hash).Scan(&content); err != nil {
-			return nil, fmt.Errorf("content of event %d: %w", e.seq, err)
+			return nil, fmt.Errorf("content of event %d: %w", e.seq, lost(err))
 		}
 		if err := journal.PutContent(event, content); err != nil {
 			return nil, err
@@ -110,14 +115,25 @@ func (e stored) event(v *sqlite.View, ref journal.Ref, bare bool, before []*agen
 	return event, nil
 }
 
-// source returns the event that holds the same message.
+// source returns the event that holds the same message, which is an earlier one.
 func (e stored) source(v *sqlite.View, ref journal.Ref, before []*agentv1.Event) (*agentv1.Event, error) {
+	if e.same >= e.seq {
+		return nil, fmt.Errorf("%w: %d is no earlier event", journal.ErrUnreadable, e.same)
+	}
 	if len(before) > 0 && e.same >= before[0].GetSeq() {
 		return before[e.same-before[0].GetSeq()], nil
 	}
 	src := stored{seq: e.same}
 	if err := v.QueryRow(`SELECT epoch, hash, body FROM journal_event WHERE journal = ? AND seq = ?`, ref, e.same).Scan(&src.epoch, &src.hash, &src.body); err != nil {
-		return nil, err
+		return nil, lost(err)
 	}
 	return src.event(v, ref, false, nil)
+}
+
+// lost gives the error of a read its kind where the row is missing.
+func lost(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%w: it is missing", journal.ErrUnreadable)
+	}
+	return err
 }

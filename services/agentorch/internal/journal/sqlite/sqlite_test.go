@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal/journaltest"
@@ -228,4 +229,41 @@ func TestADamagedContentStopsNoOtherText(t *testing.T) {
 	}
 	_, err = s.Read(t.Context(), head.Ref, journal.Range{})
 	assert.ErrorIs(t, err, journal.ErrUnreadable)
+}
+
+// TestADamagedJournalIsUnreadable has rows of a journal lost or changed, so that an event lacks what it refers to.
+func TestADamagedJournalIsUnreadable(t *testing.T) {
+	t.Parallel()
+	large := chat.Assistant(strings.Repeat("the answer ", 1000))
+	entries := []journal.Entry{
+		{Event: &agentv1.Event{Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{}}}},
+		{Event: &agentv1.Event{Seq: 2, Kind: &agentv1.Event_Info{Info: &agentv1.Info{}}}},
+		{Event: &agentv1.Event{Seq: 3, Kind: &agentv1.Event_ModelOutcome{ModelOutcome: &agentv1.ModelOutcome{
+			Content: &agentv1.ModelOutcomeContent{Output: &modelv1.ModelOutput{Choices: []*modelv1.Choice{{Message: large}}}},
+		}}}},
+		{Event: &agentv1.Event{Seq: 4, Kind: &agentv1.Event_MessageAdded{MessageAdded: &agentv1.MessageAdded{Content: large}}}, Same: 3},
+	}
+	for name, damage := range map[string]string{
+		"an event that is none":          `UPDATE journal_event SET body = 'damaged' WHERE seq = 2`,
+		"no content":                     `DELETE FROM journal_blob`,
+		"no source":                      `DELETE FROM journal_event WHERE seq = 3`,
+		"an event before is lost":        `DELETE FROM journal_event WHERE seq = 2`,
+		"a source that is not there yet": `UPDATE journal_event SET same = 9 WHERE seq = 4`,
+		"a source that is itself":        `UPDATE journal_event SET same = 4 WHERE seq = 4`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := openDB(t)
+			s := openStore(t, db)
+			head, _, err := s.Create(t.Context(), journal.Creation{Name: "projects/p/runs/a", Entries: entries, Row: journal.Row{Kind: journal.KindRun}})
+			require.NoError(t, err)
+			require.NoError(t, db.Write(t.Context(), func(tx *sqlite.Tx) error { _, err := tx.Exec(damage); return err }))
+			for after := range int64(4) {
+				_, err = s.Read(t.Context(), head.Ref, journal.Range{After: after})
+				if after == 0 {
+					assert.ErrorIs(t, err, journal.ErrUnreadable)
+				}
+			}
+		})
+	}
 }
