@@ -159,7 +159,11 @@ func (e *Engine) arm(l journal.Listed, reason string) {
 		reason = ""
 	}
 	a := &actor{head: l.Head, adopted: reason, eval: l.Parent, away: e.awayOf(l, reason)}
-	boxes, subject := parked(l.View)
+	boxes, subject, err := parked(l.View)
+	if err != nil {
+		e.deps.Logger.Error("the row of a run cannot be read; its journal is read instead", "run", l.Name, "error", err)
+		l.Waiting = false
+	}
 	if a.boxes = boxes; l.Waiting {
 		a.subject, a.resting = subject, true
 	}
@@ -217,13 +221,13 @@ func (e *Engine) worked(began time.Time) {
 }
 
 // parked reads from a run's view the sandboxes whose leases go on, and what it waits for where that has a name.
-func parked(view []byte) (boxes []string, subject string) {
+func parked(view []byte) (boxes []string, subject string, err error) {
 	var r agentv1.Run
-	if proto.Unmarshal(view, &r) != nil {
-		return nil, ""
+	if err := proto.Unmarshal(view, &r); err != nil {
+		return nil, "", err
 	}
 	for _, name := range r.GetSandboxes() {
 		boxes = append(boxes, name)
 	}
-	return boxes, r.GetWait().GetSubject()
+	return boxes, r.GetWait().GetSubject(), nil
 }

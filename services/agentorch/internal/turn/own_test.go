@@ -17,6 +17,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
@@ -59,6 +60,29 @@ func TestLeasesAreRenewedAtOnceAtAStart(t *testing.T) {
 	for _, box := range boxes {
 		require.Eventually(t, func() bool { return f.Sandboxes.Renewed(box) > before[box] }, waittest.Bound, 5*time.Millisecond, "%s is renewed", box)
 	}
+}
+
+// The row of a run that waits says which sandboxes it has. Where it cannot be read the journal does.
+func TestLeasesAreRenewedOfARunWhoseRowIsDamaged(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.Config.Beat = 10 * time.Millisecond
+	f.start()
+	f.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		return nil, rpcerr.ConnectionQueueFull("openai/default", time.Hour, "full")
+	}
+	s := spec(step("generate", ""))
+	s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+	f.Until(f.Create(s).Name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
+	f.End()
+	require.NoError(t, f.DB.Write(t.Context(), func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(`UPDATE view_journal SET view = 'damaged'`)
+		return err
+	}))
+	const box = "projects/p/sandboxes/s1"
+	before := f.Sandboxes.Renewed(box)
+	f.start()
+	require.Eventually(t, func() bool { return f.Sandboxes.Renewed(box) > before }, waittest.Bound, 5*time.Millisecond)
 }
 
 // A run whose time is bounded is not charged for the time in which no server was there, be it that it works or waits, and whether the server stopped or was killed.
