@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net"
 	"sync"
+
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
 // Late is a driver that could not be set up for a shortage. It is set up by the first call that finds it possible;
-// until then calls fail with SANDBOX_QUOTA.
+// until then calls fail with SANDBOX_QUOTA, or, where what it failed with is no shortage, as those of [Absent].
 type Late struct {
 	// As is the driver's name.
 	As string
@@ -24,8 +26,11 @@ func (l *Late) get() (Driver, error) {
 	defer l.mu.Unlock()
 	if l.built == nil {
 		built, err := l.Build()
-		if err != nil {
+		switch {
+		case box.Transient(err):
 			return nil, Shortage(fmt.Errorf("the driver %s cannot be set up: %w", l.As, err))
+		case err != nil:
+			return Absent{As: l.As, Cause: err}, nil
 		}
 		l.built = built
 	}
