@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -29,11 +30,11 @@ func TestALateDriverWaitsForShortagesAlone(t *testing.T) {
 	fault = errors.New("python: it holds the home")
 	_, err = d.Create(t.Context(), driver.Spec{})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
-	assert.ErrorContains(t, err, "the driver some cannot be used: python")
+	require.ErrorContains(t, err, "the driver some cannot be used: python")
 	caps, err := d.Probe(t.Context())
-	assert.NoError(t, err)
+	require.NoError(t, err)
 	assert.False(t, caps.Available())
 
 	fault = nil
-	assert.ErrorContains(t, d.Destroy(t.Context(), "x"), "the driver built")
+	require.ErrorContains(t, d.Destroy(t.Context(), "x"), "the driver built")
 }

@@ -77,8 +77,10 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec) (driver.Report, err
 func (d *Driver) try(ctx context.Context, spec driver.Spec, has capabilities) (_ driver.Report, lacks *box.PartError, err error) {
 	p := plan{spec: spec, capabilities: has}
 	if has.cgroups {
-		d.askForGroups(ctx)
-		if p.groups, err = d.groups(); err != nil {
+		if err = d.askForGroups(ctx); err == nil {
+			p.groups, err = d.groups()
+		}
+		if err != nil {
 			err = &box.PartError{Part: groupsPart, Err: err}
 		}
 	}

@@ -128,29 +128,32 @@ func machineGroups(log *slog.Logger) groupSource {
 	}
 }
 
-// askForGroups asks the user's systemd for cgroups where there are none, once.
-func (d *Driver) askForGroups(ctx context.Context) {
+// askForGroups asks the user's systemd for cgroups where there are none, once. It fails where a shortage keeps it from
+// asking; the next call then asks.
+func (d *Driver) askForGroups(ctx context.Context) error {
 	d.grouping.Lock()
 	defer d.grouping.Unlock()
 	if d.cgroups != nil || d.asked {
-		return
+		return nil
 	}
 	ruled, err := d.source.unifiedBounds()
 	if box.Transient(err) {
-		d.noGroup = err
-		return
+		return err
+	}
+	if ruled { // systemd rules the cgroups of version 2
+		asked := d.source.enterScope(context.WithoutCancel(ctx))
+		groups, err := d.source.find() // Whatever systemd said: another driver of this process may have asked before.
+		switch {
+		case err == nil:
+			d.cgroups, d.noGroup = groups, nil
+		case box.Transient(asked):
+			return asked
+		default:
+			d.noGroup = errors.Join(err, asked)
+		}
 	}
 	d.asked = true
-	if !ruled {
-		return // systemd rules the cgroups of version 2
-	}
-	asked := d.source.enterScope(context.WithoutCancel(ctx))
-	groups, err := d.source.find() // Whatever systemd said: another driver of this process may have asked before.
-	if err != nil {
-		d.noGroup = errors.Join(err, asked)
-		return
-	}
-	d.cgroups, d.noGroup = groups, nil
+	return nil
 }
 
 // Name is `local`.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -174,6 +175,51 @@ func TestCgroupsThatSystemdGrantsAreUsed(t *testing.T) {
 		assert.True(t, slices.Contains(report.Isolation.Parts, "cgroup memory"))
 	}
 	assert.Equal(t, 1, asked)
+}
+
+// TestAShortageWhileSystemdIsAskedLowersNoIsolation has systemd be asked when this program can open or start nothing.
+func TestAShortageWhileSystemdIsAskedLowersNoIsolation(t *testing.T) {
+	t.Parallel()
+	machine := newTestDriver(t)
+	granted, err := machine.groups()
+	if err != nil {
+		t.Skip("SKIP: this user can make no cgroups: ", err)
+	}
+	for name, short := range map[string]groupSource{
+		"nothing can be opened":  {unifiedBounds: func() (bool, error) { return false, unix.EMFILE }},
+		"nothing can be started": {enterScope: func(context.Context) error { return fmt.Errorf("start busctl: %w", unix.EAGAIN) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newTestDriver(t)
+			entered := false
+			whole := groupSource{
+				unifiedBounds: func() (bool, error) { return true, nil },
+				enterScope: func(context.Context) error {
+					entered = true
+					return nil
+				},
+				find: func() (*cgroups, error) {
+					if !entered {
+						return nil, unix.EACCES
+					}
+					return granted, nil
+				},
+			}
+			d.asked, d.cgroups, d.noGroup, d.source = false, nil, unix.EACCES, whole
+			if short.unifiedBounds != nil {
+				d.source.unifiedBounds = short.unifiedBounds
+			} else {
+				d.source.enterScope = short.enterScope
+			}
+			_, _, err := make1(t, d, true)
+			require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
+			d.source = whole
+			report, _, err := make1(t, d, true)
+			require.NoError(t, err)
+			assert.False(t, report.Isolation.Unisolated, "%q", report.Isolation.Weaker)
+		})
+	}
 }
 
 func TestACallThatEndsDoesNotWaitForAMeasurement(t *testing.T) {
