@@ -67,7 +67,7 @@ func remove(fd int, until time.Time, depth int) error {
 			for _, entry := range entries {
 				switch {
 				case entry.Type()&os.ModeSymlink != 0:
-					leads, err := leadsToProc(fd, entry.Name())
+					leads, err := leadsToProc(fd, entry.Name(), until)
 					if err == nil && leads {
 						err = unix.Unlinkat(fd, entry.Name(), 0)
 					}
@@ -122,7 +122,7 @@ func leadsNowhere(err error) bool {
 
 // leadsToProc follows an entry of an open folder step by step. A step that leads nowhere counts as a folder: a check may
 // make one there before it opens the link.
-func leadsToProc(folder int, name string) (bool, error) {
+func leadsToProc(folder int, name string, until time.Time) (bool, error) {
 	at, err := unix.FcntlInt(uintptr(folder), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return false, err
@@ -170,6 +170,9 @@ func leadsToProc(folder int, name string) (bool, error) {
 			if links++; links > maxLinks {
 				return false, nil
 			}
+			if time.Now().After(until) { // A link has up to 4095 bytes of steps.
+				return false, ErrTooMany
+			}
 			rest = to + "/" + rest
 		default:
 			absent = 1
@@ -188,19 +191,23 @@ const (
 	procKind // whatever it is, in a file system of kind proc
 )
 
-// look says what is open, and gives the target of a link.
+// look says what is open, and gives the target of a link. What cannot be looked at may be anything, also in proc.
 func look(fd int) (target string, is kind) {
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type == unix.PROC_SUPER_MAGIC {
+	var st unix.Stat_t
+	if unix.Fstatfs(fd, &fs) != nil || fs.Type == unix.PROC_SUPER_MAGIC || unix.Fstat(fd, &st) != nil {
 		return "", procKind
 	}
-	buf := make([]byte, unix.PathMax)
-	if n, err := unix.Readlinkat(fd, "", buf); err == nil {
-		return string(buf[:n]), linkKind
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
 		return "", folderKind
+	case unix.S_IFLNK:
+		buf := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(fd, "", buf)
+		if err != nil {
+			return "", procKind
+		}
+		return string(buf[:n]), linkKind
 	}
 	return "", fileKind
 }

@@ -122,3 +122,15 @@ func TestAFolderThatCannotBeLookedThroughIsAnError(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 300)), 0o755))
 	require.ErrorIs(t, proclink.Remove(dir, later()), proclink.ErrTooDeep)
 }
+
+// Links of many steps, each to the next, take minutes to follow: the search ends long before.
+func TestLinksThatTakeLongEndTheSearch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 200 {
+		require.NoError(t, os.Symlink(strings.Repeat("./", 2000)+strconv.Itoa(i+1), filepath.Join(dir, strconv.Itoa(i))))
+	}
+	began := time.Now()
+	require.ErrorIs(t, proclink.Remove(dir, began.Add(10*time.Millisecond)), proclink.ErrTooMany)
+	assert.Less(t, time.Since(began), 20*time.Second)
+}
