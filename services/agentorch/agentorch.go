@@ -151,7 +151,7 @@ type Service struct {
 
 // New makes the service. It takes calls at once, and makes runs once Run has begun.
 func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
-	store, err := journalsqlite.Open(ctx, deps.DB, foldRow)
+	store, err := journalsqlite.Open(ctx, deps.DB, foldRow(deps.Logger))
 	if err != nil {
 		return nil, fmt.Errorf("agentorch: %w", err)
 	}
@@ -277,11 +277,18 @@ func (s *Service) waits(eval string) []*agentv1.EvalWait {
 }
 
 // foldRow makes the row of any journal.
-func foldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
-	if strings.Contains(head.Name, "/evals/") {
-		return eval.Row(events)
+func foldRow(logger *slog.Logger) journalsqlite.Fold {
+	return func(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
+		fold := run.FoldRow
+		if strings.Contains(head.Name, "/evals/") {
+			fold = eval.FoldRow
+		}
+		row, err := fold(head, events)
+		if errors.Is(err, journal.ErrUnreadable) {
+			logger.Error("a journal cannot be read; lists show it as failed", "journal", head.Name, "error", err)
+		}
+		return row, err
 	}
-	return run.FoldRow(head, events)
 }
 
 // bare returns an event without its content.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,6 +179,75 @@ func TestRunsAndEvalsOutliveTheService(t *testing.T) {
 	all, err := agentv1.NewRunServiceClient(conn).ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project})
 	require.NoError(t, err)
 	assert.Len(t, all.GetRuns(), 3)
+}
+
+// TestADamagedJournalKeepsNoServerFromItsStart has journals damaged and the rows of lists dropped, which the start makes
+// again. What is not damaged goes on, and what is damaged is listed as failed and stays as open or done as it was.
+func TestADamagedJournalKeepsNoServerFromItsStart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	conn, end := s.start()
+	runs, evals := agentv1.NewRunServiceClient(conn), agentv1.NewEvalServiceClient(conn)
+	create := func() string {
+		run, err := runs.CreateRun(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: &agentv1.RunSpec{
+			Prompt: "What is it?", Steps: []*agentv1.AgentRef{{Name: "generate"}}, Model: &agentv1.ModelRef{Model: "mockllm/model"}, Labels: map[string]string{"kept": "yes"},
+		}})
+		require.NoError(t, err)
+		waittest.For(t, s.models.asked, "the model call")
+		return run.GetName()
+	}
+	done := create()
+	s.models.may <- struct{}{}
+	watch, err := runs.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: done})
+	require.NoError(t, err)
+	lastRun(t, watch)
+	eval, err := evals.CreateEval(t.Context(), &agentv1.CreateEvalRequest{Parent: project, Spec: &agentv1.EvalSpec{
+		Task: "sums", Steps: []*agentv1.AgentRef{{Name: "generate"}}, Models: []*agentv1.ModelRef{{Model: "mockllm/model"}}, Scorers: []*agentv1.ScorerRef{{Name: "includes"}},
+		Dataset: &agentv1.Dataset{Source: &agentv1.Dataset_Inline{Inline: &agentv1.SampleList{Samples: []*agentv1.Sample{
+			{Id: "a", Input: []*modelv1.ChatMessage{chat.User("6 times 7?")}, Target: &agentv1.Target{Values: []string{"42"}}},
+		}}}},
+	}})
+	require.NoError(t, err)
+	waittest.For(t, s.models.asked, "the model call of the sample")
+	open, healthy := create(), create()
+	end()
+
+	for _, text := range []string{
+		`UPDATE journal_event SET body = 'damaged' WHERE seq = 2 AND journal IN
+			(SELECT id FROM journal WHERE name IN ('` + strings.Join([]string{done, open, eval.GetName()}, "', '") + `'))`,
+		`DROP TABLE view_journal`,
+	} {
+		require.NoError(t, s.db.Write(t.Context(), func(tx *sqlite.Tx) error { _, err := tx.Exec(text); return err }))
+	}
+	isOpen := func(name string) (is bool) {
+		require.NoError(t, s.db.Read(t.Context(), func(v *sqlite.View) error {
+			return v.QueryRow(`SELECT open FROM journal WHERE name = ?`, name).Scan(&is)
+		}))
+		return is
+	}
+	close(s.models.may)
+	conn, end = s.start()
+	defer end()
+	runs, evals = agentv1.NewRunServiceClient(conn), agentv1.NewEvalServiceClient(conn)
+	watch, err = runs.WatchRun(waittest.Context(t), &agentv1.WatchRunRequest{Name: healthy})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, lastRun(t, watch).GetRunFinished().GetState())
+	listed, err := runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, Labels: map[string]string{"kept": "yes"}})
+	require.NoError(t, err)
+	require.Len(t, listed.GetRuns(), 3)
+	for _, run := range listed.GetRuns() {
+		if run.GetName() == healthy {
+			continue
+		}
+		assert.Equal(t, run.GetName() == open, isOpen(run.GetName()))
+		assert.Contains(t, run.GetError().GetMessage(), "cannot be read")
+	}
+	all, err := evals.ListEvals(t.Context(), &agentv1.ListEvalsRequest{Parent: project})
+	require.NoError(t, err)
+	require.Len(t, all.GetEvals(), 1)
+	assert.Equal(t, eval.GetName(), all.GetEvals()[0].GetName())
+	assert.Contains(t, all.GetEvals()[0].GetError().GetMessage(), "cannot be read")
+	assert.True(t, isOpen(eval.GetName()))
 }
 
 func lastRun(t *testing.T, watch grpc.ServerStreamingClient[agentv1.WatchRunResponse]) (last *agentv1.Event) {

@@ -605,12 +605,17 @@ func rowOf(s *State) journal.Row {
 	return journal.Row{Kind: journal.KindEval, State: int32(s.Eval.GetState()), Done: s.Ended(), View: view}
 }
 
-// Row makes the row of an evaluation's journal again, from all its events.
-func Row(events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
+// FoldRow makes the row of an evaluation from its journal alone. For a journal that cannot be read it returns the row of
+// a failed evaluation with the error.
+func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
 	s := &State{}
 	for event, err := range events {
 		if err != nil {
-			return journal.Row{}, err
+			if s.Eval == nil {
+				s.Eval = &agentv1.Eval{Name: head.Name, Progress: &agentv1.EvalProgress{}}
+			}
+			s.Eval.State, s.Eval.Error = agentv1.EvalState_EVAL_STATE_FAILED, journal.RowError()
+			return rowOf(s), err
 		}
 		s.Apply(event)
 	}

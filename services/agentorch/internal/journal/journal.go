@@ -21,6 +21,7 @@ import (
 	"time"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -46,6 +47,14 @@ func Gone(err error, name string) error {
 		return rpcerr.ResourceNotFound(name)
 	}
 	return err
+}
+
+// RowError is the error in the row of a journal that cannot be read.
+func RowError() *agentv1.RunError {
+	return &agentv1.RunError{
+		Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL),
+		Message: "its journal cannot be read; the server's log has the cause",
+	}
 }
 
 // InUseError says why a journal cannot be deleted. It wraps [ErrOpen] or [ErrPart].
@@ -83,6 +92,7 @@ type Journals interface {
 	// Open returns the head of a journal, or [ErrNotFound].
 	Open(ctx context.Context, name string) (Head, error)
 	// Read returns events in order. A page may be shorter than asked for; it is empty only where there are no more.
+	// It fails with [ErrUnreadable] where the first of them cannot be read, and otherwise ends before such an event.
 	Read(ctx context.Context, ref Ref, r Range) ([]*agentv1.Event, error)
 	// Subscribe wakes the subscriber after every append to the journal of that name, and after every change of a [Row] whose Parent it is. Wake-ups are hints:
 	// several may come as one, and only the store says what is new.
@@ -125,6 +135,7 @@ type Index interface {
 	// Waits returns what the journals below a parent wait for, ordered by reason.
 	Waits(ctx context.Context, parent string) ([]Wait, error)
 	// Rebuild makes all rows again. Fold gives the row of a journal from all its events, which are read as they are asked for.
+	// Where it fails with [ErrUnreadable], the row that it returns is taken, and the journal stays as open or done as it was.
 	Rebuild(ctx context.Context, fold func(head Head, events iter.Seq2[*agentv1.Event, error]) (Row, error)) error
 }
 

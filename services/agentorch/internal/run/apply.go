@@ -12,18 +12,26 @@ import (
 // Fold makes the state of a run from all its events.
 func Fold(name string, agents Agents, events iter.Seq2[*agentv1.Event, error]) (*State, error) {
 	s := New(name, agents)
+	if err := s.fold(events); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// fold folds the events of a whole journal into a new state.
+func (s *State) fold(events iter.Seq2[*agentv1.Event, error]) error {
 	for event, err := range events {
 		if err == nil {
 			err = s.Apply(event)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("run %s: %w", name, err)
+			return fmt.Errorf("run %s: %w", s.Name, err)
 		}
 	}
 	if s.spec == nil {
-		return nil, fmt.Errorf("run %s: %w: the journal does not begin with the run's creation", name, journal.ErrUnreadable)
+		return fmt.Errorf("run %s: %w: the journal does not begin with the run's creation", s.Name, journal.ErrUnreadable)
 	}
-	return s, nil
+	return nil
 }
 
 // Apply folds the next event. It keeps parts of it, which must not change any more. It fails with

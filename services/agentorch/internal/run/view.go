@@ -99,13 +99,20 @@ func (s *State) Row() (journal.Row, error) {
 	return row, nil
 }
 
-// FoldRow makes the row of a run from its journal alone.
+// FoldRow makes the row of a run from its journal alone. For a journal that cannot be read it returns the row of a failed
+// run with the error.
 func FoldRow(head journal.Head, events iter.Seq2[*agentv1.Event, error]) (journal.Row, error) {
-	s, err := Fold(head.Name, nil, events)
-	if err != nil {
-		return journal.Row{}, err
+	s := New(head.Name, nil)
+	err := s.fold(events)
+	if err == nil {
+		return s.Row()
 	}
-	return s.Row()
+	view, _ := proto.Marshal(&agentv1.Run{ // A message of ours always marshals.
+		Name: head.Name, State: agentv1.RunState_RUN_STATE_FAILED, CreateTime: timestamp(s.Created), Error: journal.RowError(),
+	})
+	return journal.Row{
+		Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_FAILED), Parent: s.spec.GetAttribution().GetEval(), Labels: s.spec.GetLabels(), View: view,
+	}, err
 }
 
 // Wake returns when a waiting run is to be looked at again by itself: when it is to be tried again or its time is over. It is zero for never.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -164,9 +165,10 @@ func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*
 		if len(heads) == 0 {
 			return s.db.Write(ctx, func(tx *sqlite.Tx) error { _, err := tx.Exec(projected); return err })
 		}
-		rows := make([]journal.Row, len(heads))
+		rows, unreadable := make([]journal.Row, len(heads)), make([]bool, len(heads))
 		for i, head := range heads {
-			if rows[i], err = fold(head, s.events(ctx, head)); err != nil {
+			rows[i], err = fold(head, s.events(ctx, head))
+			if unreadable[i] = errors.Is(err, journal.ErrUnreadable); err != nil && !unreadable[i] {
 				return fmt.Errorf("journal: rebuild %s: %w", head.Name, err)
 			}
 		}
@@ -175,7 +177,7 @@ func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*
 				if err := insertLabels(tx, head.Ref, rows[i].Labels); err != nil {
 					return err
 				}
-				if _, err := tx.Exec(`UPDATE journal SET open = ? WHERE id = ?`, !rows[i].Done, head.Ref); err != nil {
+				if _, err := tx.Exec(`UPDATE journal SET open = ? WHERE id = ? AND NOT ?`, !rows[i].Done, head.Ref, unreadable[i]); err != nil {
 					return err
 				}
 				if err := s.setRow(tx, head.Ref, head.Name, &rows[i]); err != nil {

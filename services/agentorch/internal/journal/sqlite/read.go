@@ -69,14 +69,14 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		if err := row.Scan(&e.seq, &e.epoch, &e.same, &e.hash, &e.body); err != nil {
 			return nil, err
 		}
-		if e.seq != last+1 {
-			return nil, fmt.Errorf("%w: event %d does not follow %d", journal.ErrUnreadable, e.seq, last)
+		event, err := e.after(last, v, ref, r.Bare, events)
+		if errors.Is(err, journal.ErrUnreadable) && len(events) > 0 {
+			break // The next page begins with it.
 		}
-		last = e.seq
-		event, err := e.event(v, ref, r.Bare, events)
 		if err != nil {
 			return nil, err
 		}
+		last = e.seq
 		if size += proto.Size(event); size > r.Bytes && len(events) > 0 {
 			break
 		}
@@ -84,6 +84,14 @@ func read(v *sqlite.View, ref journal.Ref, r journal.Range) ([]*agentv1.Event, e
 		events = append(events, event)
 	}
 	return events, nil
+}
+
+// after is event for the row that follows another.
+func (e stored) after(last int64, v *sqlite.View, ref journal.Ref, bare bool, before []*agentv1.Event) (*agentv1.Event, error) {
+	if e.seq != last+1 {
+		return nil, fmt.Errorf("%w: event %d does not follow %d", journal.ErrUnreadable, e.seq, last)
+	}
+	return e.event(v, ref, bare, before)
 }
 
 // event turns a row into its event. The events before it in the page are at hand.

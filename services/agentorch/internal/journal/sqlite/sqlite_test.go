@@ -227,7 +227,10 @@ func TestADamagedContentStopsNoOtherText(t *testing.T) {
 	for _, text := range []string{"one one", "damaged", "three three"} {
 		assert.Contains(t, all.String(), text)
 	}
-	_, err = s.Read(t.Context(), head.Ref, journal.Range{})
+	events, err := s.Read(t.Context(), head.Ref, journal.Range{})
+	require.NoError(t, err)
+	assert.Len(t, events, 1, "those before it")
+	_, err = s.Read(t.Context(), head.Ref, journal.Range{After: 1})
 	assert.ErrorIs(t, err, journal.ErrUnreadable)
 }
 
@@ -258,11 +261,16 @@ func TestADamagedJournalIsUnreadable(t *testing.T) {
 			head, _, err := s.Create(t.Context(), journal.Creation{Name: "projects/p/runs/a", Entries: entries, Row: journal.Row{Kind: journal.KindRun}})
 			require.NoError(t, err)
 			require.NoError(t, db.Write(t.Context(), func(tx *sqlite.Tx) error { _, err := tx.Exec(damage); return err }))
-			for after := range int64(4) {
-				_, err = s.Read(t.Context(), head.Ref, journal.Range{After: after})
-				if after == 0 {
-					assert.ErrorIs(t, err, journal.ErrUnreadable)
+			read := 0
+			for _, err = range journal.All(t.Context(), s, head.Ref, 0) {
+				if err == nil {
+					read++
 				}
+			}
+			assert.ErrorIs(t, err, journal.ErrUnreadable)
+			assert.Positive(t, read, "what was before the damage")
+			for after := range int64(4) {
+				_, _ = s.Read(t.Context(), head.Ref, journal.Range{After: after}) // No place to read from panics.
 			}
 		})
 	}
