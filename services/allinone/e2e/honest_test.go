@@ -101,8 +101,8 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-// A solver's own model is not given the evaluation's options: that is said of it, once, and nothing is said of the
-// model that no solver calls.
+// A solver's own model is not given the evaluation's options: that is said of it, once, and that the evaluation's model
+// and roles that no solver names are never called. The log is without options that no call had.
 func TestOptionsThatASolversModelIsNotGivenAreSaid(t *testing.T) {
 	t.Parallel()
 	v := startVendors(t)
@@ -111,24 +111,44 @@ func TestOptionsThatASolversModelIsNotGivenAreSaid(t *testing.T) {
 	task := h.write("own.yaml", `
 dataset: [{input: Say hello., target: hello there}]
 scorer: includes
-model: openai/gpt-4o
+model: {name: openai/gpt-4o, config: {temperature: 0.3, max_tokens: 50}}
+model_roles: {grader: {name: openai/gpt-4o-mini, config: {seed: 7}}}
 config: {top_k: 5, max_retries: 2}
 solver: {react: {model: anthropic/claude-sonnet-4-5, submit: false}}
 `)
-	const warning = "top_k of config is not given to anthropic/claude-sonnet-4-5, the model that react names; config of a model role can set it"
+	const (
+		ungiven = "top_k of config is not given to anthropic/claude-sonnet-4-5, the model that react names; config of a model role can set it"
+		model   = "the model openai/gpt-4o is never called, and its config (max_tokens, temperature) is not used: react names anthropic/claude-sonnet-4-5"
+		role    = "the role grader (openai/gpt-4o-mini) is never called, and its config (seed) is not used: no solver names it"
+	)
+	checked := h.run("eval", "run", task, "--check")
+	require.Zero(t, checked.code, checked.err)
 	ran := h.run("eval", "run", task)
 	require.Zero(t, ran.code, ran.err)
-	assert.Equal(t, 1, strings.Count(ran.err, "warning: "), ran.err)
-	assert.Contains(t, ran.err, "warning: "+warning+"\n")
+	for _, s := range []string{checked.err, ran.err} {
+		assert.Equal(t, 3, strings.Count(s, "warning: "), s)
+		assert.Contains(t, s, "warning: "+ungiven+"\nwarning: "+model+"\nwarning: "+role+"\n")
+	}
 	made := at(h.rest().ok(t, http.MethodGet, "/api/v1/projects/default/evals", nil), "evals", 0)
 	assert.Equal(t, []any{
-		object{"message": warning, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"top_k"}, "field": "spec.config"},
+		object{"message": ungiven, "model": "anthropic/claude-sonnet-4-5", "unsentOptions": []any{"top_k"}, "field": "spec.config"},
+		object{"message": model, "model": "openai/gpt-4o", "unsentOptions": []any{"max_tokens", "temperature"}, "field": "spec.model"},
+		object{"message": role, "model": "openai/gpt-4o-mini", "unsentOptions": []any{"seed"}, "field": `spec.model_roles["grader"]`},
 	}, at(made, "warnings"))
 	name, _ := at(made, "name").(string)
 	exported := h.run("logs", "export", name, "--format", "json", "-o", "-")
 	require.Zero(t, exported.code, exported.err)
-	assert.Equal(t, 1, strings.Count(exported.out, warning))
 	var log object
 	require.NoError(t, json.Unmarshal([]byte(exported.out), &log))
 	assert.Equal(t, object{"max_retries": 2.0}, at(log, "plan", "config"))
+	assert.Equal(t, object{}, at(log, "eval", "model_generate_config"))
+	assert.Equal(t, object{}, at(log, "eval", "model_roles", "grader", "config"))
+	events, _ := at(log, "samples", 0, "events").([]any)
+	var lines []any
+	for _, event := range events {
+		if at(event, "event") == "logger" {
+			lines = append(lines, at(event, "message", "message"))
+		}
+	}
+	assert.Equal(t, []any{ungiven, model, role}, lines)
 }

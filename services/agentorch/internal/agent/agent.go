@@ -54,10 +54,12 @@ type Demanding interface {
 }
 
 // Asking is a machine that knows before the run starts which models it may call, so that a model that cannot be called
-// is refused before anything runs. Parameters that name a model and options are called model and config.
+// is refused before anything runs, and one that is never called is warned of. Parameters that name a model and options
+// are called model and config.
 type Asking interface {
 	Machine
-	// Asks returns the calls that the machine may ask for, as far as model and configuration differ.
+	// Asks returns the calls that the machine may ask for, as far as model and configuration differ; none where it asks
+	// for none.
 	Asks() []Generate
 }
 

@@ -31,6 +31,10 @@ const name = "projects/p/evals/e"
 
 // document is what a log says, in part.
 type document struct {
+	Eval struct {
+		ModelConfig map[string]any                             `json:"model_generate_config"`
+		ModelRoles  map[string]struct{ Config map[string]any } `json:"model_roles"`
+	}
 	Plan    struct{ Config map[string]any }
 	Samples []struct {
 		ID, Input, UUID string
@@ -142,6 +146,39 @@ func TestAnOptionThatNoCallIsGivenIsNotInThePlan(t *testing.T) {
 	first.GetEvalCreated().Spec.Config = &modelv1.GenerateConfig{Temperature: new(0.5), TopK: new(int32(3)), Effort: new("low")}
 	d := written(t, []*agentv1.Sample{question("a")}, map[string][]*agentv1.Event{name: {first, refused("a", 0)}})
 	assert.Equal(t, map[string]any{"effort": "low", "top_k": 3.0}, d.Plan.Config)
+}
+
+// What a model has that is not used is not in the log as its own, and stays with a model of the same name that is called.
+func TestOptionsOfAModelThatIsNeverCalledAreNotInTheLog(t *testing.T) {
+	t.Parallel()
+	const model, other = "mockllm/model", "mockllm/other"
+	lost, sent := []string{"temperature"}, map[string]any{"temperature": 0.5}
+	for what, c := range map[string]struct {
+		warning             *agentv1.EvalWarning
+		own, judge, unnamed map[string]any
+	}{
+		"the model":             {&agentv1.EvalWarning{Model: model, UnsentOptions: lost, Field: "spec.model"}, map[string]any{}, sent, sent},
+		"a model of another":    {&agentv1.EvalWarning{Model: other, UnsentOptions: lost, Field: "spec.model"}, sent, sent, sent},
+		"a role":                {&agentv1.EvalWarning{Model: model, UnsentOptions: lost, Field: `spec.model_roles["unnamed"]`}, sent, sent, map[string]any{}},
+		"all calls of a model":  {&agentv1.EvalWarning{Model: model, UnsentOptions: lost}, map[string]any{}, map[string]any{}, map[string]any{}},
+		"nothing that has them": {&agentv1.EvalWarning{Model: model, Field: "spec.model"}, sent, sent, sent},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			first := created(&agentv1.EvalCreated{Samples: 1, Warnings: []*agentv1.EvalWarning{c.warning}})
+			ref := &agentv1.ModelRef{Model: model, Config: &modelv1.GenerateConfig{Temperature: new(0.5)}}
+			spec := first.GetEvalCreated().GetSpec()
+			spec.Models, spec.ModelRoles = []*agentv1.ModelRef{ref}, map[string]*agentv1.ModelRef{"judge": ref, "unnamed": ref}
+			spec.Config = ref.GetConfig()
+			d := written(t, []*agentv1.Sample{question("a")}, map[string][]*agentv1.Event{name: {first, refused("a", 0)}})
+			assert.Equal(t, c.own, d.Eval.ModelConfig)
+			assert.Equal(t, c.judge, d.Eval.ModelRoles["judge"].Config)
+			assert.Equal(t, c.unnamed, d.Eval.ModelRoles["unnamed"].Config)
+			if c.warning.GetField() != "" {
+				assert.Equal(t, sent, d.Plan.Config)
+			}
+		})
+	}
 }
 
 // Warnings of an evaluation are in its log once, also where its first sample has no transcript that could hold them.

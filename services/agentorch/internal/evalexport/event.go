@@ -3,6 +3,7 @@ package evalexport
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
@@ -28,7 +29,8 @@ type writer struct {
 func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
 	for _, warning := range w.warnings {
 		asked, err := chat.ParseConfig(config)
-		if err == nil && warning.GetModel() == model && warning.GetField() != ofNoCall {
+		ofCalls := warning.GetField() == "" || strings.HasPrefix(warning.GetField(), ofStep)
+		if err == nil && warning.GetModel() == model && ofCalls {
 			config = chat.ConfigJSON(chat.Without(asked, warning.GetUnsentOptions()))
 		}
 	}

@@ -109,9 +109,17 @@ func TestWordsThatReadersDoNotKnow(t *testing.T) {
 func TestAFailedCallHasTheConfigurationThatWasSent(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, nil)
-	w.warnings = []*agentv1.EvalWarning{{Model: "p/m", UnsentOptions: []string{"temperature"}}, {Model: "p/other", UnsentOptions: []string{"seed"}}, {Model: "p/m", UnsentOptions: []string{"seed"}, Field: "spec.config"}}
+	w.warnings = []*agentv1.EvalWarning{
+		{Model: "p/m", UnsentOptions: []string{"temperature"}},
+		{Model: "p/m", UnsentOptions: []string{"effort"}, Field: "spec.steps[1]"},
+		{Model: "p/other", UnsentOptions: []string{"seed"}},
+		// Options that some of the evaluation's configurations do not reach; the call has its own.
+		{Model: "p/m", UnsentOptions: []string{"seed"}, Field: "spec.config"},
+		{Model: "p/m", UnsentOptions: []string{"seed"}, Field: "spec.model"},
+		{Model: "p/m", UnsentOptions: []string{"seed"}, Field: `spec.model_roles["judge"]`},
+	}
 	failed := &transcript.Event{
-		Event: "model", Model: "p/m", Config: json.RawMessage(`{"temperature":0.5,"seed":4}`), Error: json.RawMessage(`"refused"`), Traceback: "Traceback",
+		Event: "model", Model: "p/m", Config: json.RawMessage(`{"temperature":0.5,"effort":"low","seed":4}`), Error: json.RawMessage(`"refused"`), Traceback: "Traceback",
 		Call: json.RawMessage(`{"request":{"model":"m"},"response":{"error":"refused"},"error":true}`),
 	}
 	var event map[string]any

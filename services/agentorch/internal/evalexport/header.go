@@ -27,8 +27,15 @@ import (
 // defaultEnvironment is the sandbox that logs speak of.
 const defaultEnvironment = "default"
 
-// ofNoCall is the field of warnings about options of the evaluation that no call is given.
-const ofNoCall = "spec.config"
+// Fields of warnings about options: ofStep begins that of calls of one step. The others are of options that no call is
+// given: those of the evaluation, of its model, and of a role.
+const (
+	ofStep   = "spec.steps["
+	ofConfig = "spec.config"
+	ofModel  = "spec.model"
+)
+
+func ofRole(role string) string { return fmt.Sprintf("spec.model_roles[%q]", role) }
 
 func (l *Log) makeHeader(model int, driver string) *evallog.Header {
 	e := l.ledger.state.Eval
@@ -78,7 +85,7 @@ func (l *Log) makeEval(model int, driver string) evallog.Eval {
 		Tags: spec.GetTags(), Metadata: raw(spec.GetMetadataJson()),
 		Dataset: evallog.Dataset{Name: spec.GetDataset().GetName(), Location: spec.GetDataset().GetLocation(), Shuffled: spec.ShuffleSeed != nil},
 		Sandbox: sandboxOf(spec.GetSandboxes()[defaultEnvironment], driver),
-		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(l.sent(ref, ref.GetConfig()))), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
+		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(l.sent(ref, ofModel))), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
 		Config:   configOf(spec),
 		Packages: []evallog.Package{{Name: "evalfleet", Version: version.String()}},
 	}
@@ -89,7 +96,7 @@ func (l *Log) makeEval(model int, driver string) evallog.Eval {
 		log.Dataset.IDs = append(log.Dataset.IDs, idOf(sample))
 	}
 	for _, role := range slices.Sorted(maps.Keys(spec.GetModelRoles())) {
-		log.ModelRoles = append(log.ModelRoles, evallog.Member{Name: role, Value: l.roleOf(spec.GetModelRoles()[role])})
+		log.ModelRoles = append(log.ModelRoles, evallog.Member{Name: role, Value: l.roleOf(role, spec.GetModelRoles()[role])})
 	}
 	for _, scorer := range l.outcome.Scorers {
 		s := evallog.Scorer{Name: scorer.Name, Options: scorer.Params}
@@ -102,13 +109,13 @@ func (l *Log) makeEval(model int, driver string) evallog.Eval {
 }
 
 // roleOf is a model that has a role.
-func (l *Log) roleOf(ref *agentv1.ModelRef) json.RawMessage {
+func (l *Log) roleOf(name string, ref *agentv1.ModelRef) json.RawMessage {
 	role := struct {
 		Model   string          `json:"model"`
 		Config  json.RawMessage `json:"config"`
 		BaseURL string          `json:"base_url,omitempty"`
 		Args    json.RawMessage `json:"args,omitempty"`
-	}{ref.GetModel(), readable(chat.ConfigJSON(l.sent(ref, ref.GetConfig()))), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
+	}{ref.GetModel(), readable(chat.ConfigJSON(l.sent(ref, ofRole(name)))), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
 	return jsonOf(role)
 }
 
@@ -157,10 +164,18 @@ func configOf(spec *agentv1.EvalSpec) evallog.Config {
 	return c
 }
 
-// sent is a configuration without what a model's provider is not sent: a log must not say that answers were made with it.
-func (l *Log) sent(ref *agentv1.ModelRef, config *modelv1.GenerateConfig) *modelv1.GenerateConfig {
+// sent is the configuration of a model in a field without what its provider is not sent: a log must not say that answers
+// were made with it.
+func (l *Log) sent(ref *agentv1.ModelRef, field string) *modelv1.GenerateConfig {
+	return l.without(ref.GetConfig(), func(w *agentv1.EvalWarning) bool {
+		return w.GetModel() == ref.GetModel() && (w.GetField() == "" || w.GetField() == field)
+	})
+}
+
+// without is a configuration without the options of some warnings.
+func (l *Log) without(config *modelv1.GenerateConfig, which func(*agentv1.EvalWarning) bool) *modelv1.GenerateConfig {
 	for _, w := range l.ledger.state.Eval.GetWarnings() {
-		if w.GetModel() == ref.GetModel() && w.GetField() == "" {
+		if which(w) {
 			config = chat.Without(config, w.GetUnsentOptions())
 		}
 	}
@@ -169,12 +184,9 @@ func (l *Log) sent(ref *agentv1.ModelRef, config *modelv1.GenerateConfig) *model
 
 func (l *Log) planOf(model int) evallog.Plan {
 	spec := l.ledger.state.Eval.GetSpec()
-	config := l.sent(spec.GetModels()[model], spec.GetConfig())
-	for _, w := range l.ledger.state.Eval.GetWarnings() {
-		if w.GetField() == ofNoCall {
-			config = chat.Without(config, w.GetUnsentOptions())
-		}
-	}
+	config := l.without(spec.GetConfig(), func(w *agentv1.EvalWarning) bool {
+		return w.GetModel() == spec.GetModels()[model].GetModel() && w.GetField() == "" || w.GetField() == ofConfig
+	})
 	plan := evallog.Plan{Config: readable(chat.ConfigJSON(config))}
 	for _, step := range spec.GetSteps() {
 		plan.Steps = append(plan.Steps, evallog.Step{Solver: step.GetName(), Params: raw(step.GetParamsJson())})

@@ -97,7 +97,8 @@ func (l *Launcher) checkOwn(project string, spec *agentv1.RunSpec) (*Plan, error
 		if err != nil {
 			return nil, rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
-		p.asks = append(p.asks, asksOf(machine))
+		asks, told := asksOf(machine)
+		p.asks, p.closed = append(p.asks, asks), p.closed || !told
 		resolved.Steps[i] = pinned
 	}
 	return p, l.checkScorers(project, resolved)

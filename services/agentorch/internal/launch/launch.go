@@ -69,6 +69,8 @@ type Plan struct {
 	tools   []*toolv1.ToolDefinition
 	// asks are the model calls that the steps may make, by step.
 	asks [][]agent.Generate
+	// closed is set where a step does not tell which calls it may make.
+	closed bool
 }
 
 // Project returns the project's id.

@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/generate"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/multichoice"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/prompt"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
@@ -45,10 +46,28 @@ func newFleet(t *testing.T) *fleettest.Fleet {
 		Open: func(ctx context.Context, db *sqlite.DB) (journal.Store, error) {
 			return journalsqlite.Open(ctx, db, run.FoldRow)
 		},
-		Agents: []agent.Definition{generate.Definition(), react.Definition(), multichoice.Definition()}, Scorers: append(builtin.Definitions(), check.Definition()),
+		Agents:  append(prompt.Definitions(), generate.Definition(), react.Definition(), multichoice.Definition(), closedDefinition()),
+		Scorers: append(builtin.Definitions(), check.Definition()),
 	})
 	f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
 	return f.Start()
+}
+
+// closedDefinition is an agent that does not tell which models it may call.
+func closedDefinition() agent.Definition {
+	return agent.Definition{
+		Name: "closed", Parameters: `{"type": "object"}`,
+		Resolve: func(*agentv1.AgentRef) error { return nil },
+		New:     func(*agentv1.AgentRef) (agent.Machine, error) { return closed{}, nil },
+	}
+}
+
+type closed struct{ agent.NoTools }
+
+func (closed) Apply(*agentv1.Event) {}
+
+func (closed) Next(agent.View) (agent.Action, error) {
+	return agent.Action{Then: agent.Done{}}, nil
 }
 
 func TestAPlanPinsWhatDecidesTheCourse(t *testing.T) {
@@ -396,6 +415,11 @@ func TestAnUnsentOptionWithoutAWarningIsSaid(t *testing.T) {
 	assert.Equal(t, "temperature is not sent to mockllm/terse", plan.Warnings[0].GetMessage())
 }
 
+// ofOptions leaves of warnings those about options of calls.
+func ofOptions(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
+	return slices.DeleteFunc(warnings, func(w *agentv1.EvalWarning) bool { return strings.HasPrefix(w.GetField(), "spec.model") })
+}
+
 // What an option does not reach is said once for a model, wherever the option was set.
 func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	t.Parallel()
@@ -408,23 +432,25 @@ func TestWhatAModelIsNotSentIsSaid(t *testing.T) {
 	}
 	plan, err := f.Launcher.Check(t.Context(), "p", spec)
 	require.NoError(t, err)
-	require.Len(t, plan.Warnings, 1)
-	assert.Equal(t, []string{"temperature"}, plan.Warnings[0].GetUnsentOptions())
-	assert.Equal(t, "mockllm/cold", plan.Warnings[0].GetModel())
-	assert.Empty(t, plan.Warnings[0].GetField())
-	assert.Equal(t, "temperature is not sent to mockllm/cold", plan.Warnings[0].GetMessage())
+	warnings := ofOptions(plan.Warnings)
+	require.Len(t, warnings, 1)
+	assert.Equal(t, []string{"temperature"}, warnings[0].GetUnsentOptions())
+	assert.Equal(t, "mockllm/cold", warnings[0].GetModel())
+	assert.Empty(t, warnings[0].GetField())
+	assert.Equal(t, "temperature is not sent to mockllm/cold", warnings[0].GetMessage())
 	assert.Empty(t, f.Models.Requests(), "no model was called")
 
 	spec.Config, spec.ModelRoles["judge"].Config = nil, nil
 	plan, err = f.Launcher.Check(t.Context(), "p", spec)
 	require.NoError(t, err)
-	require.Len(t, plan.Warnings, 1, "the step alone asks for it")
-	assert.Equal(t, "spec.steps[0]", plan.Warnings[0].GetField())
+	warnings = ofOptions(plan.Warnings)
+	require.Len(t, warnings, 1, "the step alone asks for it")
+	assert.Equal(t, "spec.steps[0]", warnings[0].GetField())
 
 	spec.Steps = spec.GetSteps()[1:]
 	plan, err = f.Launcher.Check(t.Context(), "p", spec)
 	require.NoError(t, err)
-	assert.Empty(t, plan.Warnings)
+	assert.Empty(t, ofOptions(plan.Warnings))
 }
 
 // Options of a run are for its model. Of those that a call of another model is without it is said which, and of which
@@ -461,7 +487,7 @@ func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := fleettest.Spec(c.steps...)
-			// The run's model is not warned of where nothing calls it.
+			// What the run's model is not sent is not said where nothing calls it.
 			spec.Model.Model, spec.Config = "mockllm/cold", c.config
 			spec.ModelRoles = map[string]*agentv1.ModelRef{
 				"judge":  {Model: "mockllm/judge", Config: &modelv1.GenerateConfig{Temperature: new(0.1)}},
@@ -470,7 +496,7 @@ func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
 			plan, err := f.Launcher.Check(t.Context(), "p", spec)
 			require.NoError(t, err)
 			var says []string
-			for _, w := range plan.Warnings {
+			for _, w := range ofOptions(plan.Warnings) {
 				if w.GetMessage() == "temperature is not sent to mockllm/cold" && len(c.steps) > 1 {
 					continue
 				}
@@ -481,6 +507,134 @@ func TestWhatAModelIsNotGivenIsSaid(t *testing.T) {
 				}
 			}
 			assert.ElementsMatch(t, c.says, says)
+		})
+	}
+}
+
+// A model or a role that no step calls is said, and that its configuration and its arguments are not used.
+func TestAModelThatIsNeverCalledIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	plain, own := fleettest.Step("generate", ""), fleettest.Step("react", `{"model": "mockllm/own"}`)
+	judged, named := fleettest.Step("react", `{"model": "judge"}`), fleettest.Step("react", `{"model": "mockllm/model"}`)
+	system := fleettest.Step("system_message", `{"template": "Be brief."}`)
+	const args, asArgs = `{"outputs": ["x"]}`, "args are not used"
+	set, asSet := &modelv1.GenerateConfig{Temperature: new(0.3), ExtraBodyJson: new(`{"own": 1}`)}, "config (temperature, extra_body) is not used"
+	const both = "config (temperature, extra_body) and args are not used"
+	fallback := &modelv1.GenerateConfig{FallbackModels: &modelv1.StringList{Values: []string{"model"}}}
+	judge := map[string]*agentv1.ModelRef{"judge": {Model: "mockllm/judge"}}
+	type steps = []*agentv1.AgentRef
+	for name, c := range map[string]struct {
+		steps  steps
+		config *modelv1.GenerateConfig
+		args   string
+		roles  map[string]*agentv1.ModelRef
+		says   []string
+	}{
+		"no step calls it": {steps: steps{system, own}, says: []string{"the model mockllm/model is never called: react names mockllm/own"}},
+		"callers are said once": {steps: steps{own, own, judged}, roles: judge, says: []string{
+			"the model mockllm/model is never called: react names mockllm/own, react names the role judge",
+		}},
+		"a configuration of its own": {steps: steps{own}, config: set, says: []string{
+			"the model mockllm/model is never called, and its " + asSet + ": react names mockllm/own",
+		}},
+		"a bound of what tools say": {steps: steps{own}, config: &modelv1.GenerateConfig{MaxToolOutput: new(int64(100))}, says: []string{
+			"the model mockllm/model is never called: react names mockllm/own", // That bound holds all the same.
+		}},
+		"arguments of its own": {steps: steps{own}, args: args, says: []string{
+			"the model mockllm/model is never called, and its " + asArgs + ": react names mockllm/own",
+		}},
+		"both of its own": {steps: steps{own}, config: set, args: args, says: []string{
+			"the model mockllm/model is never called, and its " + both + ": react names mockllm/own",
+		}},
+		"called by its name": {steps: steps{named}, config: set, args: args, says: []string{
+			"mockllm/model's own " + asSet + ": react names mockllm/model",
+		}},
+		"called as a role": {steps: steps{judged}, config: set, args: args, roles: map[string]*agentv1.ModelRef{"judge": {Model: "mockllm/model"}}, says: []string{
+			"mockllm/model's own " + both + ": react names the role judge",
+		}},
+		"called after another": {steps: steps{judged}, config: set, roles: map[string]*agentv1.ModelRef{"judge": {Model: "mockllm/judge", Config: fallback}}, says: []string{
+			"mockllm/model's own " + asSet + ": react names the role judge",
+		}},
+		"called by its name, with all it has": {steps: steps{named}, args: args},
+		"called as a role, with all it has":   {steps: steps{judged}, roles: map[string]*agentv1.ModelRef{"judge": {Model: "mockllm/model"}}},
+		"called by another step":              {steps: steps{own, plain}, config: set, args: args},
+		"called with options of the step":     {steps: steps{own, fleettest.Step("generate", `{"config": {"temperature": 0.7}}`)}, config: set},
+		"no step calls any":                   {steps: steps{system}, config: set, roles: judge},
+		"a step that does not tell":           {steps: steps{own, fleettest.Step("closed", "")}, config: set, roles: judge},
+		"a role that a step names":            {steps: steps{plain, judged}, roles: judge},
+		"roles that no step names": {
+			steps: steps{plain, judged},
+			roles: map[string]*agentv1.ModelRef{
+				"expert": {Model: "mockllm/judge", Config: set, ModelArgsJson: args}, "grader": {Model: "mockllm/grader"}, "judge": {Model: "mockllm/judge"},
+			},
+			says: []string{
+				"the role expert (mockllm/judge) is never called, and its " + both + ": no solver names it",
+				"the role grader (mockllm/grader) is never called: no solver names it",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := fleettest.Spec(c.steps...)
+			spec.Model.Config, spec.Model.ModelArgsJson, spec.ModelRoles = c.config, c.args, c.roles
+			plan, err := f.Launcher.Check(t.Context(), "p", spec)
+			require.NoError(t, err)
+			var says []string
+			for _, w := range plan.Warnings {
+				says = append(says, w.GetMessage())
+				ref, field := spec.GetModel(), "spec.model"
+				for _, role := range []string{"expert", "grader"} {
+					if strings.HasPrefix(w.GetMessage(), "the role "+role) {
+						ref, field = c.roles[role], `spec.model_roles["`+role+`"]`
+					}
+				}
+				assert.Equal(t, field, w.GetField())
+				assert.Equal(t, ref.GetModel(), w.GetModel())
+				var unsent []string
+				if ref.GetConfig() == set {
+					unsent = []string{"temperature", "extra_body_json"}
+				}
+				assert.Equal(t, unsent, w.GetUnsentOptions())
+			}
+			assert.Equal(t, c.says, says)
+
+			spec.Attribution = &effectv1.Attribution{Eval: "projects/p/evals/e", Sample: "s"}
+			plan, err = f.Launcher.Check(t.Context(), "p", spec)
+			require.NoError(t, err)
+			assert.Empty(t, plan.Warnings, "its evaluation was warned")
+		})
+	}
+}
+
+// A worker knows the run that asks it, and so can call the models that the run names.
+func TestAModelThatAWorkerMayCallIsNotSaidToBeUncalled(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for name, c := range map[string]struct {
+		params string
+		change func(*agentv1.RunSpec)
+		says   int
+	}{
+		"no worker": {`{"model": "mockllm/own"}`, func(*agentv1.RunSpec) {}, 2},
+		"a scorer": {`{"model": "mockllm/own"}`, func(s *agentv1.RunSpec) {
+			s.Scorers = []*agentv1.ScorerRef{{Name: "graded", Worker: &agentv1.WorkerRef{Kind: "scorer", Name: "graded"}}}
+		}, 0},
+		"what an agent asks": {`{"model": "mockllm/own", "on_continue": {"worker": "guide"}}`, func(s *agentv1.RunSpec) {
+			s.Steps[0].Workers = []*agentv1.WorkerRef{{Kind: "continue", Name: "guide"}}
+		}, 0},
+		"a tool": {`{"model": "mockllm/own"}`, func(s *agentv1.RunSpec) {
+			s.Tools = []*toolv1.ToolRef{{Name: "expert", Definition: &toolv1.ToolDefinition{Info: &toolv1.ToolInfo{Name: "expert"}, Worker: "expert"}}}
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := fleettest.Spec(fleettest.Step("react", c.params))
+			spec.ModelRoles = map[string]*agentv1.ModelRef{"grader": {Model: "mockllm/grader"}}
+			c.change(spec)
+			plan, err := f.Launcher.Check(t.Context(), "p", spec)
+			require.NoError(t, err)
+			assert.Len(t, plan.Warnings, c.says, "%v", plan.Warnings)
 		})
 	}
 }

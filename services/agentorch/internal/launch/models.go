@@ -59,7 +59,6 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 		}
 		calls[same].asker, calls[same].called = cmp.Or(calls[same].asker, call.asker), calls[same].called || call.called
 	}
-	ofRole := func(role string) string { return fmt.Sprintf("spec.model_roles[%q]", role) }
 	if spec.GetModel() != nil {
 		add(modelCall{field: "spec.model", ref: spec.GetModel()}, "spec.model", layer{})
 	}
@@ -92,12 +91,16 @@ func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, er
 	return calls, nil
 }
 
-// asksOf returns the model calls that a step may make.
-func asksOf(machine agent.Machine) []agent.Generate {
-	if asking, ok := machine.(agent.Asking); ok {
-		return asking.Asks()
+// ofRole is the field of a model that has a role.
+func ofRole(role string) string { return fmt.Sprintf("spec.model_roles[%q]", role) }
+
+// asksOf returns the model calls that a step may make; told is false where it does not tell.
+func asksOf(machine agent.Machine) (asks []agent.Generate, told bool) {
+	asking, told := machine.(agent.Asking)
+	if told {
+		asks = asking.Asks()
 	}
-	return nil
+	return asks, told
 }
 
 // fieldOf returns the field that sets an option of the call; empty where none does.
@@ -136,8 +139,8 @@ func (c *modelCall) placed(err error) error {
 }
 
 // checkModels checks that the models of a plan have a provider and an account that can be used, and that their calls
-// would be taken. It returns a warning for each option that a model is not sent. Models of a sample's run were checked
-// with its evaluation and are only looked up.
+// would be taken. It returns a warning for each option that a model is not sent, and for each model that is not called.
+// Models of a sample's run were checked with its evaluation and are only looked up.
 func (l *Launcher) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWarning, error) {
 	calls, err := modelCalls(p.spec, p.asks)
 	if err != nil || len(calls) == 0 {
@@ -165,6 +168,7 @@ func (l *Launcher) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWar
 	}
 	if p.spec.GetAttribution().GetEval() == "" {
 		warnings = append(warnings, ungiven(p.spec.GetConfig(), calls)...)
+		warnings = append(warnings, p.uncalled()...)
 	}
 	return once(warnings), nil
 }
@@ -179,6 +183,9 @@ func once(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
 	})
 }
 
+// ofTools is the option that bounds tools, whatever model calls them.
+const ofTools = "max_tool_output"
+
 // ungiven returns a warning for each option of a run's configuration and each model that a step calls without it. A
 // step or a role that sets the option itself is no loss, as long as some call is made with what the run's configuration
 // says.
@@ -187,7 +194,7 @@ func ungiven(config *modelv1.GenerateConfig, calls []modelCall) []*agentv1.EvalW
 	options, fields := config.ProtoReflect(), config.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		field := fields.Get(i)
-		if !options.Has(field) || field.Name() == "max_tool_output" { // That one bounds tools, whatever model calls them.
+		if !options.Has(field) || field.Name() == ofTools {
 			continue
 		}
 		with := func(c modelCall) bool { return c.config.ProtoReflect().Has(field) }
@@ -228,7 +235,8 @@ func (l *Launcher) CheckCost(ctx context.Context, project string, spec *agentv1.
 		if err != nil {
 			return rpcerr.Wrap(err, "spec.steps[%d]", i)
 		}
-		asks = append(asks, asksOf(machine))
+		calls, _ := asksOf(machine)
+		asks = append(asks, calls)
 	}
 	calls, err := modelCalls(spec, asks)
 	if err != nil {

@@ -1056,11 +1056,14 @@ type EvalWarning struct {
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// The model that it is about, `provider/name`.
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// Options of the model's configuration that its provider is not sent, one in each warning. Names of GenerateConfig, such as
-	// `temperature`; of a member of extra_body `extra_body.NAME`.
+	// Options of the model's configuration that its provider is not sent, one in each warning; of a model that is not called
+	// with its own configuration all of that. Names of GenerateConfig, such as `temperature`; of a member of extra_body
+	// `extra_body.NAME`.
 	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// The field of the specification to whose options it is limited, such as `spec.steps[0]`; empty where it is about all calls
-	// of the model. With `spec.config` no call of any model is given what `spec.config` says of the option.
+	// of the model. With `spec.config` no call of any model is given what `spec.config` says of the option. With `spec.model` and
+	// `spec.model_roles["NAME"]` no call is given what the model's own configuration there says; the former is of an evaluation
+	// the one of its models that `model` names.
 	Field         string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -5,6 +5,7 @@ package agenttest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -149,6 +150,10 @@ func (p *player) act() (over bool) {
 
 func (p *player) generate(g agent.Generate) {
 	p.Effects, p.Asked = append(p.Effects, "ask"), append(p.Asked, g)
+	asking, ok := p.machine.(agent.Asking)
+	require.True(p.t, ok, "the agent asks a model, and did not tell that it would")
+	told := func(ask agent.Generate) bool { return ask.Model == g.Model && proto.Equal(ask.Config, g.Config) }
+	assert.True(p.t, slices.ContainsFunc(asking.Asks(), told), "the agent did not tell that it would ask for %v", g)
 	require.NotEmpty(p.t, p.script.Answers, "the agent asks more often than there are answers")
 	answer := p.script.Answers[0]
 	p.script.Answers = p.script.Answers[1:]

@@ -95,6 +95,9 @@ func (m *machine) Next(run agent.View) (agent.Action, error) {
 	return agent.Action{Events: []*agentv1.Event{event}, Then: agent.Done{}}, nil
 }
 
+// Asks implements [agent.Asking]: it calls no model.
+func (*machine) Asks() []agent.Generate { return nil }
+
 // Demand implements [agent.Demanding]: the sample's own data may be too much for the template.
 func (m *machine) Demand(spec *agentv1.RunSpec) error {
 	var prompt []*modelv1.ChatMessage // is the input's until a step changes it
