@@ -263,7 +263,9 @@ func (d *driver) sample(slot *Slot) *agentv1.Sample {
 // collect journals how runs ended, as many as a turn has time for.
 func (d *driver) collect(ctx context.Context) error {
 	begun := time.Now()
-	rows, err := d.engine.deps.Journals.List(ctx, journal.Query{Project: d.project, Kind: journal.KindRun, Parent: d.head.Name, ChangedAfter: &d.seen})
+	rows, err := d.engine.deps.Journals.List(ctx, journal.Query{
+		Project: d.project, Kind: journal.KindRun, Parent: d.head.Name, ChangedAfter: &d.seen, Bytes: turnBytes,
+	})
 	if err != nil || len(rows) == 0 {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
@@ -310,6 +311,7 @@ func TestPagesAreOfABoundedSize(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1+evals, listed)
+	assert.LessOrEqual(t, r.store.largest.Load(), int64(journal.PageBytes+3<<20), "no more is read than a page and its last")
 }
 
 // What pages of samples cost does not grow with the evaluation's journal.

@@ -236,11 +236,17 @@ type counted struct {
 	journal.Store
 
 	events  atomic.Int64
-	damaged sync.Map // their names
+	largest atomic.Int64 // the bytes of what was listed at once
+	damaged sync.Map     // their names
 }
 
 func (c *counted) List(ctx context.Context, q journal.Query) ([]journal.Listed, error) {
 	rows, err := c.Store.List(ctx, q)
+	var size int64
+	for _, row := range rows {
+		size += int64(len(row.View))
+	}
+	c.largest.Store(max(c.largest.Load(), size))
 	for i := range rows {
 		if _, ok := c.damaged.Load(rows[i].Name); ok {
 			rows[i].View = []byte("damaged")

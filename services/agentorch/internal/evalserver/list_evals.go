@@ -28,7 +28,7 @@ func (s *Server) ListEvals(ctx context.Context, req *agentv1.ListEvalsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	q := journal.Query{Project: project, Kind: journal.KindEval, Before: journal.Ref(before), Limit: page.Size + 1}
+	q := journal.Query{Project: project, Kind: journal.KindEval, Before: journal.Ref(before), Limit: page.Size + 1, Bytes: journal.PageBytes}
 	for _, state := range req.GetStates() {
 		q.States = append(q.States, int32(state))
 	}

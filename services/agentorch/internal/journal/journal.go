@@ -264,7 +264,7 @@ func (l Listed) Position() string { return strconv.FormatInt(int64(l.Ref), 10) }
 // MiB.
 const PageBytes = 3 << 20
 
-// Fitting returns how many of the first rows fit into a page of that many.
+// Fitting returns how many of the first rows, listed with [PageBytes] as Query.Bytes, fit into a page of that many.
 func Fitting(rows []Listed, size int) int {
 	bytes := 0
 	for i, row := range rows {
@@ -337,4 +337,6 @@ type Query struct {
 	After Ref
 	// Limit bounds the number; 0 is 100.
 	Limit int
+	// Bytes bounds the size of the views, which the last of two or more may exceed; 0 is no bound.
+	Bytes int
 }

@@ -187,8 +187,11 @@ func (k *Keeper) Expire(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// page is how many journals are looked at together.
-const page = 500
+// page is how many journals are looked at together, and pageBytes what their rows may have.
+const (
+	page      = 500
+	pageBytes = 16 << 20
+)
 
 // expire deletes journals of a kind that ended before a time. Journals come by their creation, so the first that was made later ends the search.
 func (k *Keeper) expire(ctx context.Context, kind journal.Kind, before time.Time) error {
@@ -197,7 +200,7 @@ func (k *Keeper) expire(ctx context.Context, kind journal.Kind, before time.Time
 		errs  []error
 	)
 	for {
-		rows, err := k.deps.Journals.List(ctx, journal.Query{Kind: kind, Roots: true, After: after, Limit: page})
+		rows, err := k.deps.Journals.List(ctx, journal.Query{Kind: kind, Roots: true, After: after, Limit: page, Bytes: pageBytes})
 		if err != nil {
 			return err
 		}
@@ -221,7 +224,7 @@ func (k *Keeper) expire(ctx context.Context, kind journal.Kind, before time.Time
 				return errors.Join(append(errs, err)...)
 			}
 		}
-		if len(rows) < page {
+		if len(rows) == 0 {
 			return errors.Join(errs...)
 		}
 	}

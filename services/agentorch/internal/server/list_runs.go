@@ -35,6 +35,7 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 	}
 	q := journal.Query{
 		Project: project, Kind: journal.KindRun, Parent: r.GetEval(), Labels: r.GetLabels(), WaitReason: r.GetWaitingFor(), Before: journal.Ref(before), Limit: page.Size + 1,
+		Bytes: journal.PageBytes,
 	}
 	for _, state := range r.GetStates() {
 		q.States = append(q.States, int32(state))

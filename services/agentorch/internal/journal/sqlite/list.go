@@ -36,6 +36,7 @@ func (s *Store) List(ctx context.Context, q journal.Query) ([]journal.Listed, er
 	var listed []journal.Listed
 	err := s.db.Read(ctx, func(v *sqlite.View) error {
 		listed = nil
+		size := 0
 		for row, err := range v.Query(text, args...) {
 			if err != nil {
 				return err
@@ -45,6 +46,9 @@ func (s *Store) List(ctx context.Context, q journal.Query) ([]journal.Listed, er
 				return err
 			}
 			listed = append(listed, l)
+			if size += len(l.View); q.Bytes > 0 && size > q.Bytes && len(listed) > 1 {
+				break
+			}
 		}
 		return nil
 	})

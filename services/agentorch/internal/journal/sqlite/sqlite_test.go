@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"iter"
 	"path/filepath"
 	"strconv"
@@ -232,6 +233,25 @@ func TestADamagedContentStopsNoOtherText(t *testing.T) {
 	assert.Len(t, events, 1, "those before it")
 	_, err = s.Read(t.Context(), head.Ref, journal.Range{After: 1})
 	assert.ErrorIs(t, err, journal.ErrUnreadable)
+}
+
+// TestAListEndsWhereItsBytesDo has rows of a mebibyte. A list of several has at least two, so that it says whether there
+// are more.
+func TestAListEndsWhereItsBytesDo(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, openDB(t))
+	for i := range 5 {
+		_, _, err := s.Create(t.Context(), journal.Creation{
+			Name: fmt.Sprint("projects/p/runs/r", i), Row: journal.Row{Kind: journal.KindRun, View: make([]byte, 1<<20)},
+			Entries: []journal.Entry{{Event: &agentv1.Event{Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{}}}}},
+		})
+		require.NoError(t, err)
+	}
+	for bytes, want := range map[int]int{0: 5, 1: 2, 2 << 20: 3, 5 << 20: 5} {
+		rows, err := s.List(t.Context(), journal.Query{Bytes: bytes})
+		require.NoError(t, err)
+		assert.Len(t, rows, want, "of %d bytes", bytes)
+	}
 }
 
 // TestADamagedJournalIsUnreadable has rows of a journal lost or changed, so that an event lacks what it refers to.
