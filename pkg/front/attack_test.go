@@ -268,18 +268,37 @@ func (a *attacked) dial(t *testing.T, token string) *grpc.ClientConn {
 // Who has not spoken yet, and may be about to show a credential, stays connected beside strangers that come and speak.
 func TestAStrangerThatHasNotSpokenStaysBesideThoseThatHave(t *testing.T) {
 	t.Parallel()
-	server := startAttacked(t)
-	caller, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.address)
-	require.NoError(t, err)
-	defer caller.Close()
-	for range 60 { // Fifty strangers may be there.
-		_, err := healthv1.NewHealthClient(server.dial(t, "")).Check(waittest.Context(t), &healthv1.HealthCheckRequest{})
-		require.NoError(t, err)
+	const request = "GET / HTTP/1.1\r\nHost: x\r\n"
+	for name, speak := range map[string]func(*testing.T, *attacked){
+		"by gRPC": func(t *testing.T, server *attacked) {
+			_, err := healthv1.NewHealthClient(server.dial(t, "")).Check(waittest.Context(t), &healthv1.HealthCheckRequest{})
+			require.NoError(t, err)
+		},
+		"by HTTP": func(t *testing.T, server *attacked) {
+			stranger, err := net.Dial("tcp", server.address)
+			require.NoError(t, err)
+			t.Cleanup(func() { stranger.Close() })
+			_, err = io.WriteString(stranger, request+"\r\n")
+			require.NoError(t, err)
+			_, err = stranger.Read(make([]byte, 1))
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := startAttacked(t)
+			caller, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.address)
+			require.NoError(t, err)
+			defer caller.Close()
+			for range 150 { // Fifty strangers may be there. Without a difference, the caller would stay by luck in 2 of 100 cases.
+				speak(t, server)
+			}
+			_, err = io.WriteString(caller, request+"Authorization: Bearer right\r\n\r\n")
+			require.NoError(t, err)
+			answer, err := http.ReadResponse(bufio.NewReader(caller), nil)
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			assert.Equal(t, http.StatusNotFound, answer.StatusCode)
+		})
 	}
-	_, err = io.WriteString(caller, "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer right\r\n\r\n")
-	require.NoError(t, err)
-	answer, err := http.ReadResponse(bufio.NewReader(caller), nil)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	assert.Equal(t, http.StatusNotFound, answer.StatusCode)
 }

@@ -169,6 +169,7 @@ func TestBothListenersEndWithTheirAddress(t *testing.T) {
 // served is a server at an address of this machine, and what its Serve returns.
 type served struct {
 	*front.Server
+	rpcs    *grpcserver.Server
 	address string
 	ended   chan error
 }
@@ -180,8 +181,8 @@ func serve(t *testing.T, handler http.HandlerFunc) *served {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &served{
-		Server:  front.New(front.Config{GRPC: rpcs, Handler: handler, Connections: 100, Logger: slog.New(slog.DiscardHandler)}),
-		address: l.Addr().String(), ended: make(chan error, 1),
+		Server: front.New(front.Config{GRPC: rpcs, Handler: handler, Connections: 100, Logger: slog.New(slog.DiscardHandler)}),
+		rpcs:   rpcs, address: l.Addr().String(), ended: make(chan error, 1),
 	}
 	go func() { s.ended <- s.Serve(l) }()
 	return s
@@ -330,31 +331,54 @@ func TestAnAnswerThatAStrangerDoesNotReadEnds(t *testing.T) {
 	}
 }
 
-// Connections of callers that have no request make room when there are as many as there may be.
+// Connections of callers that have no request make room when there are as many as there may be, and none that has one.
 func TestIdleConnectionsOfCallersMakeRoom(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { accept.KnowCaller(r.Context()) })
-	ask := func() error {
+	begun, release := make(chan struct{}), make(chan struct{})
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		accept.KnowCaller(r.Context())
+		if r.URL.Path == "/slow" {
+			close(begun)
+			waittest.Hold(t, release)
+		}
+	})
+	ask := func(path string) error {
 		conn, err := net.Dial("tcp", s.address)
 		if err != nil {
 			return err
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		_, err = conn.Read(make([]byte, 1))
 		return err
 	}
-	for range 100 {
-		require.NoError(t, ask())
+	slow := make(chan error, 1)
+	go func() { slow <- ask("/slow") }()
+	waittest.For(t, begun, "the request that is under way")
+	watching, err := grpcclient.New(s.address, grpcclient.Options{Token: config.NewSecret("right")})
+	require.NoError(t, err)
+	watch, err := healthv1.NewHealthClient(watching).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	require.NoError(t, err)
+	for range 98 {
+		require.NoError(t, ask("/"))
 	}
-	require.Eventually(t, func() bool { return ask() == nil }, waittest.Bound, 50*time.Millisecond, "the first of them makes room once it is idle for long")
+	require.Eventually(t, func() bool { return ask("/") == nil }, waittest.Bound, 50*time.Millisecond, "the first of them makes room once it is idle for long")
 	rpcs, err := grpcclient.New(s.address, grpcclient.Options{Token: config.NewSecret("right")})
 	require.NoError(t, err)
 	for range 2 {
-		require.NoError(t, ask())
+		require.NoError(t, ask("/"))
 	}
 	_, err = healthv1.NewHealthClient(rpcs).Check(waittest.Context(t), &healthv1.HealthCheckRequest{})
 	require.NoError(t, err)
+	close(release)
+	require.NoError(t, waittest.For(t, slow, "the answer to the request"))
+	s.rpcs.SetReady(false)
+	health, err := watch.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, healthv1.HealthCheckResponse_NOT_SERVING, health.GetStatus())
+	require.NoError(t, watching.Close())
 	require.NoError(t, rpcs.Close())
 	require.NoError(t, s.Stop(t.Context()))
 	require.NoError(t, waittest.For(t, s.ended, "the server to end"))
