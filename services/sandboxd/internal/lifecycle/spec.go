@@ -22,6 +22,7 @@ import (
 const (
 	defaultMemory       = 2 << 30
 	defaultPIDs         = 256
+	leastPIDs           = 4    // two threads of the guest, a shell and what it starts
 	mostOpenFiles       = 4096 // by default, however many there may be
 	defaultFileSize     = 4 << 30
 	defaultLease        = 10 * time.Minute
@@ -93,9 +94,13 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 }
 
 // shareOpenFiles keeps what all processes of a sandbox can open together within Config.MaxOpenFiles. It refuses two
-// limits whose product exceeds that, and fills in a limit that is not asked for with what the other leaves.
+// limits whose product exceeds that, and fills in a limit that is not asked for with what the other leaves. It refuses
+// fewer processes than a sandbox starts with: their want would look like a shortage of the machine, and be waited for.
 func (s *Sandboxes) shareOpenFiles(l *sandboxv1.Limits) error {
 	most := cmp.Or(s.cfg.MaxOpenFiles, machineOpenFiles())
+	if pids := l.GetPids(); pids > 0 && pids < leastPIDs {
+		return rpcerr.InvalidField("spec.limits.pids", "must be at least %d, since no sandbox starts with fewer; leave it out for the default", leastPIDs)
+	}
 	if l.Pids != nil && l.OpenFiles != nil {
 		if pids, files := l.GetPids(), l.GetOpenFiles(); pids > 0 && files > most/pids {
 			return rpcerr.InvalidField("spec.limits.open_files", "%d processes with %d open files each are more than the %d open files that a sandbox may have; "+
@@ -106,7 +111,10 @@ func (s *Sandboxes) shareOpenFiles(l *sandboxv1.Limits) error {
 	if l.Pids == nil {
 		l.Pids = new(int64(defaultPIDs))
 		if files := l.GetOpenFiles(); files > 0 {
-			l.Pids = new(max(1, min(defaultPIDs, most/files)))
+			l.Pids = new(min(defaultPIDs, most/files))
+		}
+		if pids := l.GetPids(); pids < leastPIDs {
+			return rpcerr.InvalidField("spec.limits.open_files", "leaves only %d processes of the %d open files that a sandbox may have; lower it, or raise sandboxd.max_open_files", pids, most)
 		}
 	}
 	if pids := l.GetPids(); l.OpenFiles == nil && pids > 0 {

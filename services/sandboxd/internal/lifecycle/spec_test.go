@@ -30,6 +30,18 @@ func TestOpenFilesOfAllProcessesAreBounded(t *testing.T) {
 		assert.Equal(t, tt.pids, tt.asked.GetPids(), name)
 		assert.Equal(t, tt.files, tt.asked.GetOpenFiles(), name)
 	}
+	for name, tt := range map[string]struct {
+		asked *sandboxv1.Limits
+		field string
+	}{
+		"too few pids":             {&sandboxv1.Limits{Pids: new(int64(leastPIDs - 1))}, "spec.limits.pids"},
+		"too few pids, and files":  {&sandboxv1.Limits{Pids: new(int64(1)), OpenFiles: new(int64(16))}, "spec.limits.pids"},
+		"files that leave too few": {&sandboxv1.Limits{OpenFiles: new(int64(65_536/leastPIDs + 1))}, "spec.limits.open_files"},
+		"files that leave none":    {&sandboxv1.Limits{OpenFiles: new(int64(1 << 40))}, "spec.limits.open_files"},
+	} {
+		err := (&Sandboxes{cfg: Config{MaxOpenFiles: 65_536}}).shareOpenFiles(tt.asked)
+		require.ErrorContains(t, err, tt.field, name)
+	}
 	err := (&Sandboxes{cfg: Config{MaxOpenFiles: 65_536}}).shareOpenFiles(&sandboxv1.Limits{Pids: new(int64(512)), OpenFiles: new(int64(4096))})
 	require.ErrorContains(t, err, "65536")
 	require.ErrorContains(t, err, "max_open_files")

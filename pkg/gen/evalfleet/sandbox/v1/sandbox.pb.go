@@ -527,7 +527,7 @@ type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Memory in bytes, at least 64 MiB; default 2 GiB.
 	MemoryBytes *int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
-	// Optional. Processes and threads; default 256, or fewer where `open_files` leaves fewer.
+	// Optional. Processes and threads, at least 4; default 256, or fewer where `open_files` leaves fewer.
 	Pids *int64 `protobuf:"varint,2,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
 	// Optional. Processor share in thousandths of a core; default 2000, or what the service is set up with, and no more than the machine has.
 	// Where the driver cannot bound it, the sandbox's isolation says so.

@@ -245,3 +245,16 @@ func TestABoxThatCannotBeAsItIsAskedForIsNotMadeUnisolated(t *testing.T) {
 	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "it is no shortage that passes: %v", err)
 	require.ErrorContains(t, err, "private root")
 }
+
+// TestTheFewestProcessesThatMayBeAskedForAreEnough makes a box with four, and runs a shell that starts a command.
+func TestTheFewestProcessesThatMayBeAskedForAreEnough(t *testing.T) {
+	t.Parallel()
+	d := newTestDriver(t)
+	if _, err := d.groups(); err != nil {
+		t.Skip("SKIP: this user can make no cgroups: ", err)
+	}
+	_, run, err := makeWith(t, d, false, driver.Limits{MemoryBytes: 256 << 20, PIDs: 4})
+	require.NoError(t, err)
+	r := run("sh", "-c", "cat /dev/null; echo done")
+	assert.Equal(t, "done\n", string(r.GetStdout()), "%s", r.GetStderr())
+}

@@ -45,10 +45,15 @@ func newTestDriver(t *testing.T) *Driver {
 
 func make1(t *testing.T, d *Driver, allow bool) (driver.Report, func(argv ...string) *sandboxv1.ExecResult, error) {
 	t.Helper()
+	return makeWith(t, d, allow, driver.Limits{MemoryBytes: 256 << 20, PIDs: 64, CPUMillis: 700})
+}
+
+func makeWith(t *testing.T, d *Driver, allow bool, limits driver.Limits) (driver.Report, func(argv ...string) *sandboxv1.ExecResult, error) {
+	t.Helper()
 	id := "w-" + strings.ToLower(rand.Text())
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
 	report, err := d.Create(t.Context(), driver.Spec{
-		ID: id, Owner: "test", Deadline: time.Now().Add(time.Minute), AllowUnisolated: allow, Limits: driver.Limits{MemoryBytes: 256 << 20, PIDs: 64, CPUMillis: 700},
+		ID: id, Owner: "test", Deadline: time.Now().Add(time.Minute), AllowUnisolated: allow, Limits: limits,
 	})
 	c := client.New(client.Config{
 		Connect: func(ctx context.Context) (net.Conn, error) { return d.Connect(ctx, id) },
