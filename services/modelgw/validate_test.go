@@ -1,10 +1,13 @@
 package modelgw_test
 
 import (
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,6 +17,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
 // What a call must fail with, and what of it is not sent, is said without one.
@@ -92,6 +96,73 @@ func TestACallIsCheckedWithoutOne(t *testing.T) {
 	require.NoError(t, err)
 	_, err = check("projects/poor", "openai/gpt-4o", "", nil)
 	require.NoError(t, err)
+}
+
+// Silence cuts an answer that is streamed alone: of another nothing comes until all of it does.
+func TestSilenceCutsNoAnswerThatIsNotStreamed(t *testing.T) {
+	t.Parallel()
+	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(300 * time.Millisecond)
+		w.Header().Set("Content-Type", "application/json")
+		answer := `{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}`
+		if strings.HasSuffix(r.URL.Path, "/messages") {
+			answer = `{"id":"c","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"fine"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(vendor.Close)
+	g := start(t, func(c *modelConfig, _ *modelDeps) {
+		c.Anthropic.APIKey, c.Anthropic.BaseURL = config.NewSecret("k"), vendor.URL
+		c.OpenAI.APIKey, c.OpenAI.BaseURL = config.NewSecret("k"), vendor.URL
+		c.OpenAIAPI.Services = map[string]provider.Account{"own": {KeyOptional: true, BaseURL: vendor.URL}}
+	})
+	request := func(model, args string) *modelv1.GenerateRequest {
+		r := ask("", "q")
+		r.Model, r.ModelArgsJson = model, args
+		r.Config = &modelv1.GenerateConfig{StreamIdleTimeout: new(0.1), MaxRetries: new(int32(0))}
+		return r
+	}
+	for model, args := range map[string]string{
+		"openai/gpt-4o": `{"streaming": false}`, "anthropic/claude-sonnet-4-5": `{"streaming": false}`, "openai-api/own/m": `{"stream": false}`,
+	} {
+		answer, err := g.models.Generate(t.Context(), request(model, args))
+		require.NoError(t, err, model)
+		assert.Equal(t, "fine", answer.GetOutput().GetCompletion(), model)
+		assert.Equal(t, []string{"stream_idle_timeout"}, answer.GetUnsentOptions(), model)
+		assert.Equal(t, []string{"stream_idle_timeout is not sent to " + model + ", whose answers are not streamed"}, answer.GetWarnings())
+		for _, args := range []string{"", strings.Replace(args, "false", "true", 1)} {
+			streamed := request(model, args)
+			streamed.ValidateOnly = true
+			answer, err := g.models.Generate(t.Context(), streamed)
+			require.NoError(t, err, model)
+			assert.Empty(t, answer.GetUnsentOptions(), model)
+		}
+	}
+}
+
+// Arguments of OpenAI's Responses API that ask for something are said not to be sent with chat completions.
+func TestArgumentsOfTheResponsesAPIAreSaidNotToBeSent(t *testing.T) {
+	t.Parallel()
+	g := start(t, func(c *modelConfig, _ *modelDeps) { c.OpenAI.APIKey = config.NewSecret("k") })
+	for args, unsent := range map[string][]string{
+		`{"responses_store": true, "responses_phase": true}`:                        {"responses_store", "responses_phase"},
+		`{"responses_phase": true, "service_tier": "flex"}`:                         {"responses_phase"},
+		`{"responses_store": false, "responses_phase": false, "background": false}`: nil,
+	} {
+		answer, err := g.models.Generate(t.Context(), &modelv1.GenerateRequest{
+			Parent: project, Model: "openai/gpt-4o", ModelArgsJson: args, ValidateOnly: true,
+			Config: &modelv1.GenerateConfig{Temperature: new(0.3)},
+		})
+		require.NoError(t, err)
+		var options, says []string
+		for _, name := range unsent {
+			options = append(options, "model_args."+name)
+			says = append(says, "model_args."+name+" is not sent to openai/gpt-4o, since chat completions do not take it")
+		}
+		assert.Equal(t, options, answer.GetUnsentOptions(), args)
+		assert.Equal(t, says, answer.GetWarnings(), args)
+		assert.NotNil(t, answer.GetConfig().Temperature)
+	}
 }
 
 func TestABudgetOfDollarsRefusesAModelWithoutAPrice(t *testing.T) {

@@ -65,6 +65,11 @@ func TestWhatAnEvaluationDoesNotDoAsAskedIsSaid(t *testing.T) {
 	assert.Zero(t, checked.code, checked.err)
 	assert.Equal(t, 1, strings.Count(checked.err, "warning: "+warning), checked.err)
 
+	checked = h.run("eval", "run", task, "-m", "openai/gpt-4o", "-M", "streaming=false", "-M", "responses_store=true", "--set", "config={stream_idle_timeout: 5}", "--check")
+	assert.Zero(t, checked.code, checked.err)
+	assert.Contains(t, checked.err, "warning: stream_idle_timeout is not sent to openai/gpt-4o, whose answers are not streamed\n"+
+		"warning: model_args.responses_store is not sent to openai/gpt-4o, since chat completions do not take it\n")
+
 	ran := h.run("eval", "run", task, "-m", "anthropic/claude-sonnet-4-5", "--set", config)
 	require.Zero(t, ran.code, ran.err)
 	assert.Equal(t, 1, strings.Count(ran.err+ran.out, warning), "not once a sample, and not again at the end: %s%s", ran.err, ran.out)

@@ -32,18 +32,23 @@ func Asks(c *modelv1.GenerateConfig, options []string) []string {
 
 // Unsent is an option that a provider is not sent although it asks for something.
 type Unsent struct {
-	// Option is its name in GenerateConfig; of a member of extra_body `extra_body.NAME`.
+	// Option is its name in GenerateConfig; of a member of extra_body `extra_body.NAME`, of a model argument
+	// `model_args.NAME`.
 	Option string
 	// Why is the end of a sentence about the model.
 	Why string
 }
 
+// ModelArgument is the prefix of the name of a model argument where options are named.
+const ModelArgument = "model_args."
+
 // notTaken is why most options are not sent.
 const notTaken = "which does not take it"
 
-// Overruling is a provider that does not send some values of options that it has, or not beside others.
+// Overruling is a provider that does not send some values of options that it has, or not beside others, or arguments of
+// the model.
 type Overruling interface {
-	// Overruled are the options of a configuration that are not sent.
+	// Overruled are the options of a configuration, and the model arguments, that are not sent.
 	Overruled(c *modelv1.GenerateConfig) []Unsent
 }
 
@@ -60,6 +65,9 @@ func Sent(p Provider, config *modelv1.GenerateConfig) (sent *modelv1.GenerateCon
 	}
 	if asked := config.GetReasoningHistory(); c.ForceReasoning != "" && !slices.Contains([]string{"", "auto", c.ForceReasoning}, asked) {
 		unsent = append(unsent, Unsent{"reasoning_history", "whose past reasoning is always replayed as " + c.ForceReasoning})
+	}
+	if config.GetStreamIdleTimeout() != 0 && !c.Features.GetStreaming() {
+		unsent = append(unsent, Unsent{"stream_idle_timeout", "whose answers are not streamed"})
 	}
 	if o, ok := p.(Overruling); ok {
 		unsent = append(unsent, o.Overruled(config)...)

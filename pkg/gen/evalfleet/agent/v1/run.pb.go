@@ -1058,7 +1058,7 @@ type EvalWarning struct {
 	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	// Options of the model's configuration that its provider is not sent, one in each warning; of a model that is not called
 	// with its own configuration all of that. Names of GenerateConfig, such as `temperature`; of a member of extra_body
-	// `extra_body.NAME`.
+	// `extra_body.NAME`, of a model argument `model_args.NAME`.
 	UnsentOptions []string `protobuf:"bytes,3,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// The field of the specification to whose options it is limited, such as `spec.steps[0]`; empty where it is about all calls
 	// of the model. With `spec.config` no call of any model is given what `spec.config` says of the option. With `spec.model` and

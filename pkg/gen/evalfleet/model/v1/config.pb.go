@@ -87,7 +87,8 @@ type GenerateConfig struct {
 	MaxRetries *int32 `protobuf:"varint,1,opt,name=max_retries,json=maxRetries,proto3,oneof" json:"max_retries,omitempty"`
 	// Seconds for the whole call with its retries. Checked after a failed attempt; never cuts one in flight.
 	Timeout *float64 `protobuf:"fixed64,2,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	// Seconds without a chunk after which a streaming attempt is given up and retried. Setting it asks for streaming.
+	// Seconds without a chunk after which a streaming attempt is given up and retried. Setting it asks for streaming. It has no effect
+	// where a model argument says that answers are not streamed, which is said as of an option that is not sent.
 	StreamIdleTimeout *float64 `protobuf:"fixed64,3,opt,name=stream_idle_timeout,json=streamIdleTimeout,proto3,oneof" json:"stream_idle_timeout,omitempty"`
 	// Seconds for one attempt; it is then cut and retried.
 	AttemptTimeout *float64 `protobuf:"fixed64,4,opt,name=attempt_timeout,json=attemptTimeout,proto3,oneof" json:"attempt_timeout,omitempty"`

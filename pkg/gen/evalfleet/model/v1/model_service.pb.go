@@ -435,7 +435,9 @@ type GenerateResponse struct {
 	PreparedMessages []*ChatMessage `protobuf:"bytes,10,rep,name=prepared_messages,json=preparedMessages,proto3" json:"prepared_messages,omitempty"`
 	// The vendor's stream was cut off before the answer's end: the output is what came. It is not kept in the response cache.
 	BrokenOff bool `protobuf:"varint,11,opt,name=broken_off,json=brokenOff,proto3" json:"broken_off,omitempty"`
-	// Options of the request's configuration that the provider is not sent, since the model's API does not take them. Names of GenerateConfig, such as `temperature`; of a member of extra_body `extra_body.NAME`.
+	// Options of the request's configuration that the provider is not sent, since the model's API does not take them, or that
+	// have no effect, and model arguments likewise. Names of GenerateConfig, such as `temperature`; of a member of extra_body
+	// `extra_body.NAME`, of a model argument `model_args.NAME`.
 	UnsentOptions []string `protobuf:"bytes,12,rep,name=unsent_options,json=unsentOptions,proto3" json:"unsent_options,omitempty"`
 	// With validate_only: dollars per million tokens; unset: not known.
 	Prices        *Prices `protobuf:"bytes,13,opt,name=prices,proto3" json:"prices,omitempty"`

@@ -246,7 +246,7 @@ func (m *model) Check(c *modelv1.GenerateConfig) error {
 
 // Capabilities implements provider.Provider.
 func (m *model) Capabilities() provider.Capabilities {
-	g := m.generation
+	g, always := m.generation, m.args.Streaming.always
 	return provider.Capabilities{
 		ConnectionKey: string(m.name),
 		MaxTokens:     g.base(),
@@ -256,7 +256,7 @@ func (m *model) Capabilities() provider.Capabilities {
 		ForceReasoning: "all",
 		LongCache:      m.args.CacheTTL == "1h",
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Streaming: true, ResponseSchema: true, Reasoning: g.control() != noThinking,
+			Tools: true, Images: true, Streaming: always == nil || *always, ResponseSchema: true, Reasoning: g.control() != noThinking,
 			ToolResultImages: true, ToolResultDocuments: true,
 		},
 		Ignored:   ignored,

@@ -190,10 +190,25 @@ func (m *model) Capabilities() provider.Capabilities {
 		Dropped:          dropped,
 		ExtraBodyDropped: chatapi.ExtraBodyDropped,
 		Features: &modelv1.Capabilities{
-			Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: m.name.reasons(),
+			Tools: true, Images: true, Audio: true, Streaming: m.args.Streaming == nil || *m.args.Streaming, ResponseSchema: true,
+			Reasoning: m.name.reasons(),
 		},
 		Upstream: m.upstream,
 	}
+}
+
+// Overruled implements provider.Overruling: chat completions have nothing of what these arguments ask for.
+func (m *model) Overruled(*modelv1.GenerateConfig) []provider.Unsent {
+	var all []provider.Unsent
+	for _, argument := range []struct {
+		name string
+		asks *bool
+	}{{"responses_store", m.args.ResponsesStore}, {"responses_phase", m.args.ResponsesPhase}} {
+		if argument.asks != nil && *argument.asks {
+			all = append(all, provider.Unsent{Option: provider.ModelArgument + argument.name, Why: "since chat completions do not take it"})
+		}
+	}
+	return all
 }
 
 // takesCacheMarks says whether requests may mark what the server is to cache.

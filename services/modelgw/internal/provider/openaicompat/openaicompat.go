@@ -125,8 +125,10 @@ func (m *model) Capabilities() provider.Capabilities {
 		Ignored:          chatapi.Ignored,
 		Dropped:          append(slices.Clone(chatapi.Dropped), "modalities"),
 		ExtraBodyDropped: chatapi.ExtraBodyDropped,
-		Features:         &modelv1.Capabilities{Tools: true, Images: true, Audio: true, Streaming: true, ResponseSchema: true, Reasoning: true},
-		Upstream:         m.upstream,
+		Features: &modelv1.Capabilities{
+			Tools: true, Images: true, Audio: true, Streaming: m.args.Stream == nil || *m.args.Stream, ResponseSchema: true, Reasoning: true,
+		},
+		Upstream: m.upstream,
 	}
 }
 
