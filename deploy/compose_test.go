@@ -34,6 +34,7 @@ type composeService struct {
 	Secrets     []string
 	Labels      map[string]string
 	Networks    []string
+	ExtraHosts  []string `yaml:"extra_hosts"`
 	Ports       []string
 	Volumes     []string
 	Healthcheck struct{ Test []string }
@@ -100,7 +101,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Only the gateway is published, and to this host alone; only modelgw can leave it.
+// Only the gateway is published, and to this host alone; only modelgw can leave it, and knows the host's own model servers by name.
 func TestComposeNetworks(t *testing.T) {
 	t.Parallel()
 	file := documents[composeFile](t, "../docker-compose.yaml")[0]
@@ -108,6 +109,7 @@ func TestComposeNetworks(t *testing.T) {
 		outside := slices.ContainsFunc(s.Networks, func(n string) bool { return !file.Networks[n].Internal })
 		assert.Equal(t, name == "gateway" || name == "modelgw", outside, name)
 		assert.Equal(t, name == "gateway", len(s.Ports) > 0, name)
+		assert.Equal(t, name == "modelgw", slices.Contains(s.ExtraHosts, "host.docker.internal:host-gateway"), "%s names this machine", name)
 		for _, port := range s.Ports {
 			assert.True(t, strings.HasPrefix(port, "127.0.0.1:"), port)
 		}
@@ -115,15 +117,17 @@ func TestComposeNetworks(t *testing.T) {
 }
 
 // `make up` takes a key file of mode 600: the services get a copy that their user can read, where no other user of the
-// machine can. The hash of the file is handed on, so that a changed one is noticed. `make down` removes the copy once the
-// containers, which read it, are removed.
+// machine can. The hash of the file is handed on, so that a changed one is noticed. When it fails, it shows what the services
+// that are not healthy said. `make down` removes the copy once the containers, which read it, are removed.
 func TestUpHandsTheKeysOver(t *testing.T) {
 	t.Parallel()
 	checkout, tools := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(tools, "docker"), 0o755, `#!/bin/sh
 case "$*" in
 "compose version") ;;
-"compose up"*) echo "$MODELGW_CONFIG $MODELGW_CONFIG_HASH" ;;
+"compose up"*) echo "$MODELGW_CONFIG $MODELGW_CONFIG_HASH"; [ ! -e "$STUCK" ] ;;
+"compose ps"*) echo "sandboxd healthy"; [ ! -e "$STUCK" ] || printf '%s\n' "modelgw starting" "toolexec " ;;
+"compose logs"*) echo "$*" ;;
 "compose down") [ ! -e "$STUCK" ] ;;
 *) exit 1 ;;
 esac`)
@@ -147,6 +151,11 @@ esac`)
 	out, err := compose("up")
 	require.Error(t, err)
 	assert.Contains(t, out, "cannot read MODELGW_CONFIG="+keys)
+	require.NoError(t, os.Mkdir(keys, 0o700))
+	out, err = compose("up")
+	require.Error(t, err)
+	assert.Contains(t, out, "cannot read MODELGW_CONFIG="+keys, "a folder")
+	require.NoError(t, os.Remove(keys))
 	write(t, keys, 0o600, "one")
 	out, err = compose("up")
 	require.NoError(t, err, out)
@@ -162,8 +171,12 @@ esac`)
 	out, err = compose("up")
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, first)
+	assert.NotContains(t, out, "logs")
 
 	write(t, stuck, 0o600, "")
+	out, err = compose("up")
+	require.Error(t, err)
+	assert.Contains(t, out, "compose logs --tail 3 modelgw toolexec", "not of services that are healthy")
 	_, err = compose("down")
 	require.Error(t, err)
 	assert.FileExists(t, copied, "containers that could not be removed still read it")

@@ -18,7 +18,7 @@ if [[ $1 == down ]]; then
   exec rm -f "$copy"
 fi
 config=${MODELGW_CONFIG:-deploy/docker/modelgw.yaml}
-if [[ ! -r $config ]]; then
+if [[ -d $config || ! -r $config ]]; then
   echo "make up cannot read MODELGW_CONFIG=$config; deploy/docker/modelgw.example.yaml is an example" >&2
   exit 1
 fi
@@ -28,4 +28,12 @@ mv "$copy.new" "$copy"
 
 # The hash is a label of modelgw's container: compose makes the container anew when the file has changed.
 hash=$(sha256sum "$copy")
-MODELGW_CONFIG=$PWD/$copy MODELGW_CONFIG_HASH=${hash%% *} exec docker compose up --build --detach --wait
+export MODELGW_CONFIG=$PWD/$copy MODELGW_CONFIG_HASH=${hash%% *}
+if ! docker compose up --build --detach --wait; then
+  failed=$(docker compose ps --all --format '{{.Service}} {{.Health}}' | sed '/ healthy$/d; s/ .*//')
+  if [[ -n $failed ]]; then
+    echo "make up has failed; what the services that are not healthy said last:" >&2
+    docker compose logs --tail 3 $failed >&2
+  fi
+  exit 1
+fi
