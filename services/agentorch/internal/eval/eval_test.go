@@ -173,7 +173,11 @@ func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*a
 func (r *runs) end(ctx context.Context, head journal.Head, run *agentv1.Run) error {
 	run.EndTime = timestamppb.Now()
 	r.active--
-	view, err := proto.Marshal(run)
+	bare := proto.CloneOf(run)
+	for _, named := range bare.GetScores() {
+		named.Score = &agentv1.Score{Value: named.GetScore().GetValue()} // Lists have no content.
+	}
+	view, err := proto.Marshal(bare)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -125,4 +127,35 @@ func TestResultsThatAreTooLargeEndTheEvaluation(t *testing.T) {
 	end := b.ended(t, made.Eval.GetName())
 	assert.Equal(t, agentv1.EvalState_EVAL_STATE_FAILED, end.Eval.GetState())
 	assert.Equal(t, "REQUEST_TOO_LARGE", end.Eval.GetError().GetReason())
+}
+
+// weighing notes the most bytes that one append has.
+type weighing struct {
+	journal.Store
+	most *atomic.Int64
+}
+
+func (w weighing) Append(ctx context.Context, a journal.Append) error {
+	size := 0
+	for _, e := range a.Entries {
+		size += proto.Size(e.Event)
+	}
+	w.most.Store(max(w.most.Load(), int64(size)))
+	return w.Store.Append(ctx, a)
+}
+
+// TestWhatRunsSaidIsCollectedInShares has many runs end at once, each with a mebibyte of scores.
+func TestWhatRunsSaidIsCollectedInShares(t *testing.T) {
+	t.Parallel()
+	const samples, share = 16, 4 << 20
+	b := start(t, func(string, int, int) *agentv1.Run { return said(strings.Repeat("a", 60<<10), "C", "", 9) })
+	var most atomic.Int64
+	b.again(t, func(s journal.Store) journal.Store { return weighing{s, &most} })
+	s := spec(samples)
+	s.MaxSamples, s.Scorers = new(int32(samples)), nil
+	made, err := b.engine.Create(t.Context(), "default", s, "", false)
+	require.NoError(t, err)
+	end := b.ended(t, made.Eval.GetName())
+	assert.EqualValues(t, samples, end.Eval.GetProgress().GetSucceeded())
+	assert.LessOrEqual(t, most.Load(), int64(share+2<<20), "the last of a share may exceed it")
 }

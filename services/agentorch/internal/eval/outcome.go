@@ -43,15 +43,16 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*
 	if run.GetStartTime() != nil && run.GetEndTime() != nil {
 		f.TotalTime = durationpb.New(run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()))
 	}
-	scores, err := keptScores(run)
-	switch {
-	case unreadable != nil:
+	if unreadable != nil {
 		d.engine.deps.Logger.Error("a run cannot be read, which fails its sample", "eval", d.head.Name, "run", name, "error", unreadable)
 		f.State = agentv1.RunState_RUN_STATE_FAILED
 		f.Error = &agentv1.RunError{
 			Reason:  rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL),
 			Message: "the journal of " + name + " cannot be read; the server's log has the cause",
 		}
+		return &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}, nil
+	}
+	switch scores, err := keptScores(run); {
 	case err != nil:
 		f.State, f.Error = agentv1.RunState_RUN_STATE_FAILED, &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()}
 	case len(scores) > 0:

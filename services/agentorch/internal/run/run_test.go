@@ -67,6 +67,12 @@ func TestAJournalThatCannotBeIsAnError(t *testing.T) {
 		"creation":       {},
 		"no step":        {created(&agentv1.RunSpec{}), {Kind: &agentv1.Event_StepBegan{StepBegan: &agentv1.StepBegan{Index: 3}}}},
 		"no open intent": {created(&agentv1.RunSpec{}), outcome},
+		"neither a score": {
+			created(&agentv1.RunSpec{Scorers: []*agentv1.ScorerRef{{Name: "match"}}}),
+			{Kind: &agentv1.Event_RunStateChanged{RunStateChanged: &agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_SCORING}}},
+			{Kind: &agentv1.Event_ScoreIntent{ScoreIntent: &agentv1.ScoreIntent{Name: "match"}}},
+			{Kind: &agentv1.Event_ScoreOutcome{ScoreOutcome: &agentv1.ScoreOutcome{Intent: 3, Name: "match"}}},
+		},
 		"created before": {created(&agentv1.RunSpec{}), created(&agentv1.RunSpec{})},
 	} {
 		_, err := run.Fold(name, nil, journalOf(events...))

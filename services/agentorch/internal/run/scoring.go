@@ -54,6 +54,9 @@ func (s *State) scoreOutcome(o *agentv1.ScoreOutcome) error {
 			s.Fault = o.GetError() // also after a bound: a run that cannot be judged has failed
 		}
 	} else {
+		if o.GetContent().GetScore() == nil {
+			return fmt.Errorf("the outcome of the scorer %s has neither a score nor an error", o.GetName())
+		}
 		score := &agentv1.NamedScore{Name: o.GetName(), Score: o.GetContent().GetScore()}
 		s.lastScores = append(s.lastScores[:len(s.lastScores):len(s.lastScores)], score)
 		if !s.Scoring.Intermediate {
