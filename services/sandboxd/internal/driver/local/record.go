@@ -64,7 +64,7 @@ func (r *record) kill(ctx context.Context) error {
 		return nil
 	}
 	fd, err := unix.PidfdOpen(r.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // the last two where a thread has the id now
 		return nil
 	}
 	if err != nil {

@@ -251,6 +251,14 @@ func TestARecordIsNotTakenForAnotherProcess(t *testing.T) {
 		assert.False(t, lives(t, &other), name)
 		require.NoError(t, other.kill(t.Context()), name)
 	}
+	threads, err := os.ReadDir("/proc/self/task")
+	require.NoError(t, err)
+	for _, thread := range threads { // The kernel gives ids of processes that have ended to threads too.
+		other := *rec
+		other.PID, err = strconv.Atoi(thread.Name())
+		require.NoError(t, err)
+		require.NoError(t, other.kill(t.Context()), thread.Name())
+	}
 	require.NoError(t, cmd.Process.Signal(syscall.Signal(0)), "nobody killed it")
 	require.NoError(t, rec.kill(t.Context()))
 	assert.False(t, lives(t, rec))
