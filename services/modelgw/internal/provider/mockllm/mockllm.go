@@ -230,8 +230,11 @@ func (m *model) load(ctx context.Context, key, hash string, isBlob bool) (_ *scr
 	return s, nil
 }
 
-// notRead reports whether there is no script, or none that can be one.
+// notRead reports whether there is no script, or none that can be one. A store that is away may have one.
 func notRead(err error) bool {
+	if rpcerr.StoreAway(err) {
+		return false
+	}
 	_, unfit := errors.AsType[*regular.Error](err)
 	return unfit || misplaced(err) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, fs.ErrNotExist)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -387,6 +388,8 @@ func TestAScriptThatCannotBeReadForNowIsNoFaultOfTheRequest(t *testing.T) {
 		want errorsv1.ErrorReason
 	}{
 		{rpcerr.StoreUnavailable("io", 0, "away"), true, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE},
+		{rpcerr.FromDisk(&fs.PathError{Op: "open", Path: "b", Err: syscall.EACCES}, "the bodies"), true, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE},
+		{rpcerr.FromDisk(&fs.PathError{Op: "open", Path: "b", Err: syscall.ENOTDIR}, "the bodies"), true, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE},
 		{errors.New("boom"), false, errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED},
 		{fmt.Errorf("%w: b", blob.ErrNotFound), false, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST},
 	} {
