@@ -186,9 +186,16 @@ func (d *Driver) createContainer(ctx context.Context, spec driver.Spec, image se
 	return made.ID, quota, d.engine.kind(ctx, "make a container", err)
 }
 
+// guestState is what is known of the guests of a driver's containers. One that did not come in time says that the
+// engine does not see our folder, or, once another has come, that the machine is slow, which passes.
+type guestState struct {
+	patience time.Duration // how long one is waited for
+	came     atomic.Bool   // one has come
+}
+
 // start starts a container and waits until its guest has come. It gives the id of the container's first process.
 func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, comeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.guests.patience)
 	defer cancel()
 	known := make(chan func(int) bool, 1) // who is admitted, once that is known
 	admit := sync.OnceValue(func() func(int) bool { return <-known })
@@ -219,6 +226,7 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 	known <- isGuest(now.pid)
 	select {
 	case <-open.Came():
+		d.guests.came.Store(true)
 		return now.pid, nil
 	case end := <-exited:
 		if end.StatusCode == guest.ExitTransient {
@@ -228,6 +236,9 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 	case err := <-failed:
 		return 0, d.engine.kind(ctx, "wait for a container", err)
 	case <-ctx.Done():
+		if d.guests.came.Load() {
+			return 0, rpcerr.EngineAway("docker", d.cfg.Host, backSoon, "the guest did not come, as others did before: %w; this machine or its engine may be too busy", ctx.Err())
+		}
 		return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
 	}
 }

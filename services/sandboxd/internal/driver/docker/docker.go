@@ -48,6 +48,8 @@ type Driver struct {
 	images *images
 	sees   func(first int) (bool, error) // whether the files that are open in containers are seen from here
 	quota  quotaState
+	// guests is what is known of guests that were waited for.
+	guests guestState
 }
 
 // New makes the driver. It does not talk to the engine yet.
@@ -59,7 +61,7 @@ func New(cfg Config, deps Deps) (*Driver, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Driver{cfg: cfg, log: deps.Logger, space: deps.Space, sees: seesProcesses}
+	d := &Driver{cfg: cfg, log: deps.Logger, space: deps.Space, sees: seesProcesses, guests: guestState{patience: comeTimeout}}
 	var err error
 	if d.boxes, err = boxes.Open(boxes.Config{Dir: deps.Dir, Find: d.find, End: d.end, Logger: deps.Logger}); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -251,6 +252,36 @@ func TestAnEngineThatHangs(t *testing.T) {
 	require.NoError(t, ctx.Err())
 	require.ErrorContains(t, caps.Problem, "does not answer in 5s")
 	assert.Positive(t, rpcerr.RetryAfter(caps.Problem))
+}
+
+// TestAGuestThatIsLateIsWaitedFor: on a machine that is too busy the guest of a container does not come in time. Where
+// others came before, the folder is seen, and the sandbox can be made later.
+func TestAGuestThatIsLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := withConfig(t, docker.Config{Host: host, Image: testImage})
+	late := func(id string) error {
+		program := d.Guest() + ".late"
+		require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755)) //nolint:gosec // It is executed.
+		require.NoError(t, os.Rename(program, d.Guest()))
+		d.WaitForGuests(3 * time.Second)
+		t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
+		_, err := d.Create(t.Context(), driver.Spec{ID: id, Owner: unique("late"), OrphanTimeout: time.Minute})
+		return err
+	}
+	guest, err := os.ReadFile(d.Guest())
+	require.NoError(t, err)
+	err = late(unique("late-first"))
+	require.ErrorContains(t, err, "the engine must see the folder")
+	assert.Equal(t, codes.FailedPrecondition, rpcerr.Code(err), "%v", err)
+
+	require.NoError(t, os.Remove(d.Guest()))
+	require.NoError(t, os.WriteFile(d.Guest(), guest, 0o755)) //nolint:gosec // It is executed.
+	d.WaitForGuests(waittest.Bound)
+	create(t, d, driver.Spec{ID: unique("in-time"), Owner: unique("late"), OrphanTimeout: time.Minute})
+	err = late(unique("late-second"))
+	require.ErrorContains(t, err, "too busy")
+	assert.Equal(t, codes.Unavailable, rpcerr.Code(err), "%v", err)
+	assert.Positive(t, rpcerr.RetryAfter(err))
 }
 
 func TestWhatTheEngineRefusesIsTold(t *testing.T) {

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"time"
 
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
@@ -14,3 +15,9 @@ func (d *Driver) CreateBounded(ctx context.Context, id string) (quota bool, err 
 	_, quota, err = d.createContainer(ctx, driver.Spec{ID: id, Limits: driver.Limits{DiskBytes: 1 << 20}}, settings{}, facts{quota: true})
 	return quota, err
 }
+
+// WaitForGuests sets how long guests are waited for.
+func (d *Driver) WaitForGuests(patience time.Duration) { d.guests.patience = patience }
+
+// Guest is the program that is started in containers.
+func (d *Driver) Guest() string { return d.guest }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/threadtest"
 )
 
 // An engine in a container names that before its own containers.
@@ -63,9 +64,8 @@ func TestAThreadsOwnDescriptorsAreLookedAt(t *testing.T) {
 	dir := t.TempDir()
 	const size = 1 << 20
 	opened, measured := make(chan error), make(chan struct{})
-	go func() {
+	threadtest.Go(func() {
 		defer close(opened)
-		runtime.LockOSThread() // and never unlocked: the thread ends
 		if err := unix.Unshare(unix.CLONE_FILES); err != nil {
 			opened <- err
 			return
@@ -79,7 +79,7 @@ func TestAThreadsOwnDescriptorsAreLookedAt(t *testing.T) {
 		}
 		opened <- errors.Join(err, unix.Fsync(fd), unix.Unlink(path))
 		<-measured
-	}()
+	})
 	require.NoError(t, waittest.For(t, opened, "a file of a thread's own"))
 	defer func() {
 		close(measured)

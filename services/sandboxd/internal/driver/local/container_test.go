@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/local"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/threadtest"
 )
 
 // TestSuiteInAContainer runs the suite in a program that sees /proc as in a container: with parts covered and parts
@@ -104,8 +104,7 @@ func mountsProc(t *testing.T) *exec.Cmd {
 // printed.
 func inMounts(change func() error, cmd *exec.Cmd) error {
 	ran := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never undone: the thread, which sees other mounts than the rest, ends with the goroutine
+	threadtest.Go(func() { // The thread sees other mounts than the rest.
 		ran <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return err
@@ -118,7 +117,7 @@ func inMounts(change func() error, cmd *exec.Cmd) error {
 			}
 			return nil
 		}()
-	}()
+	})
 	return <-ran
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/process"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/threadtest"
 )
 
 // A lease of a program holds up whoever executes it until the lease is given back, at the latest for 45 s.
@@ -94,8 +94,9 @@ func TestAStartingProcessIsReadByNobody(t *testing.T) {
 	}
 	const nobody = 65534
 	pid := held(t, &process.Credential{UID: nobody, GID: nobody})
-	waittest.Return(t, func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends
+	answered := make(chan struct{})
+	threadtest.Go(func() {
+		defer close(answered)
 		_, _, errno := syscall.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody)
 		if !assert.Zero(t, errno) {
 			return
@@ -115,7 +116,8 @@ func TestAStartingProcessIsReadByNobody(t *testing.T) {
 			assert.ErrorIs(t, err, unix.EPERM)
 			unix.Close(fd)
 		}
-	}, "the answers of the kernel")
+	})
+	waittest.For(t, answered, "the answers of the kernel")
 }
 
 // A machine under load takes long to start a process. Only one that others hold up is killed for that.
