@@ -133,8 +133,9 @@ func finished(state *run.State) error {
 	return rpcerr.RunFinished(state.Name, strings.TrimPrefix(state.Phase.String(), "RUN_STATE_"), "%s has ended", state.Name)
 }
 
-// send puts a command into a run's inbox and waits until reached says so of the run and of the number of the event that took the command, 0 before. A run that has ended takes
-// none and is returned as it is. The command's id is the request's, or a fresh one that begins as the command's did.
+// send puts a command into a run's inbox and waits until reached says so of the run and of the number of the event that
+// took the command, 0 before. A run that has ended takes none and is returned as it is; a command that it had taken
+// before is answered again. The command's id is the request's, or a fresh one that begins as the command's did.
 //
 // While the store is away it waits for it, until ctx ends: an operator's wish counts most when something is wrong.
 func (s *Runs) send(ctx context.Context, name, requestID string, c turn.Command, reached func(state *run.State, taken int64) bool) (*run.State, error) {
@@ -160,11 +161,13 @@ func (s *Runs) sendOnce(ctx context.Context, name, requestID string, c turn.Comm
 	wake := s.deps.Store.Subscribe(name)
 	defer wake.Close()
 	state, err := s.fold(ctx, head)
-	if err != nil || state.Finished {
-		return state, err
+	if err != nil {
+		return nil, err
 	}
 	c.ID, c.Principal = c.ID+"/"+requestID, principal(ctx)
-	err = s.deps.Launcher.Send(ctx, name, c)
+	if !state.Finished {
+		err = s.deps.Launcher.Send(ctx, name, c)
+	}
 	if errors.Is(err, journal.ErrReused) {
 		return nil, rpcerr.RequestIDReused(requestID, "request id %q was used for another command", requestID)
 	}
@@ -172,11 +175,12 @@ func (s *Runs) sendOnce(ctx context.Context, name, requestID string, c turn.Comm
 		return nil, err
 	}
 	for {
-		taken, err := s.deps.Store.Taken(ctx, name, c.ID)
-		if err != nil {
+		if err := s.follow(ctx, head, state); err != nil {
 			return nil, err
 		}
-		if err := s.follow(ctx, head, state); err != nil {
+		// Asked after the state was read: of a run that had ended by then, the answer is the last one.
+		taken, err := s.deps.Store.Taken(ctx, name, c.ID)
+		if err != nil && !(state.Finished && errors.Is(err, journal.ErrNotFound)) {
 			return nil, err
 		}
 		if reached(state, taken) || state.Finished {

@@ -173,6 +173,48 @@ func TestSteering(t *testing.T) {
 	assert.Equal(t, int32(7), state.Limits.Bounds().GetTurns())
 }
 
+// lateStore answers the first question whether a command was taken with no, after the time of its answer.
+type lateStore struct {
+	journal.Store
+	meanwhile func()
+}
+
+func (s *lateStore) Taken(ctx context.Context, name, id string) (int64, error) {
+	if s.meanwhile != nil {
+		s.meanwhile()
+		s.meanwhile = nil
+		return 0, nil
+	}
+	return s.Store.Taken(ctx, name, id)
+}
+
+// TestACommandThatARunTookBeforeItsEndIsAnswered: the run takes the command and ends while the command is waited for, and
+// again when the request is repeated after that.
+func TestACommandThatARunTookBeforeItsEndIsAnswered(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	r.Models.Answer = func(context.Context, *modelv1.GenerateRequest) (*modelv1.ModelOutput, error) {
+		asked <- struct{}{}
+		waittest.Hold(t, answer)
+		return ownertest.Say("done"), nil
+	}
+	name := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	late := &lateStore{Store: r.Store, meanwhile: func() {
+		r.Until(name, func(s *run.State) bool { return s.Limits.Bounds().GetTurns() == 7 })
+		close(answer)
+		r.Until(name, func(s *run.State) bool { return s.Finished })
+	}}
+	runs := server.NewRuns(server.Deps{Store: late, Launcher: r.Launcher, Agents: r.Agents, Notes: r.Notes, Logger: slog.New(slog.DiscardHandler)})
+	for range 2 {
+		_, err := runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, RequestId: "k", Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
+		require.NoError(t, err)
+	}
+	_, err := runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, RequestId: "another", Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED), "%v", err)
+}
+
 func TestARunThatHasEndedTakesNoCommands(t *testing.T) {
 	t.Parallel()
 	r := serve(t)

@@ -26,8 +26,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/box"
 )
 
-// comeTimeout bounds the wait for the guest of a container that was started.
-const comeTimeout = 45 * time.Second
+// comeTimeout bounds the start of a container and the wait for its guest, which take a second, and far longer on a busy
+// machine.
+const comeTimeout = 90 * time.Second
 
 // defaultDisk bounds what is written in a container when nothing else is asked for.
 const defaultDisk = 10 << 30

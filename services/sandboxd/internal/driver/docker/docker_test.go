@@ -171,7 +171,7 @@ func newDriver(t *testing.T, dir string) driver.Driver {
 func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
-	spec := driver.Spec{ID: unique("writes"), Owner: unique("disk"), Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+	spec := driver.Spec{ID: unique("writes"), Owner: unique("disk"), Deadline: time.Now().Add(10 * time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	report, err := d.Create(t.Context(), spec)
 	require.NoError(t, err)
@@ -201,7 +201,7 @@ func TestABoxThatWritesTooMuchIsEnded(t *testing.T) {
 func TestABoxThatMakesTooManyFilesIsEnded(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
-	spec := driver.Spec{ID: unique("many-files"), Owner: unique("many-files"), Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+	spec := driver.Spec{ID: unique("many-files"), Owner: unique("many-files"), Deadline: time.Now().Add(10 * time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	report, err := d.Create(t.Context(), spec)
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestAServerThatCannotMeasureMakesNoBoxUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})
 	d.SeeNothing()
-	spec := driver.Spec{ID: unique("unmeasured"), Owner: unique("unmeasured"), Deadline: time.Now().Add(time.Minute)}
+	spec := driver.Spec{ID: unique("unmeasured"), Owner: unique("unmeasured"), Deadline: time.Now().Add(10 * time.Minute)}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	report, err := d.Create(t.Context(), spec)
 	if slices.Contains(report.Isolation.Parts, "disk quota") {
@@ -254,7 +254,7 @@ func TestAServerThatCannotMeasureMakesNoBoxUnlessAllowed(t *testing.T) {
 func TestAnImageWithVolumesMakesNoBoxUnlessAllowed(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
-	spec := driver.Spec{ID: unique("volumes"), Owner: unique("volumes"), Image: volumesImage, Deadline: time.Now().Add(time.Minute)}
+	spec := driver.Spec{ID: unique("volumes"), Owner: unique("volumes"), Image: volumesImage, Deadline: time.Now().Add(10 * time.Minute)}
 	t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 	for _, err := range []error{d.Check(t.Context(), spec), func() error { _, err := d.Create(t.Context(), spec); return err }()} {
 		require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE), "%v", err)
@@ -272,7 +272,7 @@ func TestRemovedFilesThatAreOpenAreMeasured(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
 	for name, keep := range map[string]string{"open": "", "mapped": "m = mmap.mmap(f.fileno(), 1 << 20); os.closerange(3, 256)"} {
-		spec := driver.Spec{ID: unique("removed-" + name), Owner: unique("removed-" + name), Deadline: time.Now().Add(time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
+		spec := driver.Spec{ID: unique("removed-" + name), Owner: unique("removed-" + name), Deadline: time.Now().Add(10 * time.Minute), Limits: driver.Limits{DiskBytes: 8 << 20}}
 		t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), spec.ID)) })
 		report, err := d.Create(t.Context(), spec)
 		require.NoError(t, err)
