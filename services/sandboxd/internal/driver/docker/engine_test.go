@@ -261,7 +261,7 @@ func TestAGuestThatIsLateIsWaitedFor(t *testing.T) {
 	d := withConfig(t, docker.Config{Host: host, Image: testImage})
 	late := func(id string) error {
 		program := d.Guest() + ".late"
-		require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755)) //nolint:gosec // It is executed.
+		require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755))
 		require.NoError(t, os.Rename(program, d.Guest()))
 		d.WaitForGuests(3 * time.Second)
 		t.Cleanup(func() { assert.NoError(t, d.Destroy(context.Background(), id)) })
@@ -275,7 +275,7 @@ func TestAGuestThatIsLateIsWaitedFor(t *testing.T) {
 	assert.Equal(t, codes.FailedPrecondition, rpcerr.Code(err), "%v", err)
 
 	require.NoError(t, os.Remove(d.Guest()))
-	require.NoError(t, os.WriteFile(d.Guest(), guest, 0o755)) //nolint:gosec // It is executed.
+	require.NoError(t, os.WriteFile(d.Guest(), guest, 0o755))
 	d.WaitForGuests(waittest.Bound)
 	create(t, d, driver.Spec{ID: unique("in-time"), Owner: unique("late"), OrphanTimeout: time.Minute})
 	err = late(unique("late-second"))
