@@ -7,7 +7,7 @@
 // nothing beyond it. The states of a key:
 //
 //	(none) ────Claim───▶ Running ────Finish───▶ Done | Failed | Indeterminate ────Release───▶ Released
-//	   │                 ▲  │ ▲ │          (Failed ─Reclaim─▶ Running: the failure is no outcome)
+//	   │                 ▲  │ ▲ │
 //	   │           Claim │  │ └─┘ Reclaim: another owner, one reissue more
 //	   │                 │  │
 //	   │       Dropped ──┤◀─┤ Drop: nothing has happened
@@ -41,6 +41,25 @@ var (
 	// ErrReleased is returned for a key whose result was kept, taken over by its caller, and released.
 	ErrReleased = errors.New("effect: result was released")
 )
+
+// NotStarted marks an error of the work before which nothing had happened: the [Runner] gives the claim back instead of
+// keeping the error. Of nil it returns nil.
+func NotStarted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notStartedError{err}
+}
+
+// IsNotStarted reports whether an error, or one that it wraps, was marked by [NotStarted].
+func IsNotStarted(err error) bool {
+	_, ok := errors.AsType[*notStartedError](err)
+	return ok
+}
+
+type notStartedError struct{ error }
+
+func (e *notStartedError) Unwrap() error { return e.error }
 
 // MaxIDBytes bounds the id of a key.
 const MaxIDBytes = 128
@@ -173,9 +192,8 @@ type Ledger interface {
 	// whose claim is not running, or not held by owner, are left alone.
 	Yield(ctx context.Context, owner string, keys ...Key) error
 
-	// Reclaim moves a running claim from one owner to another and counts a reissue; one that failed it makes running
-	// again, and drops the failure. It fails with [ErrNotOwner] when from no longer holds the claim, and else as Finish
-	// does.
+	// Reclaim moves a running claim from one owner to another and counts a reissue. It fails with [ErrNotOwner] when
+	// from no longer holds the claim, and else as Finish does.
 	Reclaim(ctx context.Context, key Key, from, to string) (Record, error)
 
 	// Cancel stores a tombstone for a key that is unknown, dropped, yielded or running. It returns what was there

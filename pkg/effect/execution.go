@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -85,8 +84,6 @@ func (r *Runner) execute(ctx context.Context, e *execution, req Request, fn Func
 			return Result{}, err
 		}
 		switch {
-		case !started && r.keptNoOutcome(rec):
-			rec, err = r.again(ctx, req, rec)
 		case !started && rec.State != Running:
 			return r.kept(rec)
 		case !started || rec.Yields > 0 && !req.Reissue:
@@ -128,25 +125,6 @@ func (r *Runner) takeOver(ctx context.Context, req Request, rec Record) (Record,
 	return rec, fmt.Errorf("%w: %v", ErrIndeterminate, req.Key)
 }
 
-// noOutcome reports whether an error of the work says no more than that a store or a service did not answer for a
-// while: it is never kept as a result, since every later call with the key would get it.
-func noOutcome(err error) bool {
-	return rpcerr.StoreAway(err) || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE)
-}
-
-// keptNoOutcome reports whether a ledger holds such an error, as earlier versions kept it.
-func (r *Runner) keptNoOutcome(rec Record) bool {
-	return rec.State == Failed && noOutcome(r.cfg.DecodeError(rec.Body))
-}
-
-// again does the work anew whose kept failure is no outcome. Work that may not be repeated is indeterminate.
-func (r *Runner) again(ctx context.Context, req Request, rec Record) (Record, error) {
-	if !req.Reissue {
-		return rec, fmt.Errorf("%w: %v", ErrIndeterminate, req.Key)
-	}
-	return r.cfg.Ledger.Reclaim(ctx, req.Key, rec.Owner, r.cfg.Owner)
-}
-
 // alive reports whether another process runs the effects of owner. One of this process that is not in r.running is lost
 // like that of a dead one.
 func (r *Runner) alive(owner string) bool {
@@ -169,11 +147,11 @@ func (r *Runner) perform(ctx context.Context, e *execution, req Request, rec Rec
 		rec.State, rec.Body = Done, body
 	case errors.Is(context.Cause(e.work), ErrDraining), errors.Is(err, ErrDraining):
 		return result, errors.Join(err, r.yield(ctx, req))
-	case r.cfg.Retryable(err):
+	case IsNotStarted(err):
 		return result, errors.Join(err, r.write(ctx, req.Key, func() error { return r.cfg.Ledger.Drop(ctx, req.Key, r.cfg.Owner) }))
-	case noOutcome(err) && req.Reissue:
+	case rpcerr.Transient(err) && req.Reissue:
 		return result, errors.Join(err, r.write(ctx, req.Key, func() error { return r.cfg.Ledger.Yield(ctx, r.cfg.Owner, req.Key) }))
-	case noOutcome(err):
+	case rpcerr.Transient(err):
 		r.cfg.Logger.ErrorContext(ctx, "an effect that may not be repeated failed as something was away; whether it happened is unknown", "key", req.Key, "error", err)
 		rec.State = Indeterminate
 	default:

@@ -50,10 +50,6 @@ type Config struct {
 	// MaxReissues bounds how often an effect that allows it is done again after its owner died. What an owner yields as
 	// it stops is not counted. Zero is [DefaultMaxReissues].
 	MaxReissues int
-	// Retryable reports that an error of the work means that nothing has happened, such as a full queue: the claim is
-	// given back instead of the error kept. Nil: no error does. STORE_UNAVAILABLE and SERVICE_UNAVAILABLE are never
-	// kept: the claim of work that may be repeated is yielded, and other work is indeterminate.
-	Retryable func(error) bool
 	// EncodeError and DecodeError turn the work's error into its kept form and back; every caller gets the decoded
 	// form, the first one too. Nil for both keeps the text.
 	EncodeError func(error) []byte
@@ -69,8 +65,11 @@ type Config struct {
 }
 
 // Func does the work of one effect. With a key ctx is not the caller's: it ends by the request's timeout, by Cancel and
-// by Drain. attempt tells whether the work may have been done, in part, before. Work that fails with [ErrDraining] was cut
-// short: a successor continues it.
+// by Drain. attempt tells whether the work may have been done, in part, before.
+//
+// An error is kept as the outcome, save these. After one marked by [NotStarted] the claim is given back. Work that fails
+// with [ErrDraining] was cut short: a successor continues it. So it is after an error for which [rpcerr.Transient]
+// holds, where the work may be repeated; other work is then indeterminate.
 type Func func(ctx context.Context, attempt Attempt) ([]byte, error)
 
 // Attempt describes one execution of an effect.
@@ -139,9 +138,6 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Alive == nil {
 		cfg.Alive = func(string) bool { return false }
 	}
-	if cfg.Retryable == nil {
-		cfg.Retryable = func(error) bool { return false }
-	}
 	if cfg.MaxReissues == 0 {
 		cfg.MaxReissues = DefaultMaxReissues
 	}
@@ -200,7 +196,7 @@ func (r *Runner) Attach(ctx context.Context, key Key) (Result, error) {
 		switch {
 		case err != nil:
 			return Result{}, err
-		case rec.State == Yielded, r.keptNoOutcome(rec):
+		case rec.State == Yielded:
 			return Result{}, fmt.Errorf("%w: %v", ErrLost, key)
 		case rec.State != Running:
 			return r.kept(rec)

@@ -233,12 +233,12 @@ func TestErrorIsAnOutcome(t *testing.T) {
 	assert.Equal(t, errWork, err)
 }
 
-func TestRetryableErrorLeavesTheKeyFree(t *testing.T) {
+func TestWorkThatHasNotStartedLeavesTheKeyFree(t *testing.T) {
 	t.Parallel()
-	r := runner(t, &memory.Ledger{}, func(c *effect.Config) {
-		c.Retryable = func(err error) bool { return errors.Is(err, errWork) }
+	r := runner(t, &memory.Ledger{})
+	_, err := r.Do(t.Context(), request, func(context.Context, effect.Attempt) ([]byte, error) {
+		return nil, fmt.Errorf("queue: %w", effect.NotStarted(errWork))
 	})
-	_, err := r.Do(t.Context(), request, func(context.Context, effect.Attempt) ([]byte, error) { return nil, errWork })
 	assert.ErrorIs(t, err, errWork)
 	_, err = r.Attach(t.Context(), request.Key)
 	assert.ErrorIs(t, err, effect.ErrUnknown, "nothing has happened")
@@ -428,26 +428,6 @@ func TestNoOwnerKeepsThatAStoreOrAServiceWasAway(t *testing.T) {
 			assert.ErrorIs(t, err, effect.ErrIndeterminate)
 		})
 	}
-}
-
-// TestAnAbsenceThatIsKeptIsNoResult has a ledger of an earlier version, which kept such errors.
-func TestAnAbsenceThatIsKeptIsNoResult(t *testing.T) {
-	t.Parallel()
-	ledger := &memory.Ledger{}
-	_, _, err := ledger.Claim(t.Context(), request.Key, request.Hash, "before/1")
-	require.NoError(t, err)
-	body := rpcerr.Encode(rpcerr.StoreUnavailable("full", time.Second, "the disk is full"))
-	require.NoError(t, ledger.Finish(t.Context(), request.Key, "before/1", effect.Outcome{State: effect.Failed, Body: body}))
-	r := runner(t, ledger, withRPCErrors)
-	_, err = r.Attach(t.Context(), request.Key)
-	require.ErrorIs(t, err, effect.ErrLost)
-	_, err = r.Do(t.Context(), request, never)
-	require.ErrorIs(t, err, effect.ErrIndeterminate, "it may not be repeated")
-	again := request
-	again.Reissue = true
-	res, err := r.Do(t.Context(), again, new(counted).work)
-	require.NoError(t, err)
-	assert.Equal(t, "result 1", string(res.Body))
 }
 
 func withRPCErrors(c *effect.Config) { c.EncodeError, c.DecodeError = rpcerr.Encode, rpcerr.Decode }

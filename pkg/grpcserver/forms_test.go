@@ -151,7 +151,7 @@ func TestHeadersTrailersAndDetailsArriveAndValuesDoNot(t *testing.T) {
 			assert.Nil(t, ctx.Value(valueKey{}))
 			assert.NoError(t, grpc.SetHeader(ctx, metadata.Pairs("head", "a")))
 			assert.NoError(t, grpc.SetTrailer(ctx, metadata.Pairs("trail", "z")))
-			return nil, rpcerr.WorkerAway("tool", "x", time.Second, "wait for it")
+			return nil, rpcerr.WorkerUnavailable("tool", "x", time.Second, "wait for it")
 		}
 		ctx := metadata.AppendToOutgoingContext(context.WithValue(t.Context(), valueKey{}, "mine"), "asked", "1", "asked", "2")
 		var header, trailer metadata.MD

@@ -17,8 +17,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -147,6 +145,7 @@ func (c *chain) begin(ctx context.Context, method string) func(context.Context, 
 			c.log.Error("panic", "method", method, "request_id", id, "panic", panicked, "stack", string(debug.Stack()))
 			err = rpcerr.Hidden(id)
 		}
+		err = notBuilt(method, err)
 		s := rpcerr.ToStatusUnder(err, id)
 		took := time.Since(start)
 		count(took.Seconds(), s.Code().String())
@@ -166,13 +165,7 @@ const unknownMethod = "unknown"
 
 // label is what a method is called in metrics.
 func (c *chain) label(method string) string {
-	if c.known[method] {
-		return method
-	}
-	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
-	// Methods that are passed on to other services are described in this program too.
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service).Append(protoreflect.Name(name)))
-	if _, ok := found.(protoreflect.MethodDescriptor); err == nil && ok {
+	if c.known[method] || methodOf(method) != nil {
 		return method
 	}
 	return unknownMethod

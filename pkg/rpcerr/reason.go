@@ -275,13 +275,14 @@ func ScriptExhausted(model, sample string, turn int, format string, args ...any)
 		with("model", model).with("sample", sample).with("turn", strconv.Itoa(turn))
 }
 
-// EngineUnavailable says that the container engine of a driver is too old, is not where it can be used, or refuses what it is asked.
-func EngineUnavailable(driver, host, format string, args ...any) *Error {
-	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, format, args...).with("driver", driver).with("host", host)
+// EngineUnusable says that the container engine of a driver is too old, is not where it can be used, or refuses what it
+// is asked.
+func EngineUnusable(driver, host, format string, args ...any) *Error {
+	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNUSABLE, format, args...).with("driver", driver).with("host", host)
 }
 
-// EngineAway says that the container engine of a driver does not answer: it may be there again after that time.
-func EngineAway(driver, host string, after time.Duration, format string, args ...any) *Error {
+// EngineUnavailable says that the container engine of a driver does not answer: it may be there again after that time.
+func EngineUnavailable(driver, host string, after time.Duration, format string, args ...any) *Error {
 	return fault(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, format, args...).with("driver", driver).with("host", host).retryIn(after)
 }
 
@@ -317,18 +318,16 @@ func BudgetExhausted(scope string, after time.Duration, format string, args ...a
 	return fault(codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED, format, args...).with("scope", scope).retryIn(after)
 }
 
-// WorkerAway says that no worker of that name is free now, while one may come.
-func WorkerAway(kind, name string, after time.Duration, format string, args ...any) *Error {
-	return worker(codes.ResourceExhausted, kind, name, format, args...).retryIn(after)
+// WorkerUnavailable says that no worker of that name is free now, while one may come.
+func WorkerUnavailable(kind, name string, after time.Duration, format string, args ...any) *Error {
+	return fault(codes.ResourceExhausted, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, format, args...).
+		with("kind", kind).with("name", name).retryIn(after)
 }
 
-// WorkerGone says that no worker of that name is expected.
-func WorkerGone(kind, name, format string, args ...any) *Error {
-	return worker(codes.FailedPrecondition, kind, name, format, args...)
-}
-
-func worker(code codes.Code, kind, name, format string, args ...any) *Error {
-	return fault(code, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE, format, args...).with("kind", kind).with("name", name)
+// WorkerNotConnected says that no worker of that name is expected.
+func WorkerNotConnected(kind, name, format string, args ...any) *Error {
+	return fault(codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED, format, args...).
+		with("kind", kind).with("name", name)
 }
 
 // WorkerFailed says that a worker's call failed for good, or that its answer cannot be read.

@@ -59,14 +59,14 @@ func made() []*rpcerr.Error {
 		rpcerr.ProviderUnavailable("p", 503, s, "m"), rpcerr.ProviderUnavailable("p", 0, s, "m"),
 		rpcerr.ProviderResponseInvalid("p", 200, "m"), rpcerr.ProviderResponseInvalid("p", 0, "m"),
 		rpcerr.ScriptExhausted("mockllm/m", "1", 1, "m"),
-		rpcerr.EngineUnavailable("docker", "h", "m"),
-		rpcerr.EngineAway("docker", "h", time.Second, "m"),
+		rpcerr.EngineUnusable("docker", "h", "m"),
+		rpcerr.EngineUnavailable("docker", "h", time.Second, "m"),
 		rpcerr.ConnectionQueueFull("p/a", s, "m"),
 		rpcerr.SandboxQuota("sandboxes", 1, s, "m"), rpcerr.SandboxQuota("processes", 0, s, "m"),
 		rpcerr.PriceUnknown("a/b", "limits.cost"),
 		rpcerr.NothingScored("a/b", "m"),
 		rpcerr.BudgetExhausted("projects/p", s, "m"),
-		rpcerr.WorkerAway("tool", "n", s, "m"), rpcerr.WorkerGone("tool", "n", "m"),
+		rpcerr.WorkerUnavailable("tool", "n", s, "m"), rpcerr.WorkerNotConnected("tool", "n", "m"),
 		rpcerr.WorkerFailed("tool", "n", "m"),
 		rpcerr.WorkerRefused("w", s, "m"),
 		rpcerr.Unauthenticated("m"),
@@ -89,7 +89,7 @@ type documented struct {
 }
 
 var (
-	reasonValue = regexp.MustCompile(`((?:  //.*\n)+)  ERROR_REASON_(\w+) = \d+;`)
+	reasonValue = regexp.MustCompile(`((?:  //.*\n)+)  ERROR_REASON_(\w+) = \d+(?: \[.*\])?;`)
 	codeName    = regexp.MustCompile(`Code ([A-Z_]+)`)
 	sample      = regexp.MustCompile(`\{"reason".*\}`)
 )

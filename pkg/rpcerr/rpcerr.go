@@ -67,6 +67,12 @@ func (e *Error) WithDetail(detail proto.Message) *Error {
 	return e
 }
 
+// WithCause sets the error that e wraps and returns e. The cause stays on this side of the wire.
+func (e *Error) WithCause(cause error) *Error {
+	e.cause = cause
+	return e
+}
+
 // clone copies e, so that a caller may change the copy.
 func (e *Error) clone() *Error {
 	c := *e

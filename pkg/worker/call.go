@@ -133,10 +133,14 @@ func (c *call) wake() {
 
 // Do has a worker carry a call out and returns its answer. The caller makes the answer durable and then calls Accept.
 //
-// It fails with [ErrUnknown] or [ErrTimeout]; with ctx's error, and then the worker is told to stop, unless the cause is [effect.ErrDraining]; with
-// [effect.ErrDraining] when the host closes while a worker has the call; and with an error for which [NotBegun] holds when no worker was given it: none is connected
-// (RESOURCE_EXHAUSTED, WORKER_UNAVAILABLE, with a time to ask again), or too many calls wait. Once none was connected for longer than Config.Absence the
-// code is FAILED_PRECONDITION, which is final. With an [*UnusableError] it fails where Call.Read does; the operator reads the answer in the log, and the worker why.
+// It fails with
+//   - [ErrUnknown] or [ErrTimeout];
+//   - ctx's error, and then the worker is told to stop, unless the cause is [effect.ErrDraining];
+//   - [effect.ErrDraining] when the host closes while a worker has the call;
+//   - an error marked by [effect.NotStarted] when no worker has it: none is connected, or too many calls wait
+//     (WORKER_UNAVAILABLE), or the host is closed;
+//   - WORKER_NOT_CONNECTED, which is final, once none was connected for longer than Config.Absence;
+//   - an [*UnusableError] where Call.Read does. The operator reads the answer in the log, and the worker why.
 func (h *Host) Do(ctx context.Context, request Call) (Answer, error) {
 	c := &call{Call: request, asked: time.Now(), holders: map[*session]struct{}{}, changed: make(chan struct{}, 1)}
 	if c.Key.ID == "" {
@@ -180,7 +184,7 @@ func (h *Host) refuse(c *call, answer Answer, why error) error {
 // admit finds a place for a call: with a worker that has it already, or in the queue.
 func (h *Host) admit(c *call) error {
 	if h.closed {
-		return stopping()
+		return effect.NotStarted(stopping())
 	}
 	if h.calls[c.Key] != nil {
 		return rpcerr.Internal("the call %s is asked for twice at once", c.Key.ID)
@@ -259,7 +263,7 @@ func (c *call) recall() {
 // drop forgets a call that is over, and gives its slots to others.
 func (h *Host) drop(c *call) {
 	delete(h.calls, c.Key)
-	if !NotBegun(c.err) {
+	if !effect.IsNotStarted(c.err) {
 		delete(h.losses, c.Key)
 	}
 	if c.waiting != nil {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/evalfleet/evalfleet/pkg/effect"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -84,7 +85,8 @@ func (h *Host) enqueue(c *call, first bool) {
 	p := c.pool
 	switch {
 	case p.waiting.Len() >= maxWaiting:
-		c.settle(Answer{}, rpcerr.WorkerAway(p.of.Kind, p.of.Name, time.Second, "%d calls wait for workers of %s", p.waiting.Len(), p.of))
+		full := rpcerr.WorkerUnavailable(p.of.Kind, p.of.Name, time.Second, "%d calls wait for workers of %s", p.waiting.Len(), p.of)
+		c.settle(Answer{}, effect.NotStarted(full))
 		return
 	case len(p.sessions) > 0:
 		c.bound(0, nil)
@@ -108,9 +110,9 @@ func (h *Host) away(p *pool) func() error {
 		gone := time.Since(p.left)
 		if gone < h.cfg.Absence {
 			again := min(15*time.Second, max(time.Second, gone/4))
-			return rpcerr.WorkerAway(p.of.Kind, p.of.Name, again, "waiting for a worker of %s", p.of)
+			return effect.NotStarted(rpcerr.WorkerUnavailable(p.of.Kind, p.of.Name, again, "waiting for a worker of %s", p.of))
 		}
-		return rpcerr.WorkerGone(p.of.Kind, p.of.Name, "no worker of %s has been connected for %s; start one", p.of, h.cfg.Absence)
+		return rpcerr.WorkerNotConnected(p.of.Kind, p.of.Name, "no worker of %s has been connected for %s; start one", p.of, h.cfg.Absence)
 	}
 }
 

@@ -29,7 +29,6 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
-	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -142,7 +141,7 @@ func (h *Host) Close() {
 		case c.everGiven:
 			c.settle(Answer{}, effect.ErrDraining)
 		default:
-			c.settle(Answer{}, stopping())
+			c.settle(Answer{}, effect.NotStarted(stopping()))
 		}
 	}
 	h.mu.Unlock()
@@ -151,17 +150,6 @@ func (h *Host) Close() {
 
 func stopping() error {
 	return rpcerr.ServiceUnavailable("WorkerService", time.Second, "the server is stopping; connect again")
-}
-
-// NotBegun reports whether an error of Do means that no worker was given the call, so that its claim may be dropped.
-func NotBegun(err error) bool {
-	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are about something else
-	case errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE:
-		return true
-	case errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE:
-		return rpcerr.RetryAfter(err) > 0
-	}
-	return false
 }
 
 // Find returns what workers of a project offer under a name, or nil. An offer is known as long as calls would wait for it.

@@ -228,7 +228,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	agentv1.RegisterRunServiceServer(registrar, s.runs)
 	agentv1.RegisterEvalServiceServer(registrar, s.evalRPCs)
-	agentv1.RegisterApprovalServiceServer(registrar, server.Approvals{})
+	agentv1.RegisterApprovalServiceServer(registrar, agentv1.UnimplementedApprovalServiceServer{})
 	agentv1.RegisterAdminServiceServer(registrar, s.admin)
 	s.workers.Register(registrar)
 }

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
@@ -31,7 +32,7 @@ import (
 )
 
 // What is declared and not built is marked: the RPCs that answer NOT_BUILT_YET are those whose comment in the protocol
-// says so, and those that have `x-evalfleet-status: not-built` in the OpenAPI document (proto/openapi.yaml).
+// says so and whose option not_built names the capability, and those that have `x-evalfleet-status: not-built` in the OpenAPI document (proto/openapi.yaml).
 func TestWhatIsNotBuiltIsMarked(t *testing.T) {
 	dir, lock := folder(t, t.TempDir())
 	server, stop := start(t, configured(t, "127.0.0.1:0"), allinone.Deps{Dir: dir, Lock: lock})
@@ -54,6 +55,7 @@ func TestWhatIsNotBuiltIsMarked(t *testing.T) {
 		}
 	}
 	assert.Equal(t, notBuilt, commented, "the comment of an RPC says %q when it is not built", notBuiltComment)
+	assert.Equal(t, notBuilt, optionsSayNotBuilt(all), "the option not_built of an RPC names its capability when it is not built")
 
 	resp, err := http.Get("http://" + server.Address() + "/openapi.json")
 	require.NoError(t, err)
@@ -102,6 +104,17 @@ func commentsSayNotBuilt(t *testing.T) []string {
 		}
 	}
 	slices.Sort(names)
+	return names
+}
+
+// optionsSayNotBuilt returns the RPCs that have the option not_built.
+func optionsSayNotBuilt(all map[string]protoreflect.MethodDescriptor) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if proto.HasExtension(all[name].Options(), optionsv1.E_NotBuilt) {
+			names = append(names, name)
+		}
+	}
 	return names
 }
 

@@ -24,12 +24,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/limit"
 	"github.com/evalfleet/evalfleet/pkg/retry"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/call"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/endpoint"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
@@ -216,35 +217,32 @@ type Deps struct {
 type Service struct {
 	server    *server.Server
 	web       http.Handler
-	runner    *effect.Runner
+	effects   *effectrpc.Owner
 	responses *generate.Cache
 	registry  *provider.Registry
-	ledger    effect.Ledger
 	log       *slog.Logger
 	closers   []func() error
 }
 
 // New makes the service. Close ends it.
 func New(cfg Config, deps Deps) (*Service, error) {
-	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, ledger: deps.Ledger, log: deps.Logger}
+	s := &Service{registry: &provider.Registry{Logger: deps.Logger}, log: deps.Logger}
 	if err := s.register(cfg, deps); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	runner, err := effect.New(effect.Config{
+	effects, err := effectrpc.New(effectrpc.Config{
+		Service:     "modelgw",
 		Ledger:      deps.Ledger,
 		Owner:       deps.Owner,
 		Alive:       deps.Alive,
 		MaxReissues: cfg.MaxReissues,
-		Retryable:   server.Passing,
-		EncodeError: rpcerr.Encode,
-		DecodeError: rpcerr.Decode,
 		CancelGrace: cmp.Or(cfg.CancelGrace, cancelGrace),
 		Logger:      deps.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.runner = runner
+	s.effects = effects
 	store := cache.NewMemory(cfg.CacheBytes)
 	s.responses = generate.NewCache(store, deps.Logger)
 	limiter := &limit.Memory{}
@@ -253,19 +251,25 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	stages := []generate.Stage{
 		generate.Measure(generate.NewMetrics(deps.Registerer)), generate.Spend(budgets, prices), generate.Retry(retry.Default(), deps.Logger), generate.Admit(limiter, cfg.MaxWaiting),
 	}
-	s.server = server.New(server.Deps{
+	calls := call.New(call.Deps{
 		Registry: s.registry,
 		Pipeline: generate.Chain(generate.Chain(generate.Attempt(cfg.AttemptTimeout, cfg.MaxAnswerBytes), stages...), s.responses.Stage),
-		Runner:   runner,
-		Ledger:   deps.Ledger,
-		Cache:    store,
-		Limiter:  limiter,
+		Effects:  effects,
 		Budgets:  budgets,
 		Prices:   prices,
 		Blobs:    deps.Blobs,
 	})
+	s.server = server.New(server.Deps{
+		Registry: s.registry,
+		Calls:    calls,
+		Effects:  effects,
+		Cache:    store,
+		Limiter:  limiter,
+		Budgets:  budgets,
+		Prices:   prices,
+	})
 	s.web = endpoint.New(cfg.Endpoints, endpoint.Deps{
-		Auth: deps.Auth, Registry: s.registry, Models: s.server, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Logger: deps.Logger,
+		Auth: deps.Auth, Registry: s.registry, Models: calls, Stages: stages, AttemptTimeout: cfg.AttemptTimeout, Metrics: deps.Metrics, Logger: deps.Logger,
 	})
 	return s, nil
 }
@@ -340,14 +344,14 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) { s.server.Register(
 
 // Run forgets old answers until ctx ends. It then returns nil.
 func (s *Service) Run(ctx context.Context) error {
-	effect.Sweep(ctx, s.ledger, s.log)
+	s.effects.Sweep(ctx)
 	return nil
 }
 
 // Close waits for the calls that run. When ctx ends first, the rest is cut short, and calls with a key are left to
 // their next caller. The service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
-	err := s.runner.Drain(ctx)
+	err := s.effects.Drain(ctx)
 	s.responses.Close()
 	return errors.Join(err, s.close())
 }

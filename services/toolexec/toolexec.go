@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/worker"
@@ -68,8 +69,7 @@ type Deps struct {
 // Service is toolexec. It may be used concurrently.
 type Service struct {
 	tools    *server.Tools
-	ledger   effect.Ledger
-	runner   *effect.Runner
+	effects  *effectrpc.Owner
 	executor *execute.Executor
 	workers  *worker.Host
 	log      *slog.Logger
@@ -98,32 +98,31 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	workers := worker.New(cfg.Workers, worker.Deps{Kinds: []worker.Kind{workertool.Offers(registry)}, Ledger: deps.Ledger, Logger: deps.Logger})
 	registry.Workers = workertool.New(workers)
-	runner, err := effect.New(effect.Config{
+	effects, err := effectrpc.New(effectrpc.Config{
+		Service:     "toolexec",
 		Ledger:      deps.Ledger,
 		Owner:       deps.Owner,
 		Alive:       deps.Alive,
 		MaxReissues: maxReissues,
-		Retryable:   tool.IsPostponed,
 		Logger:      deps.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	executor := execute.New(execute.Config{
-		Runner:      runner,
-		Ledger:      deps.Ledger,
+		Effects:     effects,
 		Sandboxes:   sandboxv1.NewSandboxServiceClient(deps.Sandboxes),
 		CallTimeout: cfg.CallTimeout,
 		Kept:        workers.Accept,
 		Logger:      deps.Logger,
 	})
-	return &Service{tools: server.NewTools(registry, executor, workers.Served()), ledger: deps.Ledger, runner: runner, executor: executor, workers: workers, log: deps.Logger}, nil
+	return &Service{tools: server.NewTools(registry, executor, workers.Served()), effects: effects, executor: executor, workers: workers, log: deps.Logger}, nil
 }
 
 // Register offers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	toolv1.RegisterToolServiceServer(registrar, s.tools)
-	toolv1.RegisterMcpServiceServer(registrar, server.MCP{})
+	toolv1.RegisterMcpServiceServer(registrar, toolv1.UnimplementedMcpServiceServer{})
 	s.workers.Register(registrar)
 }
 
@@ -131,7 +130,7 @@ func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 // returns nil. What they have in hand they offer to the next process.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.workers.Close()
-	effect.Sweep(ctx, s.ledger, s.log)
+	s.effects.Sweep(ctx)
 	return nil
 }
 
@@ -140,7 +139,7 @@ func (s *Service) Run(ctx context.Context) error {
 // repeated. The service takes no calls any more.
 func (s *Service) Close(ctx context.Context) error {
 	s.workers.Close()
-	err := s.runner.Drain(ctx)
+	err := s.effects.Drain(ctx)
 	s.executor.Close()
 	return err
 }

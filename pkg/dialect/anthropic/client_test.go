@@ -487,6 +487,6 @@ func TestWhichErrorsGoBy(t *testing.T) {
 		"tool input: Unexpected end of JSON":                false,
 		"prompt is too long":                                false,
 	} {
-		assert.Equal(t, want, (&anthropic.Error{Type: "invalid_request_error", Message: message}).Passing(), message)
+		assert.Equal(t, want, (&anthropic.Error{Type: "invalid_request_error", Message: message}).Transient(), message)
 	}
 }

@@ -128,9 +128,10 @@ func (e *Error) Stop(status int, model string) (output *modelv1.ModelOutput, ok 
 	return output, true
 }
 
-// Passing says whether an error goes by, whatever its status: servers say so of overload and of their own faults under the wrong ones, and of a request
+// Transient reports whether the same request may succeed later, whatever the status of the error: servers send overload
+// and their own faults under wrong ones, and so they do with a request
 // that arrived cut off.
-func (e *Error) Passing() bool {
+func (e *Error) Transient() bool {
 	message := strings.ToLower(e.Message)
 	cut := strings.Contains(message, "not valid json") && strings.Contains(message, "unexpected end of data")
 	return e.Type == "overloaded_error" || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") || cut

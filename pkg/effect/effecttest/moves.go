@@ -83,7 +83,7 @@ var moves = map[effect.State][]move{
 	effect.Dropped:       free(effect.Dropped),
 	effect.Yielded:       free(effect.Yielded),
 	effect.Done:          finished(effect.Done),
-	effect.Failed:        failed(),
+	effect.Failed:        finished(effect.Failed),
 	effect.Indeterminate: finished(effect.Indeterminate),
 	effect.Cancelled: {
 		to(effect.Cancelled), to(effect.Cancelled),
@@ -124,17 +124,6 @@ func finished(s effect.State) []move {
 		{s, effect.ErrNotOwner},
 		to(s), to(effect.Released),
 	}
-}
-
-// failed is the row of a failure, which its owner's successor may find to be no outcome.
-func failed() []move {
-	row := finished(effect.Failed)
-	for i, action := range actions {
-		if action.name == "reclaim" {
-			row[i] = to(effect.Running)
-		}
-	}
-	return row
 }
 
 // free is the row of a state that the next claim ends.

@@ -82,8 +82,8 @@ func (l *Ledger) Yield(ctx context.Context, owner string, keys ...effect.Key) er
 
 // Reclaim implements [effect.Ledger].
 func (l *Ledger) Reclaim(ctx context.Context, key effect.Key, from, to string) (rec effect.Record, err error) {
-	err = l.change(ctx, key, from, []effect.State{effect.Running, effect.Failed}, func(r *row) {
-		r.Owner, r.Body = to, nil
+	err = l.change(ctx, key, from, []effect.State{effect.Running}, func(r *row) {
+		r.Owner = to
 		r.Reissues++
 		r.enter(effect.Running)
 		rec = r.Record

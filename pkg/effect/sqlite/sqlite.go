@@ -118,17 +118,12 @@ func (l *Ledger) Reclaim(ctx context.Context, key effect.Key, from, to string) (
 		if rec, err = l.find(&tx.View, key); err != nil {
 			return err
 		}
-		switch {
-		case rec.Owner != from, rec.State != effect.Running && rec.State != effect.Failed:
+		if rec.Owner != from || rec.State != effect.Running {
 			err, rec = notHeld(rec), effect.Record{}
 			return err
-		case rec.State == effect.Failed:
-			if _, err := tx.Exec(l.q.deleteBody, key.Project, key.ID); err != nil {
-				return err
-			}
 		}
 		now := time.Now()
-		rec.State, rec.Body, rec.Owner, rec.Changed = effect.Running, nil, to, now
+		rec.Owner, rec.Changed = to, now
 		rec.Reissues++
 		_, err := tx.Exec(l.q.own, key.Project, key.ID, to, rec.Reissues, now.UnixNano())
 		return err

@@ -44,7 +44,7 @@ func (l *Launcher) pinScorer(project string, ref *agentv1.ScorerRef) error {
 	}
 	pinned, err := l.deps.Workers.Pin(project, workers.Scorer, ref.GetName(), ref.GetParamsJson())
 	switch {
-	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE):
+	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED):
 		if e, ok := rpcerr.As(unknown); ok {
 			e.Message += "; a worker may serve it, and none that does is connected"
 		}
@@ -66,7 +66,7 @@ func (l *Launcher) pinFunctions(project string, step *agentv1.AgentRef) error {
 			continue
 		}
 		if l.deps.Workers == nil {
-			return rpcerr.WorkerGone(wanted.GetKind(), wanted.GetName(), "there are no workers here to serve %s %s", wanted.GetKind(), wanted.GetName())
+			return rpcerr.WorkerNotConnected(wanted.GetKind(), wanted.GetName(), "there are no workers here to serve %s %s", wanted.GetKind(), wanted.GetName())
 		}
 		pinned, err := l.deps.Workers.Pin(project, wanted.GetKind(), wanted.GetName(), "")
 		if err != nil {

@@ -68,7 +68,7 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandbo
 func check(spec *sandboxv1.SandboxSpec) error {
 	switch driver := spec.GetDriver(); {
 	case driver == "docker":
-		return rpcerr.EngineAway(driver, "unix:///no.sock", time.Second, "no socket; start dockerd")
+		return rpcerr.EngineUnavailable(driver, "unix:///no.sock", time.Second, "no socket; start dockerd")
 	case driver != "" && driver != "local":
 		return rpcerr.DriverNotFound(driver, []string{"docker", "local"})
 	case spec.GetImage() != "":

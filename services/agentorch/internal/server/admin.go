@@ -9,7 +9,6 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/version"
 )
 
@@ -34,8 +33,6 @@ func NewAdmin(cfg AdminConfig, sandboxes sandboxv1.SandboxServiceClient, logger 
 	return &Admin{cfg: cfg, sandboxes: sandboxes, logger: logger}
 }
 
-var errCatalogue = rpcerr.NotBuiltYet("the catalogue of projects and keys")
-
 // GetServerInfo tells what runs here. Without an answer of sandboxd it leaves the default driver out.
 func (a *Admin) GetServerInfo(ctx context.Context, _ *agentv1.GetServerInfoRequest) (*agentv1.ServerInfo, error) {
 	info := &agentv1.ServerInfo{
@@ -52,34 +49,4 @@ func (a *Admin) GetServerInfo(ctx context.Context, _ *agentv1.GetServerInfoReque
 		}
 	}
 	return info, nil
-}
-
-// CreateProject is not built yet.
-func (*Admin) CreateProject(context.Context, *agentv1.CreateProjectRequest) (*agentv1.Project, error) {
-	return nil, errCatalogue
-}
-
-// GetProject is not built yet.
-func (*Admin) GetProject(context.Context, *agentv1.GetProjectRequest) (*agentv1.Project, error) {
-	return nil, errCatalogue
-}
-
-// ListProjects is not built yet.
-func (*Admin) ListProjects(context.Context, *agentv1.ListProjectsRequest) (*agentv1.ListProjectsResponse, error) {
-	return nil, errCatalogue
-}
-
-// CreateKey is not built yet.
-func (*Admin) CreateKey(context.Context, *agentv1.CreateKeyRequest) (*agentv1.CreateKeyResponse, error) {
-	return nil, errCatalogue
-}
-
-// ListKeys is not built yet.
-func (*Admin) ListKeys(context.Context, *agentv1.ListKeysRequest) (*agentv1.ListKeysResponse, error) {
-	return nil, errCatalogue
-}
-
-// DeleteKey is not built yet.
-func (*Admin) DeleteKey(context.Context, *agentv1.DeleteKeyRequest) (*agentv1.DeleteKeyResponse, error) {
-	return nil, errCatalogue
 }

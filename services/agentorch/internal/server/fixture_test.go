@@ -62,7 +62,7 @@ func serve(t *testing.T) *rig {
 	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Notes: f.Notes, Delete: keeper.Delete, Logger: logger})}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
 		agentv1.RegisterRunServiceServer(s, r.server)
-		agentv1.RegisterApprovalServiceServer(s, server.Approvals{})
+		agentv1.RegisterApprovalServiceServer(s, agentv1.UnimplementedApprovalServiceServer{})
 		agentv1.RegisterAdminServiceServer(s, server.NewAdmin(server.AdminConfig{
 			Services: []string{"agentorch", "gateway"}, DataDir: "/data", Replica: "one", Started: started,
 		}, f.Sandboxes, logger))

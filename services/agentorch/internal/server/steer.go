@@ -90,23 +90,3 @@ func (s *Runs) ResumeRun(ctx context.Context, r *agentv1.ResumeRunRequest) (*age
 	}
 	return s.view(ctx, r.GetName(), false)
 }
-
-// InterruptRun is not built yet.
-func (s *Runs) InterruptRun(context.Context, *agentv1.InterruptRunRequest) (*agentv1.InterruptRunResponse, error) {
-	return nil, rpcerr.NotBuiltYet("interrupting a turn")
-}
-
-// EditPendingCall is not built yet.
-func (s *Runs) EditPendingCall(context.Context, *agentv1.EditPendingCallRequest) (*agentv1.EditPendingCallResponse, error) {
-	return nil, rpcerr.NotBuiltYet("editing a call that waits for its approval")
-}
-
-// CancelCall is not built yet.
-func (s *Runs) CancelCall(context.Context, *agentv1.CancelCallRequest) (*agentv1.CancelCallResponse, error) {
-	return nil, rpcerr.NotBuiltYet("stopping a single tool call")
-}
-
-// ForkRun is not built yet.
-func (s *Runs) ForkRun(context.Context, *agentv1.ForkRunRequest) (*agentv1.Run, error) {
-	return nil, rpcerr.NotBuiltYet("forking a run")
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -45,19 +44,6 @@ func runError(err error) *agentv1.RunError {
 	return &agentv1.RunError{Reason: reasonAgent, Message: err.Error()}
 }
 
-// passing reports whether a call failed because its service is away for now: the call is made again with the same key. What a provider does behind the model
-// gateway has been retried there already.
-func passing(err error) bool {
-	if rpcerr.Code(err) != codes.Unavailable {
-		return false
-	}
-	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are outcomes
-	case errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, errorsv1.ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE:
-		return true
-	}
-	return false
-}
-
 const (
 	// defaultWait is how long a run waits for capacity where the answer does not say.
 	defaultWait = 2 * time.Second
@@ -65,14 +51,10 @@ const (
 	budgetWait = 30 * time.Second
 )
 
-// waitFor returns the wait that an answer asks for: our own services say that they are full with RESOURCE_EXHAUSTED and a reason, and that the engine of a sandbox is away with
-// UNAVAILABLE. It is nil for all else. What could not
-// begin is asked for with the same key afterwards; a call that a provider turned away is over ([run.Repeatable]), and another is made.
+// waitFor returns the wait that an answer asks for, in which a run shows what capacity it lacks; nil for all else. What
+// could not begin is asked for with the same key afterwards. A call that a provider turned away is over
+// ([run.Repeatable]), and another is made.
 func waitFor(err error, now time.Time) *agentv1.RunWait {
-	away := rpcerr.Code(err) == codes.Unavailable && rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE)
-	if rpcerr.Code(err) != codes.ResourceExhausted && !away {
-		return nil
-	}
 	wait := &agentv1.RunWait{Message: err.Error()}
 	after := defaultWait
 	switch rpcerr.Reason(err) {

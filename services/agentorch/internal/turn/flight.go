@@ -12,6 +12,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
@@ -194,7 +195,7 @@ func (f *flight) tell() {
 		if err == nil || f.ctx.Err() != nil {
 			return
 		}
-		if !passing(err) {
+		if !rpcerr.Transient(err) {
 			f.actor.engine.deps.Logger.Warn("cannot stop an effect", "key", f.key, "error", err)
 			return
 		}
@@ -227,7 +228,7 @@ func (f *flight) run() {
 		case err == nil:
 			f.actor.post(mail{flight: f, outcomes: outcomes, over: true})
 			return
-		case passing(err):
+		case rpcerr.Transient(err) && !rpcerr.NotStarted(err): // Its owner is away.
 			if retry.Sleep(f.ctx, pause) != nil {
 				return
 			}

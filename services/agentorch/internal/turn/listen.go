@@ -16,6 +16,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/lru"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/worker"
 )
 
@@ -58,7 +59,7 @@ func follow[R any](e *Engine, watch func(context.Context) (grpc.ServerStreamingC
 		if e.flights.Err() != nil {
 			return
 		}
-		if !errors.Is(err, io.EOF) && !passing(err) {
+		if !errors.Is(err, io.EOF) && !rpcerr.Transient(err) {
 			e.deps.Logger.Debug("a watch has ended", "error", err)
 		}
 		if retry.Sleep(e.flights, pause) != nil {

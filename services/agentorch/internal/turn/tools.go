@@ -45,7 +45,7 @@ func (d *driver) review(events []*agentv1.Event) (reviews []*toolv1.ToolReview, 
 		Parent: s.Parent(), Attribution: d.attribution(run.PurposeAgent, "", s.Answers), Tools: s.ToolRefs(), Calls: message.GetToolCalls(), Policies: s.Spec().GetApproval(),
 	})
 	switch {
-	case err != nil && (passing(err) || ctx.Err() != nil):
+	case err != nil && (rpcerr.Transient(err) || ctx.Err() != nil):
 		d.again = d.now.Add(max(reviewAgain, rpcerr.RetryAfter(err)))
 		return nil, true, nil
 	case err != nil:

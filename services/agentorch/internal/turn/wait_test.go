@@ -161,7 +161,7 @@ func TestAnEngineThatIsAwayIsAWait(t *testing.T) {
 	var back atomic.Bool
 	f.Sandboxes.Refuse = func(*sandboxv1.CreateSandboxRequest) error {
 		if !back.Load() {
-			return rpcerr.EngineAway("docker", "unix:///no.sock", 20*time.Millisecond, "nobody listens there")
+			return rpcerr.EngineUnavailable("docker", "unix:///no.sock", 20*time.Millisecond, "nobody listens there")
 		}
 		return nil
 	}
@@ -207,7 +207,7 @@ func (f *fleet) unserved() (there *atomic.Bool) {
 	f.Tools.Workers = make(chan *toolv1.WatchWorkersResponse)
 	f.Tools.Tools["weather"] = ownertest.Tool{Run: func(context.Context, ownertest.Call) (*toolv1.ToolResult, error) {
 		if !there.Load() {
-			return nil, rpcerr.WorkerAway("tool", "weather", time.Hour, "waiting for a worker of tool weather")
+			return nil, rpcerr.WorkerUnavailable("tool", "weather", time.Hour, "waiting for a worker of tool weather")
 		}
 		return ownertest.Text("sun"), nil
 	}}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -48,20 +49,20 @@ type Config struct {
 
 // Workers is the host of workers that are no tools. Its methods may be called concurrently.
 type Workers struct {
-	host   *worker.Host
-	runner *effect.Runner
-	ledger effect.Ledger
-	log    *slog.Logger
+	host    *worker.Host
+	effects *effectrpc.Owner
 }
 
 // New makes it. Run keeps its ledger small, Close ends it.
 func New(cfg Config) (*Workers, error) {
-	runner, err := effect.New(effect.Config{Ledger: cfg.Ledger, Owner: cfg.Owner, MaxReissues: maxReissues, Retryable: worker.NotBegun, Logger: cfg.Logger})
+	effects, err := effectrpc.New(effectrpc.Config{
+		Service: "agentorch", Ledger: cfg.Ledger, Owner: cfg.Owner, MaxReissues: maxReissues, Logger: cfg.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}
 	host := worker.New(cfg.Worker, worker.Deps{Kinds: kinds(cfg.Taken), Ledger: cfg.Ledger, Logger: cfg.Logger})
-	return &Workers{host: host, runner: runner, ledger: cfg.Ledger, log: cfg.Logger}, nil
+	return &Workers{host: host, effects: effects}, nil
 }
 
 // Register offers WorkerService at a server.
@@ -73,21 +74,21 @@ func (w *Workers) Served() *board.Board[worker.Offered, struct{}] { return w.hos
 // Run forgets old answers until ctx ends. It then lets the workers go.
 func (w *Workers) Run(ctx context.Context) {
 	defer w.host.Close()
-	effect.Sweep(ctx, w.ledger, w.log)
+	w.effects.Sweep(ctx)
 }
 
 // Close ends what Run left. Calls in the hands of workers stay open for the next process.
 func (w *Workers) Close(ctx context.Context) error {
 	w.host.Close()
-	return w.runner.Drain(ctx)
+	return w.effects.Drain(ctx)
 }
 
 // Pin returns what workers of a project offer under a name, as a run or evaluation pins it. Params, a JSON object or empty, must keep to what the offer says. It fails with
-// SCORER_NOT_FOUND or WORKER_UNAVAILABLE where none does, and with INVALID_REQUEST for the parameters.
+// SCORER_NOT_FOUND or WORKER_NOT_CONNECTED where none does, and with INVALID_REQUEST for the parameters.
 func (w *Workers) Pin(project, kind, name, params string) (*agentv1.WorkerRef, error) {
 	offer := w.host.Find(project, kind, name)
 	if offer == nil {
-		return nil, rpcerr.WorkerGone(kind, name, "no worker that serves %s %q is connected; start one", kind, name)
+		return nil, rpcerr.WorkerNotConnected(kind, name, "no worker that serves %s %q is connected; start one", kind, name)
 	}
 	if schema := offer.GetParametersJson(); schema != "" {
 		if err := checkParams(schema, params); err != nil {
@@ -129,7 +130,7 @@ type Request struct {
 }
 
 // Ask has a worker answer. A repeated key attaches to the call that is there. What went wrong on the worker's side is the outcome's error; the call itself fails where it
-// could not begin (see [worker.NotBegun]), was cancelled, or has to be taken up by another process.
+// could not begin ([effect.IsNotStarted]), was cancelled, or has to be taken up by another process.
 func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, error) {
 	key := effect.Key{Project: r.Project, ID: r.Key}
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Payload)
@@ -140,9 +141,9 @@ func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, e
 		Key: key, Hash: sha256.Sum256(append([]byte(r.Worker.GetKind()+"\x00"+r.Worker.GetName()+"\x00"), content...)), Unique: true, Reissue: true,
 		Kept: func() { w.host.Accept(key) },
 	}
-	kept, err := w.runner.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) { return w.call(ctx, r, attempt) })
+	kept, err := w.effects.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) { return w.call(ctx, r, attempt) })
 	if err != nil {
-		return nil, explain(err, r)
+		return nil, err
 	}
 	outcome := &agentv1.WorkerOutcome{}
 	if err := proto.Unmarshal(kept.Body, outcome); err != nil {
@@ -173,7 +174,7 @@ func (w *Workers) call(ctx context.Context, r Request, attempt effect.Attempt) (
 		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE, worker.ErrUnknown.Error())
 	case errors.Is(err, worker.ErrTimeout):
 		outcome.Error = fault(r, errorsv1.ErrorReason_ERROR_REASON_WORKER_FAILED, "it did not answer within "+r.Worker.GetTimeout().AsDuration().String())
-	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE) && !worker.NotBegun(err):
+	case rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED):
 		outcome.Error = &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()}
 	case err != nil:
 		return nil, err
@@ -196,7 +197,7 @@ func fault(r Request, reason errorsv1.ErrorReason, message string) *agentv1.RunE
 
 // Cancel stops a call, or keeps it from beginning.
 func (w *Workers) Cancel(ctx context.Context, project, key string) error {
-	_, err := w.runner.Cancel(ctx, effect.Key{Project: project, ID: key})
+	_, err := w.effects.Cancel(ctx, effect.Key{Project: project, ID: key})
 	return err
 }
 
@@ -206,7 +207,7 @@ func (w *Workers) Release(ctx context.Context, project string, keys []string) er
 	for i, id := range keys {
 		released[i] = effect.Key{Project: project, ID: id}
 	}
-	return w.ledger.Release(ctx, released...)
+	return w.effects.Release(ctx, released...)
 }
 
 // ReleaseRuns drops all results of runs of a project, all by their names.
@@ -215,21 +216,5 @@ func (w *Workers) ReleaseRuns(ctx context.Context, parent string, runs []string)
 	if err != nil {
 		return err
 	}
-	return w.ledger.ReleaseRuns(ctx, project, ids...)
-}
-
-// explain turns the errors of effects into those of the platform.
-func explain(err error, r Request) error {
-	switch {
-	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.EffectCancelled(r.Key, "the call of %s %s was cancelled", r.Worker.GetKind(), r.Worker.GetName())
-	case errors.Is(err, effect.ErrContentMismatch):
-		return rpcerr.RequestIDReused(r.Key, "%s was used for a call with other content", r.Key)
-	case errors.Is(err, effect.ErrIndeterminate):
-		return rpcerr.EffectIndeterminate(r.Key, "the processes that asked %s %s died, again and again", r.Worker.GetKind(), r.Worker.GetName())
-	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.ServiceUnavailable("agentorch", time.Second, "agentorch is stopping")
-	default:
-		return err
-	}
+	return w.effects.ReleaseRuns(ctx, project, ids...)
 }

@@ -195,7 +195,7 @@ func TestWhatEndsAConnection(t *testing.T) {
 		assert.Equal(t, codes.Unavailable, rpcerr.Code(w.Ended()))
 		require.Eventually(t, func() bool {
 			_, err := f.tools.Do(t.Context(), worker.Call{Key: effect.Key{Project: "default", ID: "t"}, Kind: "tool", Name: "lookup", OnUnknown: toolv1.OnUnknown_ON_UNKNOWN_RETRY})
-			return worker.NotBegun(err)
+			return effect.IsNotStarted(err)
 		}, time.Minute, time.Millisecond, "the other host has lost the worker too")
 	})
 	t.Run("a stop", func(t *testing.T) {

@@ -9,21 +9,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
 )
 
-// CountTokens implements ModelService. No provider counts by itself yet, so every count is an estimate. A model whose arguments cannot be used counts nothing.
+// CountTokens implements ModelService.
 func (s *Server) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
-	project, err := resource.Project("parent", r.GetParent())
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Registry.Check(ctx, provider.Ref{Project: project, Model: r.GetModel(), Account: r.GetAccount(), Args: r.GetModelArgsJson()}); err != nil {
-		return nil, err
-	}
-	return &modelv1.CountTokensResponse{
-		MessageTokens: tokens.Messages(r.GetMessages()), ToolTokens: tokens.Tools(r.GetTools()), Estimated: true,
-	}, nil
+	return s.Calls.CountTokens(ctx, r)
 }
 
 // GetModel implements ModelService.

@@ -5,16 +5,15 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -54,17 +53,19 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 		// The same id in every process that makes it, so that what an earlier one left is found; another one than in any
 		// other installation on this machine.
 		id = newID(s.installation + "\x00" + project + "\x00" + requestID)
-		content, err := proto.MarshalOptions{Deterministic: true}.Marshal(asked)
-		if err != nil {
-			return nil, rpcerr.Internal("read a request: %w", err)
+		if req.Hash, err = effectrpc.Hash(asked); err != nil {
+			return nil, err
 		}
-		req.Hash, req.Unique = sha256.Sum256(content), req.Key.OfRun(run)
+		req.Unique = req.Key.OfRun(run)
 	}
 	result, err := s.effects.Do(ctx, req, func(ctx context.Context, _ effect.Attempt) ([]byte, error) {
-		return []byte(id), s.make(ctx, project, id, spec)
+		err := s.make(ctx, project, id, spec)
+		if rpcerr.NotStarted(err) { // What it had begun is removed before it is begun anew.
+			err = effect.NotStarted(err)
+		}
+		return []byte(id), err
 	})
 	if err != nil {
-		err = kindOf(err, requestID)
 		s.logRefusal(ctx, spec.GetDriver(), err)
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (s *Sandboxes) logRefusal(ctx context.Context, driver string, err error) {
 // ReleaseRuns forgets which sandboxes were made for runs of a project, and cancels the making of others. Runs are ids.
 // Sandboxes stay.
 func (s *Sandboxes) ReleaseRuns(ctx context.Context, project string, runs []string) error {
-	return s.ledger.ReleaseRuns(ctx, project, runs...)
+	return s.effects.ReleaseRuns(ctx, project, runs...)
 }
 
 // newID is an id that says nothing, the same one for the same seed.
@@ -289,35 +290,4 @@ func limits(l *sandboxv1.Limits) driver.Limits {
 		MemoryBytes: l.GetMemoryBytes(), PIDs: l.GetPids(), CPUMillis: l.GetCpuMillis(), OpenFiles: l.GetOpenFiles(),
 		FileSizeBytes: l.GetFileSizeBytes(), DiskBytes: l.GetDiskBytes(),
 	}
-}
-
-// nothingHappened tells that a failure left no trace, so that the key may be used again.
-func nothingHappened(err error) bool {
-	switch rpcerr.Reason(err) { //nolint:exhaustive // all others are results
-	case errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA:
-		return true
-	case errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE:
-		return rpcerr.Code(err) == codes.Unavailable // What it had begun is removed before it is begun anew.
-	}
-	return false
-}
-
-// kindOf turns the errors of the effect protocol into ours.
-func kindOf(err error, requestID string) error {
-	switch {
-	case errors.Is(err, effect.ErrContentMismatch):
-		return rpcerr.RequestIDReused(requestID, "the request id %q was used for another sandbox", requestID)
-	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.EffectCancelled(requestID, "the request %q was cancelled", requestID)
-	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrReleased):
-		return rpcerr.EffectIndeterminate(requestID, "the outcome of the request %q is not known", requestID)
-	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.ServiceUnavailable("sandboxd", time.Second, "sandboxd is stopping")
-	case errors.Is(err, effect.ErrInvalidKey):
-		return rpcerr.InvalidField("request_id", "%v", err)
-	}
-	if _, ok := errors.AsType[*effect.ElsewhereError](err); ok {
-		return rpcerr.ServiceUnavailable("sandboxd", time.Second, "another replica makes this sandbox: %w", err)
-	}
-	return err
 }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/standstill"
@@ -70,8 +71,7 @@ type Sandboxes struct {
 	drivers      map[string]driver.Driver
 	gauges       map[string]*gauge // by driver
 	store        Store
-	ledger       effect.Ledger
-	effects      *effect.Runner
+	effects      *effectrpc.Owner
 	log          *slog.Logger
 	lack         func() string
 	installation string
@@ -108,7 +108,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 		return nil, rpcerr.DriverNotFound(cfg.DefaultDriver, slices.Sorted(maps.Keys(deps.Drivers)))
 	}
 	s := &Sandboxes{
-		cfg: cfg, drivers: deps.Drivers, store: deps.Store, ledger: deps.Ledger, log: deps.Logger, creating: make(chan struct{}, max(cfg.MaxCreating, 1)),
+		cfg: cfg, drivers: deps.Drivers, store: deps.Store, log: deps.Logger, creating: make(chan struct{}, max(cfg.MaxCreating, 1)),
 		lack: deps.Lack, settling: time.Now(), live: map[string]*entry{}, gauges: map[string]*gauge{},
 		seldom: rate.Sometimes{Interval: logEvery},
 	}
@@ -116,9 +116,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 		s.gauges[name] = newGauge(d)
 	}
 	var err error
-	s.effects, err = effect.New(effect.Config{
-		Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, MaxReissues: maxReissues, Retryable: nothingHappened,
-		EncodeError: rpcerr.Encode, DecodeError: rpcerr.Decode, Logger: deps.Logger,
+	s.effects, err = effectrpc.New(effectrpc.Config{
+		Service: "sandboxd", Noun: "sandbox", Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, MaxReissues: maxReissues, Logger: deps.Logger,
 	})
 	if err != nil {
 		return nil, err

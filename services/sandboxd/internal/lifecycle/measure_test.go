@@ -20,7 +20,7 @@ import (
 func TestWhatIsMissingIsMeasuredAgain(t *testing.T) {
 	bubble(t, func(h *house) {
 		measured := 0
-		var problem, fault error = rpcerr.EngineAway("paper", "desk", time.Second, "no desk"), nil
+		var problem, fault error = rpcerr.EngineUnavailable("paper", "desk", time.Second, "no desk"), nil
 		h.driver.probe = func(context.Context) (driver.Capabilities, error) {
 			measured++
 			return driver.Capabilities{Problem: problem}, fault
@@ -101,7 +101,7 @@ func TestCheckRefusesWhatCreateWould(t *testing.T) {
 	}{
 		{rpcerr.ImageUnavailable("own", "paper", "no image of its own"), ""},
 		{rpcerr.IsolationUnavailable("walls", "no walls"), "no walls"},
-		{rpcerr.EngineUnavailable("paper", "desk", "no such runtime"), "no such runtime"},
+		{rpcerr.EngineUnusable("paper", "desk", "no such runtime"), "no such runtime"},
 	} {
 		t.Run(tt.says, func(t *testing.T) {
 			bubble(t, func(h *house) {
@@ -125,7 +125,7 @@ func TestAnEngineThatIsAwayLeavesTheKeyFree(t *testing.T) {
 		away.Store(true)
 		h.driver.absent = func() error {
 			if away.Load() {
-				return rpcerr.EngineAway("paper", "desk", time.Second, "no desk")
+				return rpcerr.EngineUnavailable("paper", "desk", time.Second, "no desk")
 			}
 			return nil
 		}
@@ -134,7 +134,7 @@ func TestAnEngineThatIsAwayLeavesTheKeyFree(t *testing.T) {
 			require.EqualError(h, err, "no desk")
 			assert.Positive(h, rpcerr.RetryAfter(err))
 		}
-		h.driver.refuse = rpcerr.EngineAway("paper", "desk", time.Second, "no desk") // also what was begun cannot be removed
+		h.driver.refuse = rpcerr.EngineUnavailable("paper", "desk", time.Second, "no desk") // also what was begun cannot be removed
 		_, err := h.boxes.Create(h.Context(), "p", nil, "k", "")
 		require.EqualError(h, err, "no desk")
 		_, err = h.boxes.Create(h.Context(), "p", nil, "k", "")

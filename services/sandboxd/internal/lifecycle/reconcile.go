@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 )
 
@@ -29,7 +28,7 @@ const (
 // Run compares records and boxes until ctx ends: it ends leases, removes boxes without a record, and finds boxes that
 // died.
 func (s *Sandboxes) Run(ctx context.Context) error {
-	s.background.Go(func() { effect.Sweep(ctx, s.ledger, s.log) })
+	s.background.Go(func() { s.effects.Sweep(ctx) })
 	s.Reconcile(ctx)
 	s.sweep(ctx)
 	ticker, probes := time.NewTicker(reconcileEvery), time.NewTicker(driver.ProbeAge)

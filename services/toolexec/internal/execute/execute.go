@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
@@ -27,9 +28,8 @@ var errSibling = errors.New("a call beside this one failed")
 
 // Config is what an executor works with.
 type Config struct {
-	// Runner runs the calls that have a key; Ledger is the one it keeps them in.
-	Runner *effect.Runner
-	Ledger effect.Ledger
+	// Effects runs the calls that have a key.
+	Effects *effectrpc.Owner
 	// Sandboxes is where tools act.
 	Sandboxes sandboxv1.SandboxServiceClient
 	// CallTimeout bounds calls of batches that set no bound; 0 is none.
@@ -42,8 +42,7 @@ type Config struct {
 
 // Executor runs batches of calls. It may be used concurrently.
 type Executor struct {
-	runner    *effect.Runner
-	ledger    effect.Ledger
+	effects   *effectrpc.Owner
 	sandboxes sandboxv1.SandboxServiceClient
 	timeout   time.Duration
 	kept      func(effect.Key)
@@ -62,12 +61,13 @@ func New(cfg Config) *Executor {
 		cfg.Kept = func(effect.Key) {}
 	}
 	return &Executor{
-		runner: cfg.Runner, ledger: cfg.Ledger, sandboxes: cfg.Sandboxes, timeout: cfg.CallTimeout, kept: cfg.Kept, log: cfg.Logger,
+		effects: cfg.Effects, sandboxes: cfg.Sandboxes, timeout: cfg.CallTimeout, kept: cfg.Kept, log: cfg.Logger,
 		life: life, stop: stop,
 	}
 }
 
-// Close ends all batches, and returns when their goroutines have ended. Calls that have a key belong to the runner, which is to be drained first.
+// Close ends all batches, and returns when their goroutines have ended. Calls that have a key belong to Config.Effects, which is to be
+// drained first.
 func (e *Executor) Close() {
 	e.stop(effect.ErrDraining)
 	e.work.Wait()

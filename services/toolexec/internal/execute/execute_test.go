@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -74,7 +75,7 @@ func waiting(d time.Duration) func(context.Context, *tool.Call) (*tool.Result, e
 type process struct {
 	*execute.Executor
 
-	runner   *effect.Runner
+	runner   *effectrpc.Owner
 	registry *tool.Registry
 	refs     []*toolv1.ToolRef
 }
@@ -91,9 +92,9 @@ func start(t *testing.T, ledger effect.Ledger, owner string, tools ...*countingT
 		p.refs = append(p.refs, &toolv1.ToolRef{Name: made.public.GetInfo().GetName()})
 	}
 	var err error
-	p.runner, err = effect.New(effect.Config{Ledger: ledger, Owner: owner})
+	p.runner, err = effectrpc.New(effectrpc.Config{Service: "toolexec", Ledger: ledger, Owner: owner})
 	require.NoError(t, err)
-	p.Executor = execute.New(execute.Config{Runner: p.runner, Ledger: ledger, CallTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	p.Executor = execute.New(execute.Config{Effects: p.runner, CallTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	return p
 }
 

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
@@ -94,6 +94,5 @@ func (b *Batch) hash(i int) (effect.Hash, error) {
 	if offer := slices.Index(b.Offers, b.Offers.Find(b.Calls[i].GetFunction())); offer >= 0 {
 		request.Tools = b.Refs[offer : offer+1]
 	}
-	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
-	return sha256.Sum256(bytes), err
+	return effectrpc.Hash(request)
 }

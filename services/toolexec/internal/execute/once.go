@@ -36,7 +36,7 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 	request := effect.Request{
 		Key: key, Hash: hash, Unique: effect.Key{Project: b.Project, ID: b.RequestID}.OfRun(b.Attribution.GetRun()), Reissue: repeatable(b, i), Kept: func() { e.kept(key) },
 	}
-	kept, err := e.runner.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
+	kept, err := e.effects.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
 		failpoint.Hit("toolexec/after-claim")
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -59,7 +59,7 @@ func (e *Executor) once(ctx, stage context.Context, b *Batch, i int, do work) (*
 	case errors.Is(err, effect.ErrIndeterminate):
 		return indeterminate(b.Calls[i]), nil
 	case err != nil:
-		return nil, explain(err, key)
+		return nil, err
 	}
 	failpoint.Hit("toolexec/after-result")
 	e.release(ctx, access)
@@ -86,10 +86,9 @@ func (e *Executor) release(ctx context.Context, access *sandbox.Access) {
 
 // Attach waits for one call that runs or is done.
 func (e *Executor) Attach(ctx context.Context, project, requestID, callID string) (*toolv1.ToolResult, error) {
-	key := callKey(project, requestID, callID)
-	kept, err := e.runner.Attach(ctx, key)
+	kept, err := e.effects.Attach(ctx, callKey(project, requestID, callID))
 	if err != nil {
-		return nil, explain(err, key)
+		return nil, err
 	}
 	return decode(kept.Body)
 }
@@ -98,11 +97,11 @@ func (e *Executor) Attach(ctx context.Context, project, requestID, callID string
 // that comes again names the next call of that id.
 func (e *Executor) Cancel(ctx context.Context, project, requestID string, callIDs []string) (done []string, err error) {
 	for i, key := range callKeys(project, requestID, callIDs) {
-		before, err := e.runner.Cancel(ctx, key)
+		ended, err := e.effects.Cancel(ctx, key)
 		if err != nil {
-			return nil, explain(err, key)
+			return nil, err
 		}
-		if before.State.Finished() || before.State == effect.Released {
+		if ended {
 			done = append(done, callIDs[i])
 		}
 	}
@@ -112,12 +111,12 @@ func (e *Executor) Cancel(ctx context.Context, project, requestID string, callID
 // Release drops the results of calls, which their caller has safe. An id that comes again names the next call of that
 // id.
 func (e *Executor) Release(ctx context.Context, project, requestID string, callIDs []string) error {
-	return e.ledger.Release(ctx, callKeys(project, requestID, callIDs)...)
+	return e.effects.Release(ctx, callKeys(project, requestID, callIDs)...)
 }
 
 // ReleaseRuns drops the results of all calls of runs of a project. Runs are ids.
 func (e *Executor) ReleaseRuns(ctx context.Context, project string, runs []string) error {
-	return e.ledger.ReleaseRuns(ctx, project, runs...)
+	return e.effects.ReleaseRuns(ctx, project, runs...)
 }
 
 func decode(body []byte) (*toolv1.ToolResult, error) {
@@ -147,29 +146,4 @@ func indeterminate(call *toolv1.ToolCall) *toolv1.ToolResult {
 
 func lost(why error) *toolv1.ToolFailure {
 	return &toolv1.ToolFailure{Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE), Message: why.Error()}
-}
-
-// explain turns the errors of effects into those of the API.
-func explain(err error, key effect.Key) error {
-	elsewhere, isElsewhere := errors.AsType[*effect.ElsewhereError](err)
-	switch {
-	case errors.Is(err, effect.ErrContentMismatch):
-		return rpcerr.RequestIDReused(key.ID, "request_id: %s was used for a call with other content; use a new one", key.ID)
-	case errors.Is(err, effect.ErrUnknown):
-		return rpcerr.EffectUnknown(key.ID, "no call is known under %s", key.ID)
-	case errors.Is(err, effect.ErrReleased):
-		return rpcerr.EffectUnknown(key.ID, "the result of %s was released", key.ID)
-	case errors.Is(err, effect.ErrCancelled):
-		return rpcerr.EffectCancelled(key.ID, "the call %s was cancelled", key.ID)
-	case errors.Is(err, effect.ErrIndeterminate), errors.Is(err, effect.ErrLost):
-		return rpcerr.EffectIndeterminate(key.ID, "the process that ran %s died; execute it again to settle it", key.ID)
-	case errors.Is(err, effect.ErrDraining):
-		return rpcerr.ServiceUnavailable("toolexec", time.Second, "toolexec is stopping")
-	case errors.Is(err, effect.ErrInvalidKey):
-		return rpcerr.InvalidField("request_id", "%v", err)
-	case isElsewhere:
-		return rpcerr.ServiceUnavailable("toolexec", time.Second, "the call %s runs at another replica, %s", key.ID, elsewhere.Owner)
-	default:
-		return err
-	}
 }

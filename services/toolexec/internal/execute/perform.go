@@ -82,7 +82,7 @@ func (e *Executor) call(ctx context.Context, b *Batch, i int, again bool, offer 
 	case err == nil:
 		show(result, given, bound)
 		queued = given.Queued
-	case tool.IsPostponed(err), errors.Is(err, effect.ErrDraining):
+	case effect.IsNotStarted(err), errors.Is(err, effect.ErrDraining):
 		return 0, err
 	case errors.Is(err, tool.ErrIndeterminate):
 		result.Failure = lost(err)

@@ -14,7 +14,7 @@ func (e *Executor) stages(ctx context.Context, b *Batch, events chan<- *toolv1.E
 	failed := map[string]bool{} // tools that fail fast and did
 	for _, stage := range split(b) {
 		if ctx.Err() != nil { // the caller left, or the service stops
-			return explain(context.Cause(ctx), b.key(stage[0]))
+			return e.effects.Error(b.key(stage[0]), context.Cause(ctx))
 		}
 		first := b.Calls[stage[0]]
 		if failed[first.GetFunction()] {

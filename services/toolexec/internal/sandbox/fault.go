@@ -64,7 +64,7 @@ func limitBytes(err error) int64 {
 
 // away reports whether sandboxd, rather than the sandbox, is out of reach for now.
 func away(err error) bool {
-	return rpcerr.Code(err) == codes.Unavailable && !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_LOST)
+	return rpcerr.Transient(err) && rpcerr.Code(err) == codes.Unavailable
 }
 
 // full reports whether the sandbox has no room for one more process. What its commands left behind may fill it for

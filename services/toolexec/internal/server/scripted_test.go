@@ -20,6 +20,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/effect/memory"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
@@ -53,9 +54,9 @@ func serviceOver(t testing.TB, ledger effect.Ledger, owner string, sandboxes san
 	for _, kind := range append(scripted(s.timeline), further...) {
 		require.NoError(t, registry.Register(kind))
 	}
-	runner, err := effect.New(effect.Config{Ledger: ledger, Owner: owner})
+	runner, err := effectrpc.New(effectrpc.Config{Service: "toolexec", Ledger: ledger, Owner: owner})
 	require.NoError(t, err)
-	executor := execute.New(execute.Config{Runner: runner, Ledger: ledger, Sandboxes: sandboxes, Logger: slog.New(slog.DiscardHandler)})
+	executor := execute.New(execute.Config{Effects: runner, Sandboxes: sandboxes, Logger: slog.New(slog.DiscardHandler)})
 	s.kill = sync.OnceFunc(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -15,7 +15,6 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/builtin/bash"
-	"github.com/evalfleet/evalfleet/services/toolexec/internal/server"
 )
 
 func TestMain(m *testing.M) {
@@ -220,10 +219,4 @@ func TestResultsOfARunAreReleasedTogether(t *testing.T) {
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err))
 	_, err = s.AttachToolCall(t.Context(), &toolv1.AttachToolCallRequest{Parent: parent, RequestId: "r2/3", CallId: strings.Repeat("long", 50)})
 	assert.NoError(t, err)
-}
-
-func TestMCPIsNotBuiltYet(t *testing.T) {
-	t.Parallel()
-	_, err := server.MCP{}.ListMcpServers(t.Context(), &toolv1.ListMcpServersRequest{Parent: parent})
-	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, rpcerr.Reason(err))
 }

@@ -36,24 +36,6 @@ var ErrNullByte = errors.New("embedded null byte")
 // ErrIndeterminate says that a call may have happened and must not happen twice. It ends the run.
 var ErrIndeterminate = errors.New("it is not known whether the call took effect")
 
-// PostponedError says that a call could not begin now. It leaves no result: whoever asks again later begins it.
-type PostponedError struct {
-	// Cause is the error of the request.
-	Cause error
-}
-
-// Error returns the cause's text.
-func (e *PostponedError) Error() string { return e.Cause.Error() }
-
-// Unwrap returns the cause.
-func (e *PostponedError) Unwrap() error { return e.Cause }
-
-// IsPostponed reports whether an error says that a call could not begin.
-func IsPostponed(err error) bool {
-	_, ok := errors.AsType[*PostponedError](err)
-	return ok
-}
-
 // Errorf makes an error of no particular kind: the tool could not do what it was asked.
 func Errorf(format string, args ...any) *Error {
 	return &Error{Type: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNKNOWN, Message: fmt.Sprintf(format, args...)}

@@ -113,8 +113,6 @@ func (s *served) Call(ctx context.Context, call *tool.Call) (*tool.Result, error
 		}
 	case errors.Is(err, worker.ErrUnknown):
 		return nil, errors.Join(tool.ErrIndeterminate, err)
-	case worker.NotBegun(err):
-		return nil, &tool.PostponedError{Cause: err}
 	case err != nil:
 		return nil, err
 	case answer.Error.GetFatal():

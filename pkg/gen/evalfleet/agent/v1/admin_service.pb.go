@@ -8,6 +8,7 @@ package agentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -843,7 +844,7 @@ var File_evalfleet_agent_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/agent/v1/admin_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"&evalfleet/agent/v1/admin_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xd9\x01\n" +
 	"\n" +
 	"ServerInfo\x12\x18\n" +
@@ -905,16 +906,16 @@ const file_evalfleet_agent_v1_admin_service_proto_rawDesc = "" +
 	"\x10DeleteKeyRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x13\n" +
-	"\x11DeleteKeyResponse2\x86\a\n" +
+	"\x11DeleteKeyResponse2\xed\b\n" +
 	"\fAdminService\x12t\n" +
-	"\rGetServerInfo\x12(.evalfleet.agent.v1.GetServerInfoRequest\x1a\x1e.evalfleet.agent.v1.ServerInfo\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v1/server\x90\x02\x01\x12s\n" +
-	"\rCreateProject\x12(.evalfleet.agent.v1.CreateProjectRequest\x1a\x1b.evalfleet.agent.v1.Project\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/projects\x12v\n" +
+	"\rGetServerInfo\x12(.evalfleet.agent.v1.GetServerInfoRequest\x1a\x1e.evalfleet.agent.v1.ServerInfo\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v1/server\x90\x02\x01\x12\x99\x01\n" +
+	"\rCreateProject\x12(.evalfleet.agent.v1.CreateProjectRequest\x1a\x1b.evalfleet.agent.v1.Project\"A\xaa\xbb\x18\"the catalogue of projects and keys\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/api/v1/projects\x12\x9c\x01\n" +
 	"\n" +
-	"GetProject\x12%.evalfleet.agent.v1.GetProjectRequest\x1a\x1b.evalfleet.agent.v1.Project\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/api/v1/{name=projects/*}\x90\x02\x01\x12~\n" +
-	"\fListProjects\x12'.evalfleet.agent.v1.ListProjectsRequest\x1a(.evalfleet.agent.v1.ListProjectsResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/projects\x90\x02\x01\x12\x85\x01\n" +
-	"\tCreateKey\x12$.evalfleet.agent.v1.CreateKeyRequest\x1a%.evalfleet.agent.v1.CreateKeyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/keys\x12\x82\x01\n" +
-	"\bListKeys\x12#.evalfleet.agent.v1.ListKeysRequest\x1a$.evalfleet.agent.v1.ListKeysResponse\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{parent=projects/*}/keys\x90\x02\x01\x12\x85\x01\n" +
-	"\tDeleteKey\x12$.evalfleet.agent.v1.DeleteKeyRequest\x1a%.evalfleet.agent.v1.DeleteKeyResponse\"+\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/keys/*}\x90\x02\x02B\xd8\x01\n" +
+	"GetProject\x12%.evalfleet.agent.v1.GetProjectRequest\x1a\x1b.evalfleet.agent.v1.Project\"J\xaa\xbb\x18\"the catalogue of projects and keys\x82\xd3\xe4\x93\x02\x1b\x12\x19/api/v1/{name=projects/*}\x90\x02\x01\x12\xa4\x01\n" +
+	"\fListProjects\x12'.evalfleet.agent.v1.ListProjectsRequest\x1a(.evalfleet.agent.v1.ListProjectsResponse\"A\xaa\xbb\x18\"the catalogue of projects and keys\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v1/projects\x90\x02\x01\x12\xab\x01\n" +
+	"\tCreateKey\x12$.evalfleet.agent.v1.CreateKeyRequest\x1a%.evalfleet.agent.v1.CreateKeyResponse\"Q\xaa\xbb\x18\"the catalogue of projects and keys\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/keys\x12\xa8\x01\n" +
+	"\bListKeys\x12#.evalfleet.agent.v1.ListKeysRequest\x1a$.evalfleet.agent.v1.ListKeysResponse\"Q\xaa\xbb\x18\"the catalogue of projects and keys\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{parent=projects/*}/keys\x90\x02\x01\x12\xab\x01\n" +
+	"\tDeleteKey\x12$.evalfleet.agent.v1.DeleteKeyRequest\x1a%.evalfleet.agent.v1.DeleteKeyResponse\"Q\xaa\xbb\x18\"the catalogue of projects and keys\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/keys/*}\x90\x02\x02B\xd8\x01\n" +
 	"\x16com.evalfleet.agent.v1B\x11AdminServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 
 var (

@@ -8,6 +8,7 @@ package agentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -521,7 +522,7 @@ var File_evalfleet_agent_v1_approval_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_approval_service_proto_rawDesc = "" +
 	"\n" +
-	")evalfleet/agent/v1/approval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x03\n" +
+	")evalfleet/agent/v1/approval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x03\n" +
 	"\bApproval\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x17\n" +
@@ -566,12 +567,12 @@ const file_evalfleet_agent_v1_approval_service_proto_rawDesc = "" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"j\n" +
 	"\x16WatchApprovalsResponse\x128\n" +
 	"\bapproval\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.ApprovalR\bapproval\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor2\xee\x04\n" +
-	"\x0fApprovalService\x12\x85\x01\n" +
-	"\vGetApproval\x12&.evalfleet.agent.v1.GetApprovalRequest\x1a\x1c.evalfleet.agent.v1.Approval\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{name=projects/*/approvals/*}\x90\x02\x01\x12\x96\x01\n" +
-	"\rListApprovals\x12(.evalfleet.agent.v1.ListApprovalsRequest\x1a).evalfleet.agent.v1.ListApprovalsResponse\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{parent=projects/*}/approvals\x90\x02\x01\x12\x95\x01\n" +
-	"\x0eDecideApproval\x12).evalfleet.agent.v1.DecideApprovalRequest\x1a\x1c.evalfleet.agent.v1.Approval\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/approvals/*}:decide\x90\x02\x02\x12\xa1\x01\n" +
-	"\x0eWatchApprovals\x12).evalfleet.agent.v1.WatchApprovalsRequest\x1a*.evalfleet.agent.v1.WatchApprovalsResponse\"6\x82\xd3\xe4\x93\x02-\x12+/api/v1/{parent=projects/*}/approvals:watch\x90\x02\x010\x01B\xdb\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor2\xfe\x05\n" +
+	"\x0fApprovalService\x12\xa9\x01\n" +
+	"\vGetApproval\x12&.evalfleet.agent.v1.GetApprovalRequest\x1a\x1c.evalfleet.agent.v1.Approval\"T\xaa\xbb\x18 asking a person about tool calls\x82\xd3\xe4\x93\x02'\x12%/api/v1/{name=projects/*/approvals/*}\x90\x02\x01\x12\xba\x01\n" +
+	"\rListApprovals\x12(.evalfleet.agent.v1.ListApprovalsRequest\x1a).evalfleet.agent.v1.ListApprovalsResponse\"T\xaa\xbb\x18 asking a person about tool calls\x82\xd3\xe4\x93\x02'\x12%/api/v1/{parent=projects/*}/approvals\x90\x02\x01\x12\xb9\x01\n" +
+	"\x0eDecideApproval\x12).evalfleet.agent.v1.DecideApprovalRequest\x1a\x1c.evalfleet.agent.v1.Approval\"^\xaa\xbb\x18 asking a person about tool calls\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/approvals/*}:decide\x90\x02\x02\x12\xc5\x01\n" +
+	"\x0eWatchApprovals\x12).evalfleet.agent.v1.WatchApprovalsRequest\x1a*.evalfleet.agent.v1.WatchApprovalsResponse\"Z\xaa\xbb\x18 asking a person about tool calls\x82\xd3\xe4\x93\x02-\x12+/api/v1/{parent=projects/*}/approvals:watch\x90\x02\x010\x01B\xdb\x01\n" +
 	"\x16com.evalfleet.agent.v1B\x14ApprovalServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 
 var (

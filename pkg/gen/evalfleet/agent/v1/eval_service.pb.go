@@ -8,6 +8,7 @@ package agentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -1399,7 +1400,7 @@ var File_evalfleet_agent_v1_eval_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\n" +
-	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xc2\x01\n" +
+	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xc2\x01\n" +
 	"\x11CreateEvalRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12;\n" +
@@ -1506,7 +1507,7 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x12\x18\n" +
-	"\ametrics\x18\x04 \x03(\tR\ametrics2\xc4\x10\n" +
+	"\ametrics\x18\x04 \x03(\tR\ametrics2\xff\x10\n" +
 	"\vEvalService\x12{\n" +
 	"\n" +
 	"CreateEval\x12%.evalfleet.agent.v1.CreateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/evals\x12u\n" +
@@ -1522,10 +1523,10 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\vListSamples\x12&.evalfleet.agent.v1.ListSamplesRequest\x1a'.evalfleet.agent.v1.ListSamplesResponse\"6\x82\xd3\xe4\x93\x02-\x12+/api/v1/{parent=projects/*/evals/*}/samples\x90\x02\x01\x12\x89\x01\n" +
 	"\tGetSample\x12$.evalfleet.agent.v1.GetSampleRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"6\x82\xd3\xe4\x93\x02-\x12+/api/v1/{name=projects/*/evals/*/samples/*}\x90\x02\x01\x12\x83\x01\n" +
 	"\n" +
-	"UpdateEval\x12%.evalfleet.agent.v1.UpdateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"4\x82\xd3\xe4\x93\x02+:\x01*2&/api/v1/{eval.name=projects/*/evals/*}\x90\x02\x02\x12\x93\x01\n" +
-	"\tEditScore\x12$.evalfleet.agent.v1.EditScoreRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"@\x82\xd3\xe4\x93\x02::\x01*\"5/api/v1/{name=projects/*/evals/*/samples/*}:editScore\x12\xa5\x01\n" +
-	"\x10InvalidateSample\x12+.evalfleet.agent.v1.InvalidateSampleRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"D\x82\xd3\xe4\x93\x02;:\x01*\"6/api/v1/{name=projects/*/evals/*/samples/*}:invalidate\x90\x02\x02\x12\x7f\n" +
-	"\tScoreEval\x12$.evalfleet.agent.v1.ScoreEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/evals/*}:score\x12\x92\x01\n" +
+	"UpdateEval\x12%.evalfleet.agent.v1.UpdateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"4\x82\xd3\xe4\x93\x02+:\x01*2&/api/v1/{eval.name=projects/*/evals/*}\x90\x02\x02\x12\xa5\x01\n" +
+	"\tEditScore\x12$.evalfleet.agent.v1.EditScoreRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"R\xaa\xbb\x18\x0eediting scores\x82\xd3\xe4\x93\x02::\x01*\"5/api/v1/{name=projects/*/evals/*/samples/*}:editScore\x12\xbd\x01\n" +
+	"\x10InvalidateSample\x12+.evalfleet.agent.v1.InvalidateSampleRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"\\\xaa\xbb\x18\x14invalidating samples\x82\xd3\xe4\x93\x02;:\x01*\"6/api/v1/{name=projects/*/evals/*/samples/*}:invalidate\x90\x02\x02\x12\x8f\x01\n" +
+	"\tScoreEval\x12$.evalfleet.agent.v1.ScoreEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"B\xaa\xbb\x18\fscoring anew\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/evals/*}:score\x12\x92\x01\n" +
 	"\n" +
 	"ExportEval\x12%.evalfleet.agent.v1.ExportEvalRequest\x1a&.evalfleet.agent.v1.ExportEvalResponse\"3\x82\xd3\xe4\x93\x02*\x12(/api/v1/{name=projects/*/evals/*}:export\x90\x02\x010\x01\x12\x8e\x01\n" +
 	"\vListScorers\x12&.evalfleet.agent.v1.ListScorersRequest\x1a'.evalfleet.agent.v1.ListScorersResponse\".\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/scorers\x90\x02\x01B\xd7\x01\n" +

@@ -9,6 +9,7 @@ package agentv1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -1601,7 +1602,7 @@ var File_evalfleet_agent_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\x9b\x01\n" +
+	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\x9b\x01\n" +
 	"\x10CreateRunRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12:\n" +
@@ -1729,7 +1730,7 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xbb\x11\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xb1\x12\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
@@ -1739,15 +1740,15 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{run=projects/*/runs/*}/events\x90\x02\x01\x12\x81\x01\n" +
 	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x82\x01\n" +
 	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x96\x01\n" +
-	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{run=projects/*/runs/*}:postMessage\x12\x97\x01\n" +
-	"\fInterruptRun\x12'.evalfleet.agent.v1.InterruptRunRequest\x1a(.evalfleet.agent.v1.InterruptRunResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{run=projects/*/runs/*}:interrupt\x12{\n" +
+	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{run=projects/*/runs/*}:postMessage\x12\xae\x01\n" +
+	"\fInterruptRun\x12'.evalfleet.agent.v1.InterruptRunRequest\x1a(.evalfleet.agent.v1.InterruptRunResponse\"K\xaa\xbb\x18\x13interrupting a turn\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{run=projects/*/runs/*}:interrupt\x12{\n" +
 	"\aHoldRun\x12\".evalfleet.agent.v1.HoldRunRequest\x1a\x17.evalfleet.agent.v1.Run\"3\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:hold\x90\x02\x02\x12\x81\x01\n" +
 	"\tResumeRun\x12$.evalfleet.agent.v1.ResumeRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:resume\x90\x02\x02\x12\x8c\x01\n" +
-	"\fRetuneLimits\x12'.evalfleet.agent.v1.RetuneLimitsRequest\x1a\x17.evalfleet.agent.v1.Run\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{run=projects/*/runs/*}:retuneLimits\x90\x02\x02\x12\xa9\x01\n" +
-	"\x0fEditPendingCall\x12*.evalfleet.agent.v1.EditPendingCallRequest\x1a+.evalfleet.agent.v1.EditPendingCallResponse\"=\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/{run=projects/*/runs/*}:editPendingCall\x90\x02\x02\x12\x95\x01\n" +
+	"\fRetuneLimits\x12'.evalfleet.agent.v1.RetuneLimitsRequest\x1a\x17.evalfleet.agent.v1.Run\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{run=projects/*/runs/*}:retuneLimits\x90\x02\x02\x12\xd7\x01\n" +
+	"\x0fEditPendingCall\x12*.evalfleet.agent.v1.EditPendingCallRequest\x1a+.evalfleet.agent.v1.EditPendingCallResponse\"k\xaa\xbb\x18*editing a call that waits for its approval\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/{run=projects/*/runs/*}:editPendingCall\x90\x02\x02\x12\xb4\x01\n" +
 	"\n" +
-	"CancelCall\x12%.evalfleet.agent.v1.CancelCallRequest\x1a&.evalfleet.agent.v1.CancelCallResponse\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{run=projects/*/runs/*}:cancelCall\x90\x02\x02\x12x\n" +
-	"\aForkRun\x12\".evalfleet.agent.v1.ForkRunRequest\x1a\x17.evalfleet.agent.v1.Run\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:fork\x12\x8a\x01\n" +
+	"CancelCall\x12%.evalfleet.agent.v1.CancelCallRequest\x1a&.evalfleet.agent.v1.CancelCallResponse\"W\xaa\xbb\x18\x1bstopping a single tool call\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{run=projects/*/runs/*}:cancelCall\x90\x02\x02\x12\x89\x01\n" +
+	"\aForkRun\x12\".evalfleet.agent.v1.ForkRunRequest\x1a\x17.evalfleet.agent.v1.Run\"A\xaa\xbb\x18\rforking a run\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:fork\x12\x8a\x01\n" +
 	"\n" +
 	"ListAgents\x12%.evalfleet.agent.v1.ListAgentsRequest\x1a&.evalfleet.agent.v1.ListAgentsResponse\"-\x82\xd3\xe4\x93\x02$\x12\"/api/v1/{parent=projects/*}/agents\x90\x02\x01B\xd6\x01\n" +
 	"\x16com.evalfleet.agent.v1B\x0fRunServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"

@@ -12,6 +12,7 @@
 package errorsv1
 
 import (
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -28,7 +29,8 @@ const (
 
 // ErrorReason says why a call failed. New values may be added; treat an unknown one by the status code alone.
 //
-// Each value names its code, the details that come with it and samples of its ErrorInfo, one for each set of metadata keys that there is.
+// Each value names its code, the details that come with it and samples of its ErrorInfo, one for each set of metadata
+// keys that there is. Its option `retry` says what may become of the same call; without one the failure is the outcome.
 type ErrorReason int32
 
 const (
@@ -202,11 +204,15 @@ const (
 	//
 	//	{"reason": "SCRIPT_EXHAUSTED", "metadata": {"model": "mockllm/model", "sample": "7", "turn": "3"}}
 	ErrorReason_ERROR_REASON_SCRIPT_EXHAUSTED ErrorReason = 47
-	// The container engine of a sandbox driver does not answer, is too old, or refuses what it is asked. Code UNAVAILABLE, with RetryInfo, where it does not answer, which passes when it is started;
-	// Code FAILED_PRECONDITION for all else.
+	// The container engine of a sandbox driver does not answer, which passes when it is started. Code UNAVAILABLE, with
+	// RetryInfo.
 	//
 	//	{"reason": "ENGINE_UNAVAILABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
 	ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE ErrorReason = 48
+	// The container engine of a sandbox driver is too old, or refuses what it is asked. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "ENGINE_UNUSABLE", "metadata": {"driver": "docker", "host": "unix:///var/run/docker.sock"}}
+	ErrorReason_ERROR_REASON_ENGINE_UNUSABLE ErrorReason = 57
 	// Dollars are bounded, by a limit or a budget, and the model's price is not known. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "PRICE_UNKNOWN", "metadata": {"model": "openai/gpt-4o"}}
@@ -224,11 +230,15 @@ const (
 	//
 	//	{"reason": "BUDGET_EXHAUSTED", "metadata": {"scope": "projects/default"}}
 	ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED ErrorReason = 52
-	// No worker that serves it is connected, or too many calls wait for those that do. Code RESOURCE_EXHAUSTED, with RetryInfo, while one may come; Code FAILED_PRECONDITION
-	// where none did, or it was away for too long.
+	// No worker that serves it is connected while one may come, or too many calls wait for those that are.
+	// Code RESOURCE_EXHAUSTED, with RetryInfo.
 	//
 	//	{"reason": "WORKER_UNAVAILABLE", "metadata": {"kind": "tool", "name": "lookup"}}
 	ErrorReason_ERROR_REASON_WORKER_UNAVAILABLE ErrorReason = 53
+	// No worker that serves it was ever connected, or it has been away for too long. Code FAILED_PRECONDITION.
+	//
+	//	{"reason": "WORKER_NOT_CONNECTED", "metadata": {"kind": "tool", "name": "lookup"}}
+	ErrorReason_ERROR_REASON_WORKER_NOT_CONNECTED ErrorReason = 58
 	// A worker said that a call failed for good, or answered what cannot be read. Code FAILED_PRECONDITION.
 	//
 	//	{"reason": "WORKER_FAILED", "metadata": {"kind": "scorer", "name": "polite"}}
@@ -313,11 +323,13 @@ var (
 		46: "ERROR_REASON_PROVIDER_RESPONSE_INVALID",
 		47: "ERROR_REASON_SCRIPT_EXHAUSTED",
 		48: "ERROR_REASON_ENGINE_UNAVAILABLE",
+		57: "ERROR_REASON_ENGINE_UNUSABLE",
 		56: "ERROR_REASON_PRICE_UNKNOWN",
 		50: "ERROR_REASON_CONNECTION_QUEUE_FULL",
 		51: "ERROR_REASON_SANDBOX_QUOTA",
 		52: "ERROR_REASON_BUDGET_EXHAUSTED",
 		53: "ERROR_REASON_WORKER_UNAVAILABLE",
+		58: "ERROR_REASON_WORKER_NOT_CONNECTED",
 		54: "ERROR_REASON_WORKER_FAILED",
 		55: "ERROR_REASON_WORKER_REFUSED",
 		60: "ERROR_REASON_TOKEN_INVALID",
@@ -370,11 +382,13 @@ var (
 		"ERROR_REASON_PROVIDER_RESPONSE_INVALID":     46,
 		"ERROR_REASON_SCRIPT_EXHAUSTED":              47,
 		"ERROR_REASON_ENGINE_UNAVAILABLE":            48,
+		"ERROR_REASON_ENGINE_UNUSABLE":               57,
 		"ERROR_REASON_PRICE_UNKNOWN":                 56,
 		"ERROR_REASON_CONNECTION_QUEUE_FULL":         50,
 		"ERROR_REASON_SANDBOX_QUOTA":                 51,
 		"ERROR_REASON_BUDGET_EXHAUSTED":              52,
 		"ERROR_REASON_WORKER_UNAVAILABLE":            53,
+		"ERROR_REASON_WORKER_NOT_CONNECTED":          58,
 		"ERROR_REASON_WORKER_FAILED":                 54,
 		"ERROR_REASON_WORKER_REFUSED":                55,
 		"ERROR_REASON_TOKEN_INVALID":                 60,
@@ -418,7 +432,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1*\x8d\x0f\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\x80\x10\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -460,21 +474,23 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_PROVIDER_RATE_LIMITED\x10,\x12%\n" +
 	"!ERROR_REASON_PROVIDER_UNAVAILABLE\x10-\x12*\n" +
 	"&ERROR_REASON_PROVIDER_RESPONSE_INVALID\x10.\x12!\n" +
-	"\x1dERROR_REASON_SCRIPT_EXHAUSTED\x10/\x12#\n" +
-	"\x1fERROR_REASON_ENGINE_UNAVAILABLE\x100\x12\x1e\n" +
-	"\x1aERROR_REASON_PRICE_UNKNOWN\x108\x12&\n" +
-	"\"ERROR_REASON_CONNECTION_QUEUE_FULL\x102\x12\x1e\n" +
-	"\x1aERROR_REASON_SANDBOX_QUOTA\x103\x12!\n" +
-	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x12#\n" +
-	"\x1fERROR_REASON_WORKER_UNAVAILABLE\x105\x12\x1e\n" +
+	"\x1dERROR_REASON_SCRIPT_EXHAUSTED\x10/\x12)\n" +
+	"\x1fERROR_REASON_ENGINE_UNAVAILABLE\x100\x1a\x04\xa0\xbb\x18\x02\x12 \n" +
+	"\x1cERROR_REASON_ENGINE_UNUSABLE\x109\x12\x1e\n" +
+	"\x1aERROR_REASON_PRICE_UNKNOWN\x108\x12,\n" +
+	"\"ERROR_REASON_CONNECTION_QUEUE_FULL\x102\x1a\x04\xa0\xbb\x18\x02\x12$\n" +
+	"\x1aERROR_REASON_SANDBOX_QUOTA\x103\x1a\x04\xa0\xbb\x18\x02\x12'\n" +
+	"\x1dERROR_REASON_BUDGET_EXHAUSTED\x104\x1a\x04\xa0\xbb\x18\x02\x12)\n" +
+	"\x1fERROR_REASON_WORKER_UNAVAILABLE\x105\x1a\x04\xa0\xbb\x18\x02\x12%\n" +
+	"!ERROR_REASON_WORKER_NOT_CONNECTED\x10:\x12\x1e\n" +
 	"\x1aERROR_REASON_WORKER_FAILED\x106\x12\x1f\n" +
 	"\x1bERROR_REASON_WORKER_REFUSED\x107\x12\x1e\n" +
 	"\x1aERROR_REASON_TOKEN_INVALID\x10<\x12\x1e\n" +
 	"\x1aERROR_REASON_ACTION_DENIED\x10=\x12\x1e\n" +
 	"\x1aERROR_REASON_NOT_BUILT_YET\x10F\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10G\x12$\n" +
-	" ERROR_REASON_SERVICE_UNAVAILABLE\x10H\x12\"\n" +
-	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10I\x12\x1d\n" +
+	"\x15ERROR_REASON_INTERNAL\x10G\x12*\n" +
+	" ERROR_REASON_SERVICE_UNAVAILABLE\x10H\x1a\x04\xa0\xbb\x18\x01\x12(\n" +
+	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10I\x1a\x04\xa0\xbb\x18\x01\x12\x1d\n" +
 	"\x19ERROR_REASON_BODY_DAMAGED\x10JB\xde\x01\n" +
 	"\x17com.evalfleet.errors.v1B\x10ErrorReasonProtoP\x01ZCgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1;errorsv1\xa2\x02\x03EEX\xaa\x02\x13Evalfleet.Errors.V1\xca\x02\x13Evalfleet\\Errors\\V1\xe2\x02\x1fEvalfleet\\Errors\\V1\\GPBMetadata\xea\x02\x15Evalfleet::Errors::V1b\x06proto3"
 

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -3846,7 +3847,7 @@ var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x06\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x06\n" +
 	"\x0fGenerateRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -4168,10 +4169,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\fGetCacheSize\x12'.evalfleet.model.v1.GetCacheSizeRequest\x1a(.evalfleet.model.v1.GetCacheSizeResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/cache:size\x90\x02\x01\x12\xa3\x01\n" +
 	"\x10ListCacheEntries\x12+.evalfleet.model.v1.ListCacheEntriesRequest\x1a,.evalfleet.model.v1.ListCacheEntriesResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*}/cache/entries\x90\x02\x01\x12\x92\x01\n" +
 	"\n" +
-	"ClearCache\x12%.evalfleet.model.v1.ClearCacheRequest\x1a&.evalfleet.model.v1.ClearCacheResponse\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{parent=projects/*}/cache:clear\x90\x02\x022\xac\x02\n" +
-	"\fBatchService\x12\x8e\x01\n" +
-	"\vListBatches\x12&.evalfleet.model.v1.ListBatchesRequest\x1a'.evalfleet.model.v1.ListBatchesResponse\".\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/batches\x90\x02\x01\x12\x8a\x01\n" +
-	"\vCancelBatch\x12&.evalfleet.model.v1.CancelBatchRequest\x1a\x19.evalfleet.model.v1.Batch\"8\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{name=projects/*/batches/*}:cancel\x90\x02\x022\xa7\x04\n" +
+	"ClearCache\x12%.evalfleet.model.v1.ClearCacheRequest\x1a&.evalfleet.model.v1.ClearCacheResponse\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{parent=projects/*}/cache:clear\x90\x02\x022\xd4\x02\n" +
+	"\fBatchService\x12\xa2\x01\n" +
+	"\vListBatches\x12&.evalfleet.model.v1.ListBatchesRequest\x1a'.evalfleet.model.v1.ListBatchesResponse\"B\xaa\xbb\x18\x10batch processing\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/batches\x90\x02\x01\x12\x9e\x01\n" +
+	"\vCancelBatch\x12&.evalfleet.model.v1.CancelBatchRequest\x1a\x19.evalfleet.model.v1.Batch\"L\xaa\xbb\x18\x10batch processing\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{name=projects/*/batches/*}:cancel\x90\x02\x022\xa7\x04\n" +
 	"\fLimitService\x12r\n" +
 	"\tListPools\x12$.evalfleet.model.v1.ListPoolsRequest\x1a%.evalfleet.model.v1.ListPoolsResponse\"\x18\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/pools\x90\x02\x01\x12|\n" +
 	"\n" +

@@ -9,6 +9,7 @@ package sandboxv1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -3941,7 +3942,7 @@ var File_evalfleet_sandbox_v1_sandbox_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x02\n" +
+	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x02\n" +
 	"\x14CreateSandboxRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
@@ -4216,7 +4217,7 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"ExecStream\x12\x1b\n" +
 	"\x17EXEC_STREAM_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STREAM_STDOUT\x10\x01\x12\x16\n" +
-	"\x12EXEC_STREAM_STDERR\x10\x022\x82)\n" +
+	"\x12EXEC_STREAM_STDERR\x10\x022\xd3+\n" +
 	"\x0eSandboxService\x12\x8c\x01\n" +
 	"\rCreateSandbox\x12*.evalfleet.sandbox.v1.CreateSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{parent=projects/*}/sandboxes\x12\x86\x01\n" +
 	"\n" +
@@ -4239,23 +4240,23 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"UploadFile\x12'.evalfleet.sandbox.v1.UploadFileRequest\x1a(.evalfleet.sandbox.v1.UploadFileResponse(\x01\x12\x9b\x01\n" +
 	"\tListFiles\x12&.evalfleet.sandbox.v1.ListFilesRequest\x1a'.evalfleet.sandbox.v1.ListFilesResponse\"=\x82\xd3\xe4\x93\x024\x122/api/v1/{sandbox=projects/*/sandboxes/*}:listFiles\x90\x02\x01\x12\xa2\x01\n" +
 	"\n" +
-	"RemoveFile\x12'.evalfleet.sandbox.v1.RemoveFileRequest\x1a(.evalfleet.sandbox.v1.RemoveFileResponse\"A\x82\xd3\xe4\x93\x028:\x01*\"3/api/v1/{sandbox=projects/*/sandboxes/*}:removeFile\x90\x02\x02\x12\x94\x01\n" +
-	"\vOpenSession\x12(.evalfleet.sandbox.v1.OpenSessionRequest\x1a\x1d.evalfleet.sandbox.v1.Session\"<\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{sandbox=projects/*/sandboxes/*}/sessions\x12\xa3\x01\n" +
-	"\fListSessions\x12).evalfleet.sandbox.v1.ListSessionsRequest\x1a*.evalfleet.sandbox.v1.ListSessionsResponse\"<\x82\xd3\xe4\x93\x023\x121/api/v1/{sandbox=projects/*/sandboxes/*}/sessions\x90\x02\x01\x12\xae\x01\n" +
-	"\fWriteSession\x12).evalfleet.sandbox.v1.WriteSessionRequest\x1a*.evalfleet.sandbox.v1.WriteSessionResponse\"G\x82\xd3\xe4\x93\x02>:\x01*\"9/api/v1/{session=projects/*/sandboxes/*/sessions/*}:write\x90\x02\x02\x12\xa7\x01\n" +
-	"\vReadSession\x12(.evalfleet.sandbox.v1.ReadSessionRequest\x1a).evalfleet.sandbox.v1.ReadSessionResponse\"C\x82\xd3\xe4\x93\x02:\x128/api/v1/{session=projects/*/sandboxes/*/sessions/*}:read\x90\x02\x01\x12l\n" +
-	"\rStreamSession\x12*.evalfleet.sandbox.v1.StreamSessionRequest\x1a+.evalfleet.sandbox.v1.StreamSessionResponse(\x010\x01\x12\xb2\x01\n" +
-	"\rResizeSession\x12*.evalfleet.sandbox.v1.ResizeSessionRequest\x1a+.evalfleet.sandbox.v1.ResizeSessionResponse\"H\x82\xd3\xe4\x93\x02?:\x01*\":/api/v1/{session=projects/*/sandboxes/*/sessions/*}:resize\x90\x02\x02\x12\xa5\x01\n" +
-	"\fCloseSession\x12).evalfleet.sandbox.v1.CloseSessionRequest\x1a*.evalfleet.sandbox.v1.CloseSessionResponse\">\x82\xd3\xe4\x93\x025*3/api/v1/{session=projects/*/sandboxes/*/sessions/*}\x90\x02\x02\x12\x88\x01\n" +
-	"\bOpenPort\x12%.evalfleet.sandbox.v1.OpenPortRequest\x1a\x1a.evalfleet.sandbox.v1.Port\"9\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{sandbox=projects/*/sandboxes/*}/ports\x12\x97\x01\n" +
-	"\tListPorts\x12&.evalfleet.sandbox.v1.ListPortsRequest\x1a'.evalfleet.sandbox.v1.ListPortsResponse\"9\x82\xd3\xe4\x93\x020\x12./api/v1/{sandbox=projects/*/sandboxes/*}/ports\x90\x02\x01\x12\x96\x01\n" +
-	"\tClosePort\x12&.evalfleet.sandbox.v1.ClosePortRequest\x1a'.evalfleet.sandbox.v1.ClosePortResponse\"8\x82\xd3\xe4\x93\x02/*-/api/v1/{port=projects/*/sandboxes/*/ports/*}\x90\x02\x02\x12]\n" +
-	"\bDialPort\x12%.evalfleet.sandbox.v1.DialPortRequest\x1a&.evalfleet.sandbox.v1.DialPortResponse(\x010\x01\x12\x93\x01\n" +
-	"\fPauseSandbox\x12).evalfleet.sandbox.v1.PauseSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"9\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{name=projects/*/sandboxes/*}:pause\x90\x02\x02\x12\x96\x01\n" +
-	"\rResumeSandbox\x12*.evalfleet.sandbox.v1.ResumeSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/sandboxes/*}:resume\x90\x02\x02\x12\x9b\x01\n" +
-	"\x0eCreateSnapshot\x12+.evalfleet.sandbox.v1.CreateSnapshotRequest\x1a\x1e.evalfleet.sandbox.v1.Snapshot\"<\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{sandbox=projects/*/sandboxes/*}:snapshot\x12\x9a\x01\n" +
-	"\rListSnapshots\x12*.evalfleet.sandbox.v1.ListSnapshotsRequest\x1a+.evalfleet.sandbox.v1.ListSnapshotsResponse\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{parent=projects/*}/snapshots\x90\x02\x01\x12\x9d\x01\n" +
-	"\x0eDeleteSnapshot\x12+.evalfleet.sandbox.v1.DeleteSnapshotRequest\x1a,.evalfleet.sandbox.v1.DeleteSnapshotResponse\"0\x82\xd3\xe4\x93\x02'*%/api/v1/{name=projects/*/snapshots/*}\x90\x02\x02\x12\x85\x01\n" +
+	"RemoveFile\x12'.evalfleet.sandbox.v1.RemoveFileRequest\x1a(.evalfleet.sandbox.v1.RemoveFileResponse\"A\x82\xd3\xe4\x93\x028:\x01*\"3/api/v1/{sandbox=projects/*/sandboxes/*}:removeFile\x90\x02\x02\x12\xaa\x01\n" +
+	"\vOpenSession\x12(.evalfleet.sandbox.v1.OpenSessionRequest\x1a\x1d.evalfleet.sandbox.v1.Session\"R\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{sandbox=projects/*/sandboxes/*}/sessions\x12\xb9\x01\n" +
+	"\fListSessions\x12).evalfleet.sandbox.v1.ListSessionsRequest\x1a*.evalfleet.sandbox.v1.ListSessionsResponse\"R\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x023\x121/api/v1/{sandbox=projects/*/sandboxes/*}/sessions\x90\x02\x01\x12\xc4\x01\n" +
+	"\fWriteSession\x12).evalfleet.sandbox.v1.WriteSessionRequest\x1a*.evalfleet.sandbox.v1.WriteSessionResponse\"]\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x02>:\x01*\"9/api/v1/{session=projects/*/sandboxes/*/sessions/*}:write\x90\x02\x02\x12\xbd\x01\n" +
+	"\vReadSession\x12(.evalfleet.sandbox.v1.ReadSessionRequest\x1a).evalfleet.sandbox.v1.ReadSessionResponse\"Y\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x02:\x128/api/v1/{session=projects/*/sandboxes/*/sessions/*}:read\x90\x02\x01\x12\x84\x01\n" +
+	"\rStreamSession\x12*.evalfleet.sandbox.v1.StreamSessionRequest\x1a+.evalfleet.sandbox.v1.StreamSessionResponse\"\x16\xaa\xbb\x18\x12a terminal session(\x010\x01\x12\xc8\x01\n" +
+	"\rResizeSession\x12*.evalfleet.sandbox.v1.ResizeSessionRequest\x1a+.evalfleet.sandbox.v1.ResizeSessionResponse\"^\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x02?:\x01*\":/api/v1/{session=projects/*/sandboxes/*/sessions/*}:resize\x90\x02\x02\x12\xbb\x01\n" +
+	"\fCloseSession\x12).evalfleet.sandbox.v1.CloseSessionRequest\x1a*.evalfleet.sandbox.v1.CloseSessionResponse\"T\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x025*3/api/v1/{session=projects/*/sandboxes/*/sessions/*}\x90\x02\x02\x12\x9b\x01\n" +
+	"\bOpenPort\x12%.evalfleet.sandbox.v1.OpenPortRequest\x1a\x1a.evalfleet.sandbox.v1.Port\"L\xaa\xbb\x18\x0fport forwarding\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{sandbox=projects/*/sandboxes/*}/ports\x12\xaa\x01\n" +
+	"\tListPorts\x12&.evalfleet.sandbox.v1.ListPortsRequest\x1a'.evalfleet.sandbox.v1.ListPortsResponse\"L\xaa\xbb\x18\x0fport forwarding\x82\xd3\xe4\x93\x020\x12./api/v1/{sandbox=projects/*/sandboxes/*}/ports\x90\x02\x01\x12\xa9\x01\n" +
+	"\tClosePort\x12&.evalfleet.sandbox.v1.ClosePortRequest\x1a'.evalfleet.sandbox.v1.ClosePortResponse\"K\xaa\xbb\x18\x0fport forwarding\x82\xd3\xe4\x93\x02/*-/api/v1/{port=projects/*/sandboxes/*/ports/*}\x90\x02\x02\x12r\n" +
+	"\bDialPort\x12%.evalfleet.sandbox.v1.DialPortRequest\x1a&.evalfleet.sandbox.v1.DialPortResponse\"\x13\xaa\xbb\x18\x0fport forwarding(\x010\x01\x12\xa8\x01\n" +
+	"\fPauseSandbox\x12).evalfleet.sandbox.v1.PauseSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"N\xaa\xbb\x18\x11pausing sandboxes\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{name=projects/*/sandboxes/*}:pause\x90\x02\x02\x12\xab\x01\n" +
+	"\rResumeSandbox\x12*.evalfleet.sandbox.v1.ResumeSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"O\xaa\xbb\x18\x11pausing sandboxes\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/sandboxes/*}:resume\x90\x02\x02\x12\xaf\x01\n" +
+	"\x0eCreateSnapshot\x12+.evalfleet.sandbox.v1.CreateSnapshotRequest\x1a\x1e.evalfleet.sandbox.v1.Snapshot\"P\xaa\xbb\x18\x10taking snapshots\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{sandbox=projects/*/sandboxes/*}:snapshot\x12\xae\x01\n" +
+	"\rListSnapshots\x12*.evalfleet.sandbox.v1.ListSnapshotsRequest\x1a+.evalfleet.sandbox.v1.ListSnapshotsResponse\"D\xaa\xbb\x18\x10taking snapshots\x82\xd3\xe4\x93\x02'\x12%/api/v1/{parent=projects/*}/snapshots\x90\x02\x01\x12\xb1\x01\n" +
+	"\x0eDeleteSnapshot\x12+.evalfleet.sandbox.v1.DeleteSnapshotRequest\x1a,.evalfleet.sandbox.v1.DeleteSnapshotResponse\"D\xaa\xbb\x18\x10taking snapshots\x82\xd3\xe4\x93\x02'*%/api/v1/{name=projects/*/snapshots/*}\x90\x02\x02\x12\x85\x01\n" +
 	"\vListDrivers\x12(.evalfleet.sandbox.v1.ListDriversRequest\x1a).evalfleet.sandbox.v1.ListDriversResponse\"!\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/sandboxDrivers\x90\x02\x01B\xe8\x01\n" +
 	"\x18com.evalfleet.sandbox.v1B\x13SandboxServiceProtoP\x01ZEgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1;sandboxv1\xa2\x02\x03ESX\xaa\x02\x14Evalfleet.Sandbox.V1\xca\x02\x14Evalfleet\\Sandbox\\V1\xe2\x02 Evalfleet\\Sandbox\\V1\\GPBMetadata\xea\x02\x16Evalfleet::Sandbox::V1b\x06proto3"
 

@@ -9,6 +9,7 @@ package toolv1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -2234,7 +2235,7 @@ var File_evalfleet_tool_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
+	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
 	"\x10ListToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -2424,15 +2425,15 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x0eAttachToolCall\x12(.evalfleet.tool.v1.AttachToolCallRequest\x1a\x1d.evalfleet.tool.v1.ToolResult\"3\x82\xd3\xe4\x93\x02*\x12(/api/v1/{parent=projects/*}/tools:attach\x90\x02\x01\x12\x94\x01\n" +
 	"\vCancelTools\x12%.evalfleet.tool.v1.CancelToolsRequest\x1a&.evalfleet.tool.v1.CancelToolsResponse\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{parent=projects/*}/tools:cancel\x90\x02\x02\x12\x98\x01\n" +
 	"\fReleaseTools\x12&.evalfleet.tool.v1.ReleaseToolsRequest\x1a'.evalfleet.tool.v1.ReleaseToolsResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:release\x90\x02\x02\x12\xa5\x01\n" +
-	"\x0fReleaseRunTools\x12).evalfleet.tool.v1.ReleaseRunToolsRequest\x1a*.evalfleet.tool.v1.ReleaseRunToolsResponse\";\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/{parent=projects/*}/tools:releaseRuns\x90\x02\x022\x83\x06\n" +
+	"\x0fReleaseRunTools\x12).evalfleet.tool.v1.ReleaseRunToolsRequest\x1a*.evalfleet.tool.v1.ReleaseRunToolsResponse\";\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/{parent=projects/*}/tools:releaseRuns\x90\x02\x022\x99\a\n" +
 	"\n" +
-	"McpService\x12\x96\x01\n" +
-	"\x0fCreateMcpServer\x12).evalfleet.tool.v1.CreateMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\":\x82\xd3\xe4\x93\x024:\n" +
-	"mcp_server\"&/api/v1/{parent=projects/*}/mcpServers\x12\x87\x01\n" +
-	"\fGetMcpServer\x12&.evalfleet.tool.v1.GetMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x01\x12\x98\x01\n" +
-	"\x0eListMcpServers\x12(.evalfleet.tool.v1.ListMcpServersRequest\x1a).evalfleet.tool.v1.ListMcpServersResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/mcpServers\x90\x02\x01\x12\x9b\x01\n" +
-	"\x0fDeleteMcpServer\x12).evalfleet.tool.v1.DeleteMcpServerRequest\x1a*.evalfleet.tool.v1.DeleteMcpServerResponse\"1\x82\xd3\xe4\x93\x02(*&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x02\x12\x98\x01\n" +
-	"\fListMcpTools\x12&.evalfleet.tool.v1.ListMcpToolsRequest\x1a'.evalfleet.tool.v1.ListMcpToolsResponse\"7\x82\xd3\xe4\x93\x02.\x12,/api/v1/{name=projects/*/mcpServers/*}/tools\x90\x02\x01B\xd0\x01\n" +
+	"McpService\x12\xb4\x01\n" +
+	"\x0fCreateMcpServer\x12).evalfleet.tool.v1.CreateMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"X\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x024:\n" +
+	"mcp_server\"&/api/v1/{parent=projects/*}/mcpServers\x12\xa5\x01\n" +
+	"\fGetMcpServer\x12&.evalfleet.tool.v1.GetMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x01\x12\xb6\x01\n" +
+	"\x0eListMcpServers\x12(.evalfleet.tool.v1.ListMcpServersRequest\x1a).evalfleet.tool.v1.ListMcpServersResponse\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/mcpServers\x90\x02\x01\x12\xb9\x01\n" +
+	"\x0fDeleteMcpServer\x12).evalfleet.tool.v1.DeleteMcpServerRequest\x1a*.evalfleet.tool.v1.DeleteMcpServerResponse\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(*&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x02\x12\xb6\x01\n" +
+	"\fListMcpTools\x12&.evalfleet.tool.v1.ListMcpToolsRequest\x1a'.evalfleet.tool.v1.ListMcpToolsResponse\"U\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02.\x12,/api/v1/{name=projects/*/mcpServers/*}/tools\x90\x02\x01B\xd0\x01\n" +
 	"\x15com.evalfleet.tool.v1B\x10ToolServiceProtoP\x01Z?github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1;toolv1\xa2\x02\x03ETX\xaa\x02\x11Evalfleet.Tool.V1\xca\x02\x11Evalfleet\\Tool\\V1\xe2\x02\x1dEvalfleet\\Tool\\V1\\GPBMetadata\xea\x02\x13Evalfleet::Tool::V1b\x06proto3"
 
 var (

@@ -234,7 +234,7 @@ func class(status int, said *format.Error) provider.Class {
 	if class := provider.ClassOf(status); class != provider.Final {
 		return class
 	}
-	if said.Passing() {
+	if said.Transient() {
 		return provider.Transient
 	}
 	return provider.Final

@@ -58,7 +58,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Report, e
 // alone. It is nil for all else.
 func (d *Driver) full(ctx context.Context, err error) error {
 	can, away := d.engine.ready(ctx)
-	if away != nil || !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE) {
+	if away != nil || !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNUSABLE) {
 		return nil
 	}
 	if lack := d.space.With(can.root, d.boxes.Dir()).Lack(); lack != "" {
@@ -233,14 +233,14 @@ func (d *Driver) start(ctx context.Context, boxID, id string) (first int, err er
 		if end.StatusCode == guest.ExitTransient {
 			return 0, driver.Shortage(fmt.Errorf("the guest could not start; it said: %s", words.said())) //nolint:err113 // It has no kind but that.
 		}
-		return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
+		return 0, rpcerr.EngineUnusable("docker", d.cfg.Host, "the guest ended with code %d while it started; it said: %s", end.StatusCode, words.said())
 	case err := <-failed:
 		return 0, d.engine.kind(ctx, "wait for a container", err)
 	case <-ctx.Done():
 		if d.guests.came.Load() {
-			return 0, rpcerr.EngineAway("docker", d.cfg.Host, backSoon, "the guest did not come, as others did before: %w; this machine or its engine may be too busy", ctx.Err())
+			return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, backSoon, "the guest did not come, as others did before: %w; this machine or its engine may be too busy", ctx.Err())
 		}
-		return 0, rpcerr.EngineUnavailable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
+		return 0, rpcerr.EngineUnusable("docker", d.cfg.Host, "the guest did not come: %w; the engine must see the folder %s under that path; the guest said: %s", ctx.Err(), d.boxes.Dir(), words.said())
 	}
 }
 

@@ -124,20 +124,20 @@ func (e *engine) kind(ctx context.Context, doing string, err error) error {
 		case errors.Is(err, errSilent):
 			why, next = errSilent, "restart it"
 		}
-		return rpcerr.EngineAway("docker", e.host, backSoon,
+		return rpcerr.EngineUnavailable("docker", e.host, backSoon,
 			"no Docker Engine answers at %s: %w; %s, say where it is in sandboxd.docker.host or DOCKER_HOST, or use another driver", e.host, why, next)
 	}
-	return rpcerr.EngineUnavailable("docker", e.host, "the Docker Engine at %s cannot %s: %w", e.host, doing, err)
+	return rpcerr.EngineUnusable("docker", e.host, "the Docker Engine at %s cannot %s: %w", e.host, doing, err)
 }
 
 // ready makes sure that the engine answers and is not too old, and gives what it can do.
 func (e *engine) ready(ctx context.Context) (facts, error) {
 	switch {
 	case e.api == nil && strings.HasPrefix(e.host, "/"):
-		return facts{}, rpcerr.EngineUnavailable("docker", e.host,
+		return facts{}, rpcerr.EngineUnusable("docker", e.host,
 			"the Docker Engine at %s cannot be used: %w; write unix://%s in sandboxd.docker.host or DOCKER_HOST, or use another driver", e.host, errNoScheme, e.host)
 	case e.api == nil:
-		return facts{}, rpcerr.EngineUnavailable("docker", e.host,
+		return facts{}, rpcerr.EngineUnusable("docker", e.host,
 			"the Docker Engine at %s cannot be used: %w; name one of this machine in sandboxd.docker.host or DOCKER_HOST, as unix:// and the path of its socket, or use another driver", e.host, errElsewhere)
 	}
 	e.mu.Lock()
@@ -153,7 +153,7 @@ func (e *engine) ready(ctx context.Context) (facts, error) {
 		return facts{}, e.kind(ctx, "answer", err)
 	}
 	if ping.APIVersion == "" || versions.LessThan(ping.APIVersion, oldestAPI) {
-		return facts{}, rpcerr.EngineUnavailable("docker", e.host,
+		return facts{}, rpcerr.EngineUnusable("docker", e.host,
 			"the Docker Engine at %s speaks version %q of its API; version %s is needed, which Docker 20.10 and later speak", e.host, ping.APIVersion, oldestAPI)
 	}
 	e.api.NegotiateAPIVersionPing(ping)
@@ -239,7 +239,7 @@ func (e *engine) inspect(ctx context.Context, id string) (*found, error) {
 		return nil, e.kind(ctx, "look for a container", err)
 	}
 	if c.Config == nil || c.Config.Labels[labelBox] != id {
-		return nil, rpcerr.EngineUnavailable("docker", e.host, "the container %s is none of evalfleet's; remove or rename it", containerName(id))
+		return nil, rpcerr.EngineUnusable("docker", e.host, "the container %s is none of evalfleet's; remove or rename it", containerName(id))
 	}
 	f := &found{id: c.ID}
 	if c.State != nil {

@@ -162,12 +162,11 @@ func TestAnEngineThatCannotBeUsed(t *testing.T) {
 			t.Parallel()
 			d := withConfig(t, docker.Config{Host: tt.host})
 			_, err := d.Create(t.Context(), driver.Spec{ID: "x", Owner: "me"})
-			code := codes.FailedPrecondition
+			reason := errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNUSABLE
 			if name == "missing" {
-				code = codes.Unavailable // it may be there later
+				reason = errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE // it may be there later
 			}
-			assert.Equal(t, code, rpcerr.Code(err))
-			assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE), "%v", err)
+			assert.Equal(t, reason, rpcerr.Reason(err), "%v", err)
 			assert.Equal(t, err.Error(), d.Check(t.Context(), driver.Spec{}).Error(), "it is known without a box")
 			caps, probeErr := d.Probe(t.Context())
 			require.NoError(t, probeErr)
@@ -288,7 +287,7 @@ func TestWhatTheEngineRefusesIsTold(t *testing.T) {
 	t.Parallel()
 	d := withConfig(t, docker.Config{Host: host, Image: testImage, Runtime: "no-such-runtime"})
 	_, err := d.Create(t.Context(), driver.Spec{ID: unique("bad-runtime"), Owner: unique("nobody-else")})
-	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE), "%v", err)
+	require.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNUSABLE), "%v", err)
 	require.ErrorContains(t, err, "no-such-runtime")
 	boxes, err := d.List(t.Context(), unique("nobody-else"))
 	require.NoError(t, err)

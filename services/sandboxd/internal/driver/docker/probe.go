@@ -26,5 +26,6 @@ func (d *Driver) Check(ctx context.Context, spec driver.Spec) error {
 // Probe makes a small box of the configured image and throws it away.
 func (d *Driver) Probe(ctx context.Context) (driver.Capabilities, error) {
 	return driver.Measure(ctx, d, errorsv1.ErrorReason_ERROR_REASON_ISOLATION_UNAVAILABLE,
-		errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE)
+		errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNUSABLE,
+		errorsv1.ErrorReason_ERROR_REASON_IMAGE_UNAVAILABLE)
 }

@@ -1,8 +1,8 @@
-// Package follow lets any number of watchers follow the answer of a call as it comes, from the start or from where they were.
+// Package answerlog lets any number of watchers follow the answer of a call as it comes, from the start or from where they were.
 //
 // The pieces of the attempt under way are kept until the call ends; what counts then is its result. A place in a stream is (attempt, offset): a watcher
 // that was in an earlier attempt is told to begin anew.
-package follow
+package answerlog
 
 import (
 	"context"

@@ -1,14 +1,12 @@
-package server
+package call
 
 import (
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/board"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/pkg/resource"
 )
 
 // retries are the calls with a key that wait for another attempt.
@@ -30,18 +28,4 @@ func (r *retries) of(key effect.Key) func(*modelv1.FailedAttempt) {
 			RetryAt: timestamppb.New(failed.GetEndTime().AsTime().Add(failed.GetWait().AsDuration())),
 		})
 	}
-}
-
-// WatchRetries implements ModelService.
-func (s *Server) WatchRetries(r *modelv1.WatchRetriesRequest, out grpc.ServerStreamingServer[modelv1.WatchRetriesResponse]) error {
-	meant, err := resource.Within("parent", r.GetParent())
-	if err != nil {
-		return err
-	}
-	return s.retries.Follow(out.Context(), func(key effect.Key) bool { return meant(key.Project) }, func(news *board.News[effect.Key, *effectv1.Note]) error {
-		if news == nil {
-			return out.Send(&modelv1.WatchRetriesResponse{})
-		}
-		return out.Send(&modelv1.WatchRetriesResponse{Parent: "projects/" + news.Key.Project, RequestId: news.Key.ID, Note: news.Value})
-	})
 }

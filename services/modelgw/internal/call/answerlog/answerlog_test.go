@@ -1,4 +1,4 @@
-package follow_test
+package answerlog_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	"github.com/evalfleet/evalfleet/services/modelgw/internal/follow"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
 )
 
 func text(s string) *modelv1.GenerateDelta {
@@ -18,7 +18,7 @@ func text(s string) *modelv1.GenerateDelta {
 }
 
 // events are what a watcher sees, in short.
-func events(s *follow.Stream, over <-chan struct{}, from follow.Place) []string {
+func events(s *answerlog.Stream, over <-chan struct{}, from answerlog.Place) []string {
 	var all []string
 	for event := range s.Watch(context.Background(), over, from) {
 		switch {
@@ -41,7 +41,7 @@ func closed() <-chan struct{} {
 
 func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
 	t.Parallel()
-	s := &follow.Stream{}
+	s := &answerlog.Stream{}
 	s.Started(1)
 	s.Delta(text("a"))
 	s.Restart(2)
@@ -56,7 +56,7 @@ func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
 		"2.2": nil,
 		"9.9": nil,
 	} {
-		place, err := follow.ParsePlace(cursor)
+		place, err := answerlog.ParsePlace(cursor)
 		require.NoError(t, err)
 		assert.Equal(t, want, events(s, closed(), place), "from %q", cursor)
 	}
@@ -65,9 +65,9 @@ func TestAWatcherSeesWhatFollowsItsPlace(t *testing.T) {
 func TestAWatcherSeesWhatComes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, over := &follow.Stream{}, make(chan struct{})
+		s, over := &answerlog.Stream{}, make(chan struct{})
 		seen := make(chan []string)
-		go func() { seen <- events(s, over, follow.Place{}) }()
+		go func() { seen <- events(s, over, answerlog.Place{}) }()
 		for _, piece := range []string{"a", "b", "c"} {
 			synctest.Wait()
 			if piece == "a" {
@@ -82,30 +82,30 @@ func TestAWatcherSeesWhatComes(t *testing.T) {
 
 func TestAnAnswerThatIsTooLongIsNotKept(t *testing.T) {
 	t.Parallel()
-	s := &follow.Stream{}
+	s := &answerlog.Stream{}
 	s.Started(1)
 	big := text(string(make([]byte, 1<<20)))
 	for range 10 {
 		s.Delta(big)
 	}
 	s.Delta(text("x"))
-	assert.Less(t, len(events(s, closed(), follow.Place{})), 6)
+	assert.Less(t, len(events(s, closed(), answerlog.Place{})), 6)
 }
 
 func TestCursorsThatAreNoneAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, cursor := range []string{"x", "1", "1.", ".1", "-1.2", "1.-2", "1.2.3", "1.2x", "1,2"} {
-		_, err := follow.ParsePlace(cursor)
+		_, err := answerlog.ParsePlace(cursor)
 		require.Error(t, err, cursor)
 	}
-	place, err := follow.ParsePlace(follow.Place{Attempt: 3, Offset: 41}.String())
+	place, err := answerlog.ParsePlace(answerlog.Place{Attempt: 3, Offset: 41}.String())
 	require.NoError(t, err)
-	assert.Equal(t, follow.Place{Attempt: 3, Offset: 41}, place)
+	assert.Equal(t, answerlog.Place{Attempt: 3, Offset: 41}, place)
 }
 
 func TestStreamsAreForgottenWhenNobodyUsesThem(t *testing.T) {
 	t.Parallel()
-	var streams follow.Streams
+	var streams answerlog.Streams
 	key := effect.Key{Project: "p", ID: "k"}
 	first, release := streams.Open(key)
 	second, releaseSecond := streams.Open(key)

@@ -1,0 +1,91 @@
+// Package call makes model calls: it checks and prepares a request, has the pipeline answer it, once for each key, and
+// gives the answer whole or as it comes. The gRPC services and the vendors' endpoints both stand on it.
+package call
+
+import (
+	"context"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/board"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/budget"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// Deps are what calls need. All but Prices and Blobs are required.
+type Deps struct {
+	Registry *provider.Registry
+	// Pipeline answers calls.
+	Pipeline generate.Func
+	// Effects executes calls with a key once.
+	Effects *effectrpc.Owner
+	Budgets *budget.Memory
+	Prices  generate.Prices
+	// Blobs reads a body of a project; nil where there is no blob store.
+	Blobs func(ctx context.Context, project, hash string) ([]byte, error)
+}
+
+// Calls makes model calls. It is safe for concurrent use.
+type Calls struct {
+	deps    Deps
+	streams answerlog.Streams
+	retries retries
+}
+
+// New returns calls.
+func New(deps Deps) *Calls { return &Calls{deps: deps} }
+
+// Retries are the calls with a key that wait for another attempt.
+func (c *Calls) Retries() *board.Board[effect.Key, *effectv1.Note] { return &c.retries.Board }
+
+// Generate answers a request, or with its ValidateOnly says how the call would be made. A request with a key attaches to
+// the call of that key.
+func (c *Calls) Generate(ctx context.Context, r *modelv1.GenerateRequest) (*modelv1.GenerateResponse, error) {
+	w, err := c.plan(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.GetValidateOnly() {
+		return c.validate(ctx, w)
+	}
+	return c.do(ctx, w, nil)
+}
+
+// Emit takes one event of an answer.
+type Emit = func(*modelv1.StreamGenerateResponse) error
+
+// Stream is Generate that gives the answer as it comes, the completed one last. emit is called from one goroutine; when
+// it fails, so does Stream.
+func (c *Calls) Stream(ctx context.Context, r *modelv1.GenerateRequest, emit Emit) error {
+	w, err := c.plan(r)
+	if err != nil {
+		return err
+	}
+	return c.stream(ctx, w, emit)
+}
+
+// Answer is Generate for a client who waits at the other end of a connection of its own: the call ends where the wait before another attempt would be longer than maxWait.
+func (c *Calls) Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error) {
+	w, err := c.plan(r)
+	if err != nil {
+		return nil, err
+	}
+	w.call.MaxWait = maxWait
+	return c.do(ctx, w, nil)
+}
+
+// Follow is Answer as a stream, for a client that cannot take back what it was given: a call without a key ends with the first failure after a piece of its answer. emit is
+// called from one goroutine; when it fails, so does the call.
+func (c *Calls) Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit Emit) error {
+	w, err := c.plan(r)
+	if err != nil {
+		return err
+	}
+	w.call.Committed, w.call.MaxWait = w.key.IsZero(), maxWait
+	return c.stream(ctx, w, emit)
+}

@@ -1,0 +1,195 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+)
+
+// maxAnswerBytes bounds an answer, some way below the bound of messages.
+const maxAnswerBytes = 7 << 19
+
+// do makes a call, or attaches to the one that its key names. sink follows a call without a key; one with a key has a stream of its own.
+func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.GenerateResponse, error) {
+	asked := effect.Request{Key: w.key, Timeout: w.request.GetTimeout().AsDuration(), Reissue: true}
+	if !w.key.IsZero() {
+		var err error
+		if asked.Hash, err = effectrpc.Hash(content(w.request)); err != nil {
+			return nil, err
+		}
+		asked.Unique = w.key.OfRun(w.request.GetAttribution().GetRun())
+	}
+	var own *modelv1.GenerateResponse // the answer of a call without a key, which is kept nowhere and so need not be encoded
+	result, err := c.deps.Effects.Do(ctx, asked, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) {
+		failpoint.Hit("modelgw/after-claim")
+		call := w.call
+		call.Sink = sink
+		if !w.key.IsZero() {
+			stream, release := c.streams.Open(w.key)
+			defer release()
+			call.Sink, call.Asleep = stream, c.retries.of(w.key)
+		}
+		call.Origin.Reissued = attempt.Reissued > 0
+		answer, err := c.answer(ctx, &call)
+		if rpcerr.NotStarted(err) {
+			err = effect.NotStarted(err)
+		}
+		if err != nil {
+			return nil, timed(err, reissued(call.Notes.Timing(), attempt.Reissued))
+		}
+		answer.UnsentOptions, answer.Warnings = w.unsentOptions(), append(w.warnings(), answer.Warnings...)
+		reissued(answer.Timing, attempt.Reissued)
+		failpoint.Hit("modelgw/after-answer")
+		if w.key.IsZero() {
+			own = answer
+			return nil, nil
+		}
+		return proto.Marshal(answer)
+	})
+	if errors.Is(err, effect.ErrIndeterminate) {
+		return nil, timed(err, reissued(&effectv1.Timing{Attempts: int32(1 + result.Reissued)}, result.Reissued))
+	}
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Hit("modelgw/after-result")
+	if own != nil {
+		return own, nil
+	}
+	return decode(result)
+}
+
+// reissued notes in timing how often a call was issued before, and returns it.
+func reissued(timing *effectv1.Timing, times int) *effectv1.Timing {
+	timing.Reissued, timing.Reissues = times > 0, int32(times)
+	return timing
+}
+
+// timed adds to an error that becomes a call's outcome where its time went.
+func timed(err error, timing *effectv1.Timing) error {
+	fault, ok := rpcerr.As(err)
+	if !ok || effect.IsNotStarted(err) {
+		return err
+	}
+	told := *fault
+	told.Details = append(slices.Clone(fault.Details), timing)
+	return &told
+}
+
+func decode(result effect.Result) (*modelv1.GenerateResponse, error) {
+	answer := &modelv1.GenerateResponse{}
+	if err := proto.Unmarshal(result.Body, answer); err != nil {
+		return nil, rpcerr.Internal("a kept answer cannot be read: %w", err)
+	}
+	return answer, nil
+}
+
+// answer sends a call through the pipeline.
+func (c *Calls) answer(ctx context.Context, call *generate.Call) (*modelv1.GenerateResponse, error) {
+	call.Notes.Start = time.Now()
+	prepared := call.Messages
+	var err error
+	if call.Messages, err = prepare.Load(ctx, prepared, c.blobsOf(call.Origin.Project)); err != nil {
+		return nil, effect.NotStarted(ended(ctx, err))
+	}
+	response, err := c.deps.Pipeline(ctx, call)
+	if err != nil {
+		return nil, call.Notes.Explain(ended(ctx, err))
+	}
+	output := response.Output
+	chat.CompleteOutput(output)
+	if tokens, known := chat.ContextTokens(output); known {
+		output.InputContextTokens = &tokens
+	}
+	if call.Config.GetFailOnRefusal() && chat.StopReason(output) == modelv1.StopReason_STOP_REASON_CONTENT_FILTER {
+		return nil, refused(call, output).WithDetail(output.GetUsage())
+	}
+	answer := &modelv1.GenerateResponse{
+		Output:         output,
+		Timing:         call.Notes.Timing(),
+		Cache:          call.Notes.Cache,
+		Call:           response.Call,
+		Config:         call.Config,
+		Warnings:       response.Warnings,
+		FailedAttempts: call.Notes.FailedAttempts(),
+		BrokenOff:      response.BrokenOff,
+	}
+	if call.Changed {
+		answer.PreparedMessages = prepared
+	}
+	return fitting(answer), nil
+}
+
+// blobsOf reads the bodies of one project.
+func (c *Calls) blobsOf(project string) prepare.ReadBlob {
+	return func(ctx context.Context, hash string) ([]byte, error) {
+		if c.deps.Blobs == nil {
+			return nil, rpcerr.NotBuiltYet("a blob store beside this model gateway")
+		}
+		return c.deps.Blobs(ctx, project, hash)
+	}
+}
+
+// ended says why a context ended that cut a call short, where it says so.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.DeadlineExceeded):
+		return rpcerr.DeadlineExceeded("the call did not end within its time")
+	case errors.Is(cause, effect.ErrCancelled):
+		return rpcerr.EffectCancelled("", "the call was cancelled") // The caller gets its details, and the key from the ledger's side.
+	default:
+		return cause
+	}
+}
+
+func refused(call *generate.Call, output *modelv1.ModelOutput) *rpcerr.Error {
+	why := output.GetChoices()[0].GetStopDetails().GetExplanation()
+	if why == "" {
+		why = "no reason given"
+	}
+	return rpcerr.ProviderRejected(call.Model.Kind.Name, 0, "%s refused to answer: %s", call.Model.FullName(), why)
+}
+
+// fitting leaves out what an answer can do without where it would not fit into a message.
+func fitting(answer *modelv1.GenerateResponse) *modelv1.GenerateResponse {
+	if proto.Size(answer) > maxAnswerBytes {
+		answer.PreparedMessages = nil
+		answer.Warnings = append(answer.Warnings, "the prepared messages are left out: the answer would be too large with them")
+	}
+	if proto.Size(answer) > maxAnswerBytes {
+		answer.Call = nil
+		for _, failed := range answer.GetFailedAttempts() {
+			if failed.Call != nil { // An attempt without a record is shared with those who watch the retries.
+				failed.Call = nil
+			}
+		}
+		answer.Warnings = append(answer.Warnings, "the records of the call are left out: the answer would be too large with them")
+	}
+	return answer
+}
+
+// content is what decides a call: the request without its key, its time, on whose behalf it is made, and whether a
+// failure is recorded.
+func content(r *modelv1.GenerateRequest) *modelv1.GenerateRequest {
+	return &modelv1.GenerateRequest{
+		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),
+		Messages: r.GetMessages(), Prefix: r.GetPrefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
+		Raw: r.GetRaw(), BudgetScopes: r.GetBudgetScopes(), RecordCall: r.GetRecordCall(),
+	}
+}

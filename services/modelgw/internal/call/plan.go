@@ -1,0 +1,125 @@
+package call
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/generate"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/prepare"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+)
+
+// validate fails as the call would where that is known without one, and says what it would be made with.
+func (c *Calls) validate(ctx context.Context, w *work) (*modelv1.GenerateResponse, error) {
+	r, call := w.request, &w.call
+	ref := provider.Ref{Project: call.Origin.Project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson()}
+	if err := c.deps.Registry.Check(ctx, ref); err != nil {
+		return nil, err
+	}
+	if err := call.Model.Check(call.Config); err != nil {
+		return nil, err
+	}
+	if err := generate.Affordable(c.deps.Budgets, c.deps.Prices, call); err != nil {
+		return nil, err
+	}
+	return &modelv1.GenerateResponse{
+		Config: call.Config, UnsentOptions: w.unsentOptions(), Warnings: w.warnings(), Prices: c.deps.Prices[call.Model.FullName()],
+	}, nil
+}
+
+// work is a call that was asked for, ready to be made.
+type work struct {
+	request *modelv1.GenerateRequest
+	key     effect.Key
+	call    generate.Call
+	// unsent are options of the request that the provider is not sent; the call's configuration is without them.
+	unsent []provider.Unsent
+}
+
+// unsentOptions names what the provider is not sent.
+func (w *work) unsentOptions() []string {
+	var all []string
+	for _, u := range w.unsent {
+		all = append(all, u.Option)
+	}
+	return all
+}
+
+// warnings says for people which options the provider is not sent.
+func (w *work) warnings() []string {
+	var all []string
+	for _, u := range w.unsent {
+		all = append(all, fmt.Sprintf("%s is not sent to %s, %s", u.Option, w.call.Model.FullName(), u.Why))
+	}
+	return all
+}
+
+// plan checks a request and prepares its call. What fails here has no effect and is kept under no key.
+func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
+	project, err := resource.Project("parent", r.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	if err := unsupported(r); err != nil {
+		return nil, err
+	}
+	if err := chat.CheckConfig(r.GetConfig()); err != nil {
+		return nil, err
+	}
+	model, err := c.deps.Registry.Open(provider.Ref{
+		Project: project, Model: r.GetModel(), Account: r.GetAccount(), BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	conversation, err := prepare.Prepare(prepare.Conversation{
+		Messages: r.GetMessages(), Tools: r.GetTools(), Choice: r.GetToolChoice(), Config: r.GetConfig(),
+	}, model.Capabilities())
+	if err != nil {
+		return nil, err
+	}
+	sent, unsent := provider.Sent(model.Provider, conversation.Config)
+	conversation.Config = sent
+	w := &work{request: r, unsent: unsent, call: generate.Call{
+		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
+		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
+		Scopes: r.GetBudgetScopes(), Record: recordOf(r),
+	}}
+	if r.GetRequestId() != "" {
+		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
+	}
+	return w, nil
+}
+
+// recordOf says of which attempts a request wants the record.
+func recordOf(r *modelv1.GenerateRequest) provider.Record {
+	switch {
+	case r.GetRecordCall():
+		return provider.RecordAll
+	case r.GetRecordFailedCall():
+		return provider.RecordFailures
+	default:
+		return provider.RecordNone
+	}
+}
+
+// unsupported refuses what is not built yet.
+func unsupported(r *modelv1.GenerateRequest) error {
+	switch {
+	case r.GetRaw() != nil:
+		return rpcerr.NotBuiltYet("generating from a request in a vendor's form")
+	case r.GetPrefix() != nil:
+		return rpcerr.PrefixUnknown(r.GetPrefix().GetHash(), "the prefix is not held here; send all messages")
+	case proto.Size(r.GetConfig().GetBatch()) > 0: // A size alone asks for a batch, too.
+		return rpcerr.Wrap(rpcerr.NotBuiltYet("batch processing"), "config.batch")
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,104 @@
+package call
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/board"
+	"github.com/evalfleet/evalfleet/pkg/effect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/call/answerlog"
+)
+
+// endCursor is the cursor of the last event.
+const endCursor = "end"
+
+func (c *Calls) stream(ctx context.Context, w *work, emit Emit) error {
+	stream := &answerlog.Stream{}
+	if !w.key.IsZero() {
+		shared, release := c.streams.Open(w.key)
+		defer release()
+		stream = shared
+	}
+	return relay(ctx, emit, stream, answerlog.Place{}, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
+		return c.do(ctx, w, stream)
+	})
+}
+
+// Attach gives the events of a call with a key, from the one after a cursor on; an empty cursor is the beginning. emit is
+// called from one goroutine.
+func (c *Calls) Attach(ctx context.Context, key effect.Key, cursor string, emit Emit) error {
+	if cursor == endCursor {
+		return nil
+	}
+	from, err := answerlog.ParsePlace(cursor)
+	if err != nil {
+		return rpcerr.InvalidCursor("cursor", "cursor: %v", err)
+	}
+	stream, release := c.streams.Open(key)
+	defer release()
+	return relay(ctx, emit, stream, from, func(ctx context.Context) (*modelv1.GenerateResponse, error) {
+		result, err := c.deps.Effects.Attach(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return decode(result)
+	})
+}
+
+// relay sends what a stream holds and what comes while call goes on, and then what call returned.
+func relay(ctx context.Context, emit Emit, stream *answerlog.Stream, from answerlog.Place, call func(context.Context) (*modelv1.GenerateResponse, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var answer *modelv1.GenerateResponse
+	var failure error
+	over, events := make(chan struct{}), make(chan *modelv1.StreamGenerateResponse)
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer cancel()
+	helpers.Go(func() {
+		defer close(over)
+		answer, failure = call(ctx)
+	})
+	helpers.Go(func() {
+		defer close(events)
+		for event := range stream.Watch(ctx, over, from) {
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	if err := send(emit, events, from.String()); err != nil {
+		return err
+	}
+	<-over
+	if failure != nil {
+		return failure
+	}
+	return emit(&modelv1.StreamGenerateResponse{Cursor: endCursor, Event: &modelv1.StreamGenerateResponse_Completed{Completed: answer}})
+}
+
+// send passes events on, with a heartbeat where they are silent for long, until their channel is closed.
+func send(emit Emit, events <-chan *modelv1.StreamGenerateResponse, cursor string) error {
+	beat := time.NewTicker(board.Heartbeat)
+	defer beat.Stop()
+	for {
+		var event *modelv1.StreamGenerateResponse
+		select {
+		case next, ok := <-events:
+			if !ok {
+				return nil
+			}
+			event, cursor = next, next.GetCursor()
+			beat.Reset(board.Heartbeat)
+		case <-beat.C:
+			event = &modelv1.StreamGenerateResponse{Cursor: cursor, Event: &modelv1.StreamGenerateResponse_Heartbeat{Heartbeat: &modelv1.GenerateHeartbeat{}}}
+		}
+		if err := emit(event); err != nil {
+			return err
+		}
+	}
+}
