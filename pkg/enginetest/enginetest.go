@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -130,14 +131,20 @@ func start(ctx context.Context, program, storage string) (_ *Engine, err error) 
 	}
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := e.cmd.Start(); err != nil {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // The engine is signalled when the thread that started it ends, so the thread stays.
+		err := e.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = e.cmd.Wait()
+			close(e.exited)
+		}
+	}()
+	if err := <-started; err != nil {
 		e.cmd = nil
 		return nil, fmt.Errorf("start it in namespaces of its own: %w", err)
 	}
-	go func() {
-		_ = e.cmd.Wait()
-		close(e.exited)
-	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for !answers(ctx, e.Host) {

@@ -1,14 +1,19 @@
 package enginetest_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/evalfleet/evalfleet/pkg/enginetest"
 )
@@ -35,4 +40,38 @@ func TestAnEngineOfTheTestsOwnLeavesNothing(t *testing.T) {
 	assert.NotEqual(t, machine, network, "an engine without a bridge removes docker0, which is that of the machine's engine")
 	require.NoError(t, e.Stop())
 	assert.NoDirExists(t, filepath.Dir(socket))
+}
+
+// TestAnEngineOutlivesTheThreadThatStartedIt: tests change threads, which then end, and one of them may have started the
+// engine.
+func TestAnEngineOutlivesTheThreadThatStartedIt(t *testing.T) {
+	t.Parallel()
+	type started struct {
+		engine *enginetest.Engine
+		thread int
+		err    error
+	}
+	engines := make(chan started)
+	start := func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends
+		e, err := enginetest.Start(t.Context())
+		engines <- started{e, unix.Gettid(), err}
+	}
+	runtime.LockOSThread() // This thread may be the first, which would not end.
+	go start()
+	s := <-engines
+	runtime.UnlockOSThread()
+	require.NoError(t, s.err)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat("/proc/self/task/" + strconv.Itoa(s.thread))
+		return os.IsNotExist(err)
+	}, time.Minute, time.Millisecond, "the thread ends")
+	assert.Never(t, func() bool {
+		conn, err := net.Dial("unix", strings.TrimPrefix(s.engine.Host, "unix://"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	}, 2*time.Second, 10*time.Millisecond, "it listens")
+	require.NoError(t, s.engine.Stop())
 }
