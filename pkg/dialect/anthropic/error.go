@@ -128,9 +128,8 @@ func (e *Error) Stop(status int, model string) (output *modelv1.ModelOutput, ok 
 	return output, true
 }
 
-// Transient reports whether the same request may succeed later, whatever the status of the error: servers send overload
-// and their own faults under wrong ones, and so they do with a request
-// that arrived cut off.
+// Transient reports whether the same request may succeed later, whatever the status of the error: servers send overload,
+// their own faults, and requests that arrived cut off under wrong ones.
 func (e *Error) Transient() bool {
 	message := strings.ToLower(e.Message)
 	cut := strings.Contains(message, "not valid json") && strings.Contains(message, "unexpected end of data")

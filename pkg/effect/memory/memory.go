@@ -82,7 +82,7 @@ func (l *Ledger) Yield(ctx context.Context, owner string, keys ...effect.Key) er
 
 // Reclaim implements [effect.Ledger].
 func (l *Ledger) Reclaim(ctx context.Context, key effect.Key, from, to string) (rec effect.Record, err error) {
-	err = l.change(ctx, key, from, []effect.State{effect.Running}, func(r *row) {
+	err = l.held(ctx, key, from, func(r *row) {
 		r.Owner = to
 		r.Reissues++
 		r.enter(effect.Running)
@@ -203,13 +203,8 @@ func (l *Ledger) Expire(ctx context.Context, finished, released time.Time) (int,
 	return n, nil
 }
 
-// held changes the row of a claim that owner holds.
+// held changes the row of a running claim that owner holds.
 func (l *Ledger) held(ctx context.Context, key effect.Key, owner string, change func(*row)) error {
-	return l.change(ctx, key, owner, []effect.State{effect.Running}, change)
-}
-
-// change changes a key that owner holds, or held last, in one of the states.
-func (l *Ledger) change(ctx context.Context, key effect.Key, owner string, in []effect.State, change func(*row)) error {
 	if err := check(ctx, key); err != nil {
 		return err
 	}
@@ -221,7 +216,7 @@ func (l *Ledger) change(ctx context.Context, key effect.Key, owner string, in []
 		return fmt.Errorf("%w: %v", effect.ErrUnknown, key)
 	case r.State == effect.Cancelled:
 		return fmt.Errorf("%w: %v", effect.ErrCancelled, key)
-	case !slices.Contains(in, r.State) || r.Owner != owner:
+	case r.State != effect.Running || r.Owner != owner:
 		return fmt.Errorf("%w: %v", effect.ErrNotOwner, key)
 	}
 	change(r)
