@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 )
 
 // reportEvery is how often the same trouble is logged.
@@ -36,14 +37,14 @@ type patient struct {
 
 // Accept implements [net.Listener].
 func (p *patient) Accept() (net.Conn, error) {
-	for pause := bound.FirstAcceptPause; ; pause = min(2*pause, bound.LongestAcceptPause) {
+	for backoff := (retry.Backoff{First: bound.FirstAcceptPause, Max: bound.LongestAcceptPause}); ; {
 		conn, err := p.Listener.Accept()
 		if err == nil || errors.Is(err, net.ErrClosed) {
 			return conn, err
 		}
 		p.report.say(slog.LevelError, "cannot accept connections; trying again", "address", p.Addr().String(), "error", err)
 		select {
-		case <-time.After(pause):
+		case <-time.After(backoff.Next()):
 		case <-p.closed:
 			return nil, net.ErrClosed
 		}

@@ -2,10 +2,7 @@ package auth
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
-
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -52,7 +49,6 @@ func Guard(a Authenticator, next http.Handler) http.Handler {
 		Refuse(w)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
-		body, _ := protojson.Marshal(rpcerr.ToStatus(err).Proto())
-		_ = json.NewEncoder(w).Encode(json.RawMessage(body))
+		_, _ = w.Write(rpcerr.JSON(rpcerr.ToStatus(err), http.StatusUnauthorized)) //nolint:gosec // JSON, in which &, < and > are escaped.
 	})
 }

@@ -1,11 +1,14 @@
-// Package config fills configuration structs: defaults, then a YAML file, then the environment. Flags come last and are the command's to bind.
+// Package config fills configuration structs: defaults, then a YAML file, then the environment. Flags come last and are
+// the command's to bind.
 //
-// A struct belongs to the package that uses it and is nested by that package's owner under a name. Its fields carry the tags
+// A struct belongs to the package that uses it, which declares its keys, defaults and checks. The package's owner nests
+// it under a name, or inline, and repeats nothing. Its fields carry the tags
 //
 //	yaml:"max_connections"                                 the key in the file
 //	env:"EVALFLEET_MODELGW_MAX_CONNECTIONS"                the variable that overrides it
 //
-// and a doc comment, from which the reference page is made. A key that is not known is a fault. This is the only package that reads the environment.
+// and a doc comment, from which the reference page is made. A key that is not known is a fault. This is the only package
+// that reads the environment.
 package config
 
 import (
@@ -29,11 +32,19 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/yamlnode"
 )
 
-// Defaulter sets defaults where the zero value is not the default.
+// Defaulter sets defaults where the zero value is not the default. SetDefaults fills the struct's own fields that are
+// zero and leaves the others, so that calling it twice is calling it once. [Load] calls it before the file is read: a
+// zero that is written there stays. A package calls it again only where zero means the default.
 type Defaulter interface{ SetDefaults() }
 
-// Validator names every fault of a struct, joined, each with its path in the file.
+// Validator names every fault of a struct's own fields, joined, each with its key in the file.
 type Validator interface{ Validate() error }
+
+// SetDefaults asks cfg, a pointer to a struct, and every struct nested in it for their defaults, inner ones first.
+func SetDefaults(cfg any) { setDefaults(reflect.ValueOf(cfg)) }
+
+// Validate asks cfg, a pointer to a struct, and every struct nested in it for their faults, each with its path.
+func Validate(cfg any) error { return validate(reflect.ValueOf(cfg), "") }
 
 // Load fills cfg, a pointer to a struct: its defaults, the YAML file (none when file is empty), the environment as env tells it; then it validates.
 // Nested structs that are Defaulters or Validators are asked as well, inner ones first.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,10 @@ type inner struct {
 	Key   config.Secret `yaml:"key" env:"T_KEY"`
 }
 
-func (c *inner) SetDefaults() { c.Size, c.Wait = 3, time.Second }
+func (c *inner) SetDefaults() {
+	c.Size = cmp.Or(c.Size, 3)
+	c.Wait = cmp.Or(c.Wait, time.Second)
+}
 
 func (c *inner) Validate() error {
 	if c.Size < 0 {

@@ -3,9 +3,9 @@
 //
 // A service says what it needs and how it is built, as a [Program]. The same program runs in a process of its own, through [Main], and beside others in one process, whose owner hands it its [Parts].
 //
-//	lock → address → credentials → database → blobs → peers → service → announcement        started in this order, stopped in reverse
+//	lock → address → credentials → database → blobs → service → announcement        started in this order, stopped in reverse
 //
-// The first of them are a [Base], for one service and for many.
+// The first of them are a [Base], for one service and for many; the service is [Program.Part].
 package daemon
 
 import (
@@ -15,7 +15,6 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/blob"
@@ -38,8 +37,8 @@ type Program struct {
 	Effects bool
 	// Stateless says that it keeps nothing, and so has neither a data directory nor stores.
 	Stateless bool
-	// Forward, where it is set, makes calls to peers carry the caller's credential and none of the process's own; it is called around each unary one.
-	Forward grpc.UnaryClientInterceptor
+	// Forward makes calls to peers carry the caller's credential and none of the process's own.
+	Forward bool
 	// Build makes the service of its parts. What it leaves running outlives ctx, which bounds the start alone.
 	Build func(ctx context.Context, parts Parts) (Server, error)
 }

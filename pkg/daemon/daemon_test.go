@@ -187,8 +187,8 @@ func TestAServiceShowsItsMetrics(t *testing.T) {
 	assert.Contains(t, page, "go_goroutines")
 	status, page = get("/metrics", "wrong")
 	assert.Equal(t, http.StatusUnauthorized, status)
-	assert.JSONEq(t, `{"code":16,"message":"the token is not known to thing; a fleet's services and clients share one",
-		"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TOKEN_INVALID","domain":"evalfleet.dev"}]}`, page)
+	assert.JSONEq(t, `{"error":{"code":401,"status":"UNAUTHENTICATED","message":"the token is not known to thing; a fleet's services and clients share one",
+		"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TOKEN_INVALID","domain":"evalfleet.dev"}]}}`, page)
 	status, _ = get("/other", "any")
 	assert.Equal(t, http.StatusNotFound, status)
 	client.CloseIdleConnections()

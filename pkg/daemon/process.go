@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
-	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/lifecycle"
@@ -47,11 +45,7 @@ func New(cfg Config, program Program, lock *dirlock.Lock, log *slog.Logger) *Pro
 	}
 	WarnInClear(base.Listen, log)
 	p.group.Add(p.base.Parts()...)
-	p.group.Add(
-		lifecycle.Part{Name: "peers", Start: p.startPeers, Stop: p.stopPeers},
-		p.service(),
-		p.base.Announcement(),
-	)
+	p.group.Add(p.service(), p.base.Announcement())
 	return p
 }
 
@@ -72,64 +66,43 @@ func (p *Process) Address() string { return p.base.Listener.Addr().String() }
 // listenOption is how an operator names the address of a process.
 const listenOption = "listen (EVALFLEET_LISTEN)"
 
-// LedgerTable is the table of a service's claims and results.
-func LedgerTable(service string) string { return service + "_effects" }
-
-func (p *Process) startPeers(ctx context.Context) error {
-	p.parts.Peers, p.parts.Addresses = map[string]grpcclient.Conn{}, map[string]string{}
-	for _, name := range p.program.Calls {
-		options := grpcclient.Options{Unary: p.program.Forward}
-		if p.program.Forward == nil {
-			options.Token = p.base.Token
-		}
-		conn, err := grpcclient.New(p.cfg.Peers.Address(name), options)
-		if err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", name, err), p.stopPeers(ctx))
-		}
-		p.parts.Peers[name], p.parts.Addresses[name] = conn, p.cfg.Peers.Address(name)
-	}
-	return nil
-}
-
-func (p *Process) stopPeers(context.Context) (err error) {
-	for _, conn := range p.parts.Peers {
-		err = errors.Join(err, conn.Close())
-	}
-	return err
-}
-
 // service is the program itself.
 func (p *Process) service() lifecycle.Part {
-	var server Server
-	var served sync.WaitGroup
-	return lifecycle.Part{
-		Name: p.program.Name,
-		Start: func(ctx context.Context) (err error) {
-			parts := p.parts
-			parts.Auth = auth.Logged(auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token}), parts.Logger)
-			if !p.program.Stateless {
-				parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs
-				parts.Space = freespace.New(p.cfg.MinFreeBytes, p.cfg.DataDir, p.base.cfg.BlobDir)
-			}
-			if p.program.Effects {
-				if parts.Ledger, err = effectsqlite.New(ctx, parts.DB, LedgerTable(p.program.Name)); err != nil {
-					return err
-				}
-			}
-			if server, err = p.program.Build(ctx, parts); err != nil {
-				return err
-			}
-			served.Go(func() {
-				if err := server.Serve(p.base.Listener); err != nil {
-					p.failed <- fmt.Errorf("%s: %w", p.program.Name, err)
-				}
-			})
-			return nil
-		},
-		Stop: func(ctx context.Context) error {
-			err := server.Stop(ctx)
-			served.Wait()
-			return err
-		},
+	return p.program.Part(func(context.Context) (Parts, net.Listener, error) {
+		parts := p.parts
+		parts.Auth = auth.Logged(auth.NewTokens(p.program.Name, map[string]config.Secret{"admin": p.base.Token}), parts.Logger)
+		if !p.program.Stateless {
+			parts.DataDir, parts.DB, parts.Blobs = p.cfg.DataDir, p.base.DB, p.base.Blobs
+			parts.Space = freespace.New(p.cfg.MinFreeBytes, p.cfg.DataDir, p.base.cfg.BlobDir)
+		}
+		peers, err := p.connect()
+		parts.Peers, parts.Addresses = peers, p.addresses()
+		return parts, p.base.Listener, err
+	}, p.failed)
+}
+
+// connect makes connections to the services that the program calls. Those that it has made are returned with the error.
+func (p *Process) connect() (map[string]grpcclient.Conn, error) {
+	peers := map[string]grpcclient.Conn{}
+	options := grpcclient.Options{}
+	if !p.program.Forward {
+		options.Token = p.base.Token
 	}
+	for name, address := range p.addresses() {
+		conn, err := grpcclient.New(address, options)
+		if err != nil {
+			return peers, fmt.Errorf("peer %s: %w", name, err)
+		}
+		peers[name] = conn
+	}
+	return peers, nil
+}
+
+// addresses are where the services are that the program calls.
+func (p *Process) addresses() map[string]string {
+	addresses := map[string]string{}
+	for _, name := range p.program.Calls {
+		addresses[name] = p.cfg.Peers.Address(name)
+	}
+	return addresses
 }

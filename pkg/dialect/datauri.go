@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// SplitDataURI cuts a data URI into its media type and its data, which is in base64 where the URI says so. ok is false for anything else.
+// SplitDataURI cuts a data URI into its media type and its data, which is in base64 where the URI says so. ok is false
+// for anything else.
 func SplitDataURI(uri string) (mediaType, data string, ok bool) {
 	head, data, ok := cutDataURI(uri)
 	mediaType, _, _ = strings.Cut(head, ";")
@@ -28,8 +29,8 @@ func CheckInline(param, uri string) error {
 	return CheckDataURI(param, uri)
 }
 
-// CheckDataURI fails on a data URI that is not in base64: vendors take no other, and what is passed on to one unchecked comes back as its failure. Addresses of
-// other kinds are fine.
+// CheckDataURI fails on a data URI that is not in base64: vendors take no other, and what is passed on to one unchecked
+// comes back as its failure. Addresses of other kinds are fine.
 func CheckDataURI(param, uri string) error {
 	if !strings.HasPrefix(uri, "data:") {
 		return nil

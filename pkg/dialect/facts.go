@@ -7,7 +7,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/jsonscan"
 )
 
-// Facts are what limits and accounts need of an answer that is passed on unread. What the answer has not said yet is empty.
+// Facts are what limits and accounts need of an answer that is passed on unread. What the answer has not said yet is
+// empty.
 type Facts struct {
 	// ID is the vendor's id of the answer.
 	ID string
@@ -17,14 +18,17 @@ type Facts struct {
 	Usage *modelv1.ModelUsage
 	// Pieces counts events that carry a piece of the answer, which is about a token each.
 	Pieces int64
-	// Ended says that a stream has come to its end, and Failed that the vendor said an error in place of the rest, or of the answer.
+	// Ended says that a stream has come to its end, and Failed that the vendor said an error in place of the rest, or
+	// of the answer.
 	Ended, Failed bool
 }
 
-// Says looks for a member's name, given with its quotes such as `"usage"`, wherever it lies in a document, but first near the ends.
+// Says looks for a member's name, given with its quotes such as `"usage"`, wherever it lies in a document, but first
+// near the ends.
 func Says(doc []byte, member string) bool { return indexMember(doc, member) >= 0 }
 
-// indexMember returns where a name is in a document: what an answer says of itself stands before or behind the answer, however long that is. It is -1 where there is none.
+// indexMember returns where a name is in a document: what an answer says of itself stands before or behind the answer,
+// however long that is. It is -1 where there is none.
 func indexMember(doc []byte, member string) int {
 	head, tail := jsonscan.Ends(doc)
 	if at := bytes.Index(head, []byte(member)); at >= 0 || tail == nil {
@@ -36,8 +40,9 @@ func indexMember(doc []byte, member string) int {
 	return bytes.Index(doc, []byte(member))
 }
 
-// Word reads the text that follows a member's name, given with its quotes such as `"finish_reason"`, wherever the member lies in a document. Within a text the quotes
-// would be escaped, so that there is no need to read what lies before the name. ok is false where there is no such text.
+// Word reads the text that follows a member's name, given with its quotes such as `"finish_reason"`, wherever the
+// member lies in a document. Within a text the quotes would be escaped, so that there is no need to read what lies
+// before the name. ok is false where there is no such text.
 func Word(doc []byte, member string) (word string, ok bool) {
 	at := indexMember(doc, member)
 	if at < 0 {

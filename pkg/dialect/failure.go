@@ -39,7 +39,8 @@ const (
 	Missing
 	// Unsupported is what the format allows and cannot be done here.
 	Unsupported
-	// NoThreads is a conversation of which the vendor is to keep the beginning: clients send all of it when they are told so.
+	// NoThreads is a conversation of which the vendor is to keep the beginning: clients send all of it when they are
+	// told so.
 	NoThreads
 	// UnknownModel is a model that is not there.
 	UnknownModel
@@ -53,7 +54,8 @@ const (
 type RequestError struct {
 	// Cause is Wrong, Missing, Unsupported or NoThreads.
 	Cause Cause
-	// Param is the member at fault, in the notation of the format, such as `messages[2].content` or `messages.2.content`; empty for the request as a whole.
+	// Param is the member at fault, in the notation of the format, such as `messages[2].content` or
+	// `messages.2.content`; empty for the request as a whole.
 	Param string
 	// Message says what is wrong with it.
 	Message string
@@ -119,7 +121,8 @@ func At(place string, err error) error {
 // numbers are counts of tokens in what vendors say.
 var numbers = regexp.MustCompile(`\d[\d,]{2,}`)
 
-// Room reads from what a vendor says of a conversation that is too long how many tokens it has and how many fit; ok is false where it does not say just these two.
+// Room reads from what a vendor says of a conversation that is too long how many tokens it has and how many fit; ok is
+// false where it does not say just these two.
 func Room(said string) (tokens, most int64, ok bool) {
 	var found []int64
 	for _, text := range numbers.FindAllString(said, -1) {

@@ -41,8 +41,8 @@ func Think(part *contentv1.Content) string {
 	return b.String()
 }
 
-// CutThink cuts the first block between think tags out of text. Blocks inside it belong to it. ok says whether there is a block that is closed; rest is
-// the text around it without blanks at its ends.
+// CutThink cuts the first block between think tags out of text. Blocks inside it belong to it. ok says whether there is
+// a block that is closed; rest is the text around it without blanks at its ends.
 func CutThink(text string) (reasoning, rest string, ok bool) {
 	_, body, rest, ok := cutBlock(text)
 	if !ok {
@@ -52,7 +52,8 @@ func CutThink(text string) (reasoning, rest string, ok bool) {
 	return reasoning, rest, true
 }
 
-// ReadThink is CutThink for text that Think may have written: the part has the attributes of its tag and its summary again.
+// ReadThink is CutThink for text that Think may have written: the part has the attributes of its tag and its summary
+// again.
 func ReadThink(text string) (part *contentv1.Content, rest string, ok bool) {
 	attributes, body, rest, ok := cutBlock(text)
 	if !ok {

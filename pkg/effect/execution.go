@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -193,12 +194,13 @@ func (r *Runner) keep(ctx context.Context, key Key, outcome Outcome) error {
 // while.
 func (r *Runner) write(ctx context.Context, key Key, end func() error) error {
 	deadline := time.Now().Add(r.cfg.KeepTimeout)
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for backoff := (retry.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second}); ; {
 		err := end()
 		if err == nil || errors.Is(err, ErrCancelled) {
 			return err
 		}
 		r.cfg.Logger.ErrorContext(ctx, "effect outcome not kept", "key", key, "error", err)
+		pause := backoff.Next()
 		away := rpcerr.StoreAway(err) // then it is asked without end
 		if errors.Is(err, ErrNotOwner) || errors.Is(err, ErrUnknown) || !away && time.Now().Add(pause).After(deadline) {
 			return fmt.Errorf("effect: outcome of %v not kept: %w", key, err)

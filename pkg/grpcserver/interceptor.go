@@ -3,8 +3,6 @@ package grpcserver
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"runtime/debug"
@@ -21,6 +19,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 )
@@ -175,9 +174,7 @@ func requestID(ctx context.Context) string {
 	if got := metadata.ValueFromIncomingContext(ctx, requestIDHeader); len(got) == 1 && len(got[0]) > 0 && len(got[0]) <= 64 {
 		return got[0]
 	}
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // Never fails.
-	return hex.EncodeToString(b[:])
+	return resource.NewID()
 }
 
 // admit finds out who calls. Without a credential that is accepted only the open services are served; the context then
@@ -209,7 +206,7 @@ func (c *chain) validate(req any) error {
 	}
 	err := c.validator.Validate(m)
 	if err == nil {
-		return nil
+		return checkAttribution(m)
 	}
 	faults, ok := errors.AsType[*protovalidate.ValidationError](err)
 	if !ok {

@@ -1,4 +1,5 @@
-// Package resource reads and writes the names of resources (`projects/{project}/runs/{run}`), page tokens and watch cursors.
+// Package resource makes, reads and writes the names of resources (`projects/{project}/runs/{run}`), page tokens and
+// watch cursors.
 package resource
 
 import (
@@ -42,8 +43,11 @@ func lower(c byte) bool { return 'a' <= c && c <= 'z' }
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }
 
-// Project reads `projects/{project}` and returns the project's id. Field names the request's field in the error.
-func Project(field, name string) (string, error) {
+// Project is the name of the project with an id: `projects/{project}`.
+func Project(id string) string { return "projects/" + id }
+
+// ParseProject reads `projects/{project}` and returns the project's id. Field names the request's field in the error.
+func ParseProject(field, name string) (string, error) {
 	rest, ok := strings.CutPrefix(name, "projects/")
 	if !ok || !isProjectID(rest) {
 		return "", rpcerr.InvalidField(field, "%q is no project; write projects/ and an id of lower-case letters, digits and -", name)
@@ -56,7 +60,7 @@ func Within(field, name string) (func(project string) bool, error) {
 	if name == "projects/-" {
 		return func(string) bool { return true }, nil
 	}
-	id, err := Project(field, name)
+	id, err := ParseProject(field, name)
 	return func(project string) bool { return project == id }, err
 }
 
@@ -94,7 +98,7 @@ func Parse(field, name string, collections ...string) (Name, error) {
 // Children checks that names are of resources in a collection of the project that parent names, and returns the
 // project's id and theirs. It fails with INVALID_REQUEST for the fields `parent` and collection.
 func Children(parent, collection string, names []string) (project string, ids []string, err error) {
-	if project, err = Project("parent", parent); err != nil {
+	if project, err = ParseProject("parent", parent); err != nil {
 		return "", nil, err
 	}
 	for _, name := range names {

@@ -50,7 +50,7 @@ func TestIDsAreThoseOfTheProtocol(t *testing.T) {
 		if strings.Contains(s, "/") {
 			return // the name is cut there
 		}
-		_, err := resource.Project("parent", "projects/"+s)
+		_, err := resource.ParseProject("parent", "projects/"+s)
 		assert.Equal(t, projectID.MatchString(s), err == nil, "project %q", s)
 		_, err = resource.Parse("name", "projects/p/runs/"+s, "runs")
 		assert.Equal(t, id.MatchString(s), err == nil, "id %q", s)

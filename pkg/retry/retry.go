@@ -1,5 +1,6 @@
-// Package retry says when to try again: how long to sleep after a failed attempt, when to give up, and what a server asks for in its headers.
-// It sleeps for nobody and knows no transport.
+// Package retry decides when to try again: [Backoff] waits between the attempts of a loop, [Schedule] and [Policy] are
+// the documented waits of model calls, and [After] reads what a server asks for in its headers. The package knows no
+// transport; which errors are transient is decided by pkg/rpcerr.
 package retry
 
 import (
@@ -8,9 +9,9 @@ import (
 	"time"
 )
 
-// Backoff is a schedule of growing waits with a random part, so that many callers do not come back together. The zero value waits for nothing;
-// Default is the schedule of model calls.
-type Backoff struct {
+// Schedule computes growing waits with a random part. The zero value waits for nothing; Default is the schedule of model
+// calls, whose form is Inspect's. Loops of our own use [Backoff].
+type Schedule struct {
 	// First is the wait after the first failure, without its random part. It doubles with each further one.
 	First time.Duration
 	// Jitter bounds the random part.
@@ -22,23 +23,23 @@ type Backoff struct {
 }
 
 // Default waits 3, 6, 12 … seconds and up to 3 more, at most half an hour.
-func Default() Backoff {
-	return Backoff{First: 3 * time.Second, Jitter: 3 * time.Second, Max: 30 * time.Minute}
+func Default() Schedule {
+	return Schedule{First: 3 * time.Second, Jitter: 3 * time.Second, Max: 30 * time.Minute}
 }
 
-// Wait returns how long to sleep after failure n, counted from 1. A positive asked is what the server asked for: it takes the place of the
-// schedule, with up to a tenth more, and Max bounds it too.
-func (b Backoff) Wait(n int, asked time.Duration) time.Duration {
-	random := b.Random
+// Delay returns how long to sleep after failure n, counted from 1. A positive asked is what the server asked for: it
+// takes the place of the schedule, with up to a tenth more, and Max bounds it too.
+func (s Schedule) Delay(n int, asked time.Duration) time.Duration {
+	random := s.Random
 	if random == nil {
 		random = rand.Float64
 	}
-	wait := float64(b.First)*math.Pow(2, float64(n-1)) + random()*float64(b.Jitter)
+	wait := float64(s.First)*math.Pow(2, float64(n-1)) + random()*float64(s.Jitter)
 	if asked > 0 {
 		wait = float64(asked) * (1 + random()/10)
 	}
-	if b.Max > 0 {
-		wait = min(wait, float64(b.Max))
+	if s.Max > 0 {
+		wait = min(wait, float64(s.Max))
 	}
 	return time.Duration(min(wait, math.MaxInt64/2))
 }

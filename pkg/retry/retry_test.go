@@ -79,25 +79,25 @@ func FuzzAfter(f *testing.F) {
 	})
 }
 
-func TestBackoffDoublesUpToItsBound(t *testing.T) {
+func TestAScheduleDoublesUpToItsBound(t *testing.T) {
 	t.Parallel()
 	low, high := retry.Default(), retry.Default()
 	low.Random = func() float64 { return 0 }
 	high.Random = func() float64 { return math.Nextafter(1, 0) }
 	for n, want := range map[int]time.Duration{1: 3 * time.Second, 2: 6 * time.Second, 5: 48 * time.Second, 10: 1536 * time.Second} {
-		assert.Equal(t, want, low.Wait(n, 0))
-		assert.InDelta(t, (want + 3*time.Second).Seconds(), high.Wait(n, 0).Seconds(), 1e-6)
+		assert.Equal(t, want, low.Delay(n, 0))
+		assert.InDelta(t, (want + 3*time.Second).Seconds(), high.Delay(n, 0).Seconds(), 1e-6)
 	}
-	assert.Equal(t, 30*time.Minute, low.Wait(11, 0))
-	assert.Equal(t, 30*time.Minute, low.Wait(1_000_000, 0), "a wait never overflows")
+	assert.Equal(t, 30*time.Minute, low.Delay(11, 0))
+	assert.Equal(t, 30*time.Minute, low.Delay(1_000_000, 0), "a wait never overflows")
 }
 
 func TestWhatTheServerAsksForTakesThePlaceOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	b := retry.Default()
 	b.Random = func() float64 { return 0.5 }
-	assert.Equal(t, 10500*time.Millisecond, b.Wait(7, 10*time.Second))
-	assert.Equal(t, 30*time.Minute, b.Wait(1, 24*time.Hour))
+	assert.Equal(t, 10500*time.Millisecond, b.Delay(7, 10*time.Second))
+	assert.Equal(t, 30*time.Minute, b.Delay(1, 24*time.Hour))
 }
 
 func TestPolicy(t *testing.T) {

@@ -138,6 +138,11 @@ func ResourceExists(resource, format string, args ...any) *Error {
 	return fault(codes.AlreadyExists, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_EXISTS, format, args...).with("resource", resource)
 }
 
+// EtagMismatch says that a resource has changed since the caller read it.
+func EtagMismatch(format string, args ...any) *Error {
+	return fault(codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH, format, args...)
+}
+
 // JournalFenced says that a journal is owned by another under a newer epoch than the given one, or that its head moved.
 func JournalFenced(epoch int64, format string, args ...any) *Error {
 	return fault(codes.Aborted, errorsv1.ErrorReason_ERROR_REASON_JOURNAL_FENCED, format, args...).with("epoch", strconv.FormatInt(epoch, 10))
@@ -384,7 +389,19 @@ func StoreUnavailable(cause string, after time.Duration, format string, args ...
 	return fault(codes.Unavailable, errorsv1.ErrorReason_ERROR_REASON_STORE_UNAVAILABLE, format, args...).with("cause", cause).retryIn(after)
 }
 
-// DeadlineExceeded says that an effect ran out of its own time. It has no reason, as the code says all.
+// DeadlineExceeded says that a call did not end within the time that it, or the server, sets for it.
 func DeadlineExceeded(format string, args ...any) *Error {
-	return fault(codes.DeadlineExceeded, errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED, format, args...)
+	return fault(codes.DeadlineExceeded, errorsv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED, format, args...)
+}
+
+// RouteNotFound says that REST has no such path.
+func RouteNotFound(method, path string) *Error {
+	return fault(codes.NotFound, errorsv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND, "no call has the path %s; /openapi.json lists those that there are", path).
+		with("method", method).with("path", path)
+}
+
+// MethodNotAllowed says that REST has a path, and not with this method.
+func MethodNotAllowed(method, path string) *Error {
+	return fault(codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED, "%s is not called with %s; /openapi.json says with what", path, method).
+		with("method", method).with("path", path)
 }

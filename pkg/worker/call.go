@@ -3,7 +3,6 @@ package worker
 import (
 	"container/list"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -144,7 +144,7 @@ func (c *call) wake() {
 func (h *Host) Do(ctx context.Context, request Call) (Answer, error) {
 	c := &call{Call: request, asked: time.Now(), holders: map[*session]struct{}{}, changed: make(chan struct{}, 1)}
 	if c.Key.ID == "" {
-		c.Key.ID, c.once = "once-"+rand.Text(), true
+		c.Key.ID, c.once = "once-"+resource.NewID(), true
 	}
 	h.mu.Lock()
 	err := h.admit(c)

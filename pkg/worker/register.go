@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,9 +38,9 @@ const DefaultProject = "projects/default"
 // Project returns the id of the project that a registration is for.
 func Project(r *workerv1.Register) (string, error) {
 	if r.GetProject() == "" {
-		return resource.Project("project", DefaultProject)
+		return resource.ParseProject("project", DefaultProject)
 	}
-	return resource.Project("project", r.GetProject())
+	return resource.ParseProject("project", r.GetProject())
 }
 
 // enrol checks a registration and makes its session, which takes no calls yet.
@@ -189,4 +188,4 @@ func (h *Host) conflicts(s *session) error {
 }
 
 // newName makes a name for a worker that has none.
-func newName() string { return "worker-" + strings.ToLower(rand.Text()[:8]) }
+func newName() string { return "worker-" + resource.NewID() }

@@ -27,7 +27,7 @@ type session struct {
 	welcomed  bool
 	forget    []string // accepted before the worker was welcomed
 	draining  bool
-	strays    int
+	strays    Strays
 
 	out outbox
 
@@ -89,7 +89,8 @@ func (s *session) silence() time.Duration {
 
 // welcome answers the registration.
 func (s *session) welcome(forget []string) {
-	s.welcomed, s.strays = true, -len(forget) // The results of those may be on their way.
+	s.welcomed = true
+	s.strays.Expect(len(forget))
 	s.out.push(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Registered{Registered: &workerv1.Registered{Worker: s.name, Forget: forget}}})
 }
 
@@ -216,7 +217,7 @@ func (s *session) handle(frame *workerv1.ConnectRequest) error {
 	case *workerv1.ConnectRequest_Progress:
 		c := s.calls[f.Progress.GetKey()]
 		if c == nil {
-			return s.stray()
+			return s.strays.Stray(s.name)
 		}
 		c.progress(f.Progress.GetMessage())
 	case *workerv1.ConnectRequest_Pong:
@@ -244,7 +245,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 	}
 	id := r.GetKey()
 	if c := s.calls[id]; c != nil {
-		s.strays = min(s.strays, 0)
+		s.strays.Known()
 		delete(s.calls, id)
 		h.answered(c, s, sent)
 		h.vacant(s)
@@ -252,7 +253,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 	}
 	if parked, held := s.held[id]; held {
 		if parked != nil {
-			return s.stray() // it answers twice
+			return s.strays.Stray(s.name) // it answers twice
 		}
 		if h.parked+sent.size() > maxParked {
 			return rpcerr.WorkerRefused(s.name, time.Minute, "too many results wait for those who asked; connect again later")
@@ -265,15 +266,7 @@ func (h *Host) result(s *session, r *workerv1.CallResult) error {
 	if _, twice := s.delivered[id]; !twice {
 		s.out.push(accepted(id, "")) // Nobody wants it: the worker may forget it.
 	}
-	return s.stray()
-}
-
-// stray counts frames about calls that the worker does not have. A cancel may cross with a result, so some are in order.
-func (s *session) stray() error {
-	if s.strays++; s.strays <= maxStrays {
-		return nil
-	}
-	return rpcerr.WorkerRefused(s.name, time.Minute, "%d frames in a row are about calls that this worker does not have", s.strays)
+	return s.strays.Stray(s.name)
 }
 
 // vacant gives a session's free slots to calls that wait.

@@ -51,11 +51,11 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-func (c Config) withDefaults() Config {
+// SetDefaults fills in what is zero.
+func (c *Config) SetDefaults() {
 	c.Reconnect = cmp.Or(c.Reconnect, 30*time.Second)
 	c.Absence = cmp.Or(c.Absence, 10*time.Minute)
 	c.Silence = cmp.Or(c.Silence, 30*time.Second)
-	return c
 }
 
 // Bounds of what a host holds for workers and callers.
@@ -113,8 +113,9 @@ type Host struct {
 
 // New makes a host. Close ends it.
 func New(cfg Config, deps Deps) *Host {
+	cfg.SetDefaults()
 	h := &Host{
-		cfg: cfg.withDefaults(), deps: deps, kinds: map[string]Kind{}, began: time.Now(),
+		cfg: cfg, deps: deps, kinds: map[string]Kind{}, began: time.Now(),
 		sessions: map[*session]struct{}{}, pools: map[Offered]*pool{}, calls: map[effect.Key]*call{}, losses: map[effect.Key]int{},
 	}
 	for _, kind := range deps.Kinds {

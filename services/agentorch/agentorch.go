@@ -1,13 +1,13 @@
 // Package agentorch is the orchestrator: it runs agents and evaluations, whose journals are the one record of what they did.
 //
-//	         RunService · EvalService · ApprovalService · AdminService
+//	             RunService · EvalService · AdminService
 //	                  │ creates, reads, sends commands
 //	┌─────────────────▼──────────────────┐
 //	│ journal: fenced logs, inboxes, rows │◀── append ──┐
 //	└─────────────────┬──────────────────┘              │
 //	                  │ fold                            │
 //	┌─────────────────▼─────┐  next?  ┌─────────────────┴─┐ calls with keys
-//	│ run: state of one run │◀───────▶│ turn: the engine  │───────▶ modelgw · toolexec · sandboxd
+//	│ run: state of one run │◀───────▶│ engine of runs    │───────▶ modelgw · toolexec · sandboxd
 //	│ agent: pure reducers  │         └───────────────────┘
 //	└───────────────────────┘
 //
@@ -17,9 +17,11 @@
 //   - run folds a run's log into its state; limit, history, template, content are its pure helpers;
 //   - agent is the port of agents and solvers, agent/… are theirs, score and check judge;
 //   - workers asks workers for what is no tool; note names what is known of effects while they are open;
-//   - turn drives runs: it decides, journals, and has effects done by their owners, each once;
+//   - engine drives runs: it decides, journals, and has effects done by their owners, each once;
 //   - retain lets go of what is over and was deleted, or has reached its age;
-//   - launch checks specifications and makes runs; eval makes runs of a dataset's samples;
+//   - runs checks specifications, creates runs, steers and shows them; mailbox sends commands to the owners of journals;
+//   - eval makes runs of a dataset's samples; eval/live shows how they stand;
+//   - watch follows a journal for a watcher;
 //   - server and evalserver answer the RPCs; transcript reads a journal as people and log files do; evalexport makes logs in the form of evallog.
 package agentorch
 
@@ -36,7 +38,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
@@ -53,68 +54,36 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/prompt"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent/react"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval/live"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/retain"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/metric"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
 // Config sets the orchestrator up.
 type Config struct {
-	// Replica is the name under which the process owns runs. It must stay the same over restarts, and is not needed where one process has the data directory. Default `local`.
-	Replica string `yaml:"replica" env:"EVALFLEET_REPLICA"`
-	// MaxGenerates bounds the open model calls per account; the runs behind them wait without cost. Default 512.
-	MaxGenerates int `yaml:"max_generates" env:"EVALFLEET_AGENTORCH_MAX_GENERATES"`
-	// TTL is how long after its last sign of life a replica counts as dead, and others take its runs. Default 5s.
-	TTL time.Duration `yaml:"ttl" env:"EVALFLEET_AGENTORCH_TTL"`
-	// RenewLeases is how often the leases of the runs' sandboxes are renewed. Default 2m.
-	RenewLeases time.Duration `yaml:"renew_leases" env:"EVALFLEET_AGENTORCH_RENEW_LEASES"`
+	// Engine sets how runs are driven.
+	Engine engine.Config `yaml:",inline"`
 	// Eval sets how evaluations run.
 	Eval eval.Config `yaml:"eval"`
 	// Retention sets how long what is over is kept.
 	Retention retain.Config `yaml:"retention"`
 	// Workers sets how long workers of scorers and of agents' functions may be silent or away.
 	Workers worker.Config `yaml:"workers"`
-}
-
-// SetDefaults sets what is not zero by default.
-func (c *Config) SetDefaults() {
-	c.MaxGenerates, c.TTL, c.RenewLeases = 512, 5*time.Second, 2*time.Minute
-	c.Eval.SetDefaults()
-	c.Retention.SetDefaults()
-}
-
-// Validate refuses what cannot work.
-func (c *Config) Validate() error {
-	var faults []error
-	if c.MaxGenerates < 0 {
-		faults = append(faults, errors.New("max_generates: must not be negative; 0 is the default"))
-	}
-	if c.TTL < 0 || c.TTL > 0 && c.TTL < 100*time.Millisecond {
-		faults = append(faults, errors.New("ttl: want at least 100ms; 0 is the default"))
-	}
-	if c.RenewLeases < 0 {
-		faults = append(faults, errors.New("renew_leases: must not be negative; 0 is the default"))
-	}
-	if err := c.Retention.Validate(); err != nil {
-		faults = append(faults, fmt.Errorf("retention: %w", err))
-	}
-	if err := c.Workers.Validate(); err != nil {
-		faults = append(faults, fmt.Errorf("workers: %w", err))
-	}
-	return errors.Join(faults...)
 }
 
 // Deps are what the service works with.
@@ -127,8 +96,6 @@ type Deps struct {
 	Blobs blob.Store
 	// Logger logs. Prompts, outputs and commands are never logged.
 	Logger *slog.Logger
-	// Replica is the name under which this process owns runs. It is the same after a restart.
-	Replica string
 	// Lack tells what keeps new work from beginning, such as a disk that is nearly full; nil or an empty answer for nothing.
 	Lack func() string
 	// Services and DataDir are what GetServerInfo tells. No services are this one alone.
@@ -138,7 +105,7 @@ type Deps struct {
 
 // Service is the orchestrator. It may be used concurrently.
 type Service struct {
-	engine    *turn.Engine
+	engine    *engine.Engine
 	evals     *eval.Engine
 	runs      *server.Runs
 	evalRPCs  *evalserver.Server
@@ -174,7 +141,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agentorch: %w", err)
 	}
-	kept := retain.Deps{Journals: store, Logger: deps.Logger, CommandText: turn.CommandText}
+	kept := retain.Deps{Journals: store, Logger: deps.Logger, CommandText: inbox.Text}
 	kept.Bodies, _ = deps.Blobs.(retain.Bodies) // A store that cannot be swept is kept whole.
 	if dir, ok := deps.Blobs.(interface{ Dir() string }); ok {
 		kept.OwnBodies = deps.DataDir != "" && filepath.Clean(dir.Dir()) == filepath.Join(deps.DataDir, "blobs")
@@ -196,26 +163,37 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	s.keeper = retain.New(cfg.Retention, kept)
 	notes := &note.Board{}
-	s.engine = turn.New(turn.Config{Replica: deps.Replica, MaxGenerates: cfg.MaxGenerates, TTL: cfg.TTL, RenewLeases: cfg.RenewLeases}, turn.Deps{
+	s.engine = engine.New(cfg.Engine, engine.Deps{ //nolint:contextcheck // It outlives the call that makes it.
 		Store: store, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Notes: notes, Logger: deps.Logger, AdoptEval: s.adoptEval, Lack: deps.Lack, EvalRefs: func() []journal.Ref { return s.evals.Refs() },
 		Away: func(service string) bool {
 			return grpcclient.Away(map[string]grpc.ClientConnInterface{"modelgw": deps.Models, "toolexec": deps.Tools, "sandboxd": deps.Sandboxes}[service])
 		},
 	})
-	launching := launch.Deps{
-		Store: store, Engine: s.engine, Models: models, Tools: tools, Sandboxes: sandboxes, Agents: agents, Scorers: judges.Scorers, Workers: s.workers, Logger: deps.Logger,
-	}
-	samples := server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
 	// Samples wait for a service that is away. A client who asks for a run or an evaluation is told of it.
-	launching.Models = modelv1.NewModelServiceClient(grpcclient.Patient(deps.Models, "modelgw", grpcclient.Patience))
-	launching.Tools = toolv1.NewToolServiceClient(grpcclient.Patient(deps.Tools, "toolexec", grpcclient.Patience))
-	launching.Sandboxes = sandboxv1.NewSandboxServiceClient(grpcclient.Patient(deps.Sandboxes, "sandboxd", grpcclient.Patience))
-	s.runs = server.NewRuns(server.Deps{Store: store, Launcher: launch.New(launching), Agents: agents, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
+	of := func(service string, conn grpc.ClientConnInterface) grpc.ClientConnInterface {
+		return grpcclient.Patient(conn, service, grpcclient.Patience)
+	}
+	made := runs.New(runs.Deps{
+		Store: store, Engine: s.engine, Notes: notes, Logger: deps.Logger,
+		Checker: plan.Checker{
+			Services: plan.Services{
+				Models:    modelv1.NewModelServiceClient(of("modelgw", deps.Models)),
+				Tools:     toolv1.NewToolServiceClient(of("toolexec", deps.Tools)),
+				Sandboxes: sandboxv1.NewSandboxServiceClient(of("sandboxd", deps.Sandboxes)),
+			},
+			Agents: agents, Scorers: judges.Scorers, Workers: s.workers,
+		},
+		Patient: plan.Services{Models: models, Tools: tools, Sandboxes: sandboxes},
+	})
+	s.runs = server.NewRuns(server.Deps{Runs: made, Store: store, Notes: notes, Delete: s.keeper.Delete, Logger: deps.Logger})
 	s.evals = eval.New(cfg.Eval, eval.Deps{
-		Journals: store, Blobs: bodies{deps.Blobs}, Runs: evalRuns{s.runs, samples, s.engine.Waiting}, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(), Hold: s.engine.Hold,
+		Journals: store, Blobs: bodies{deps.Blobs}, Runs: made, Judges: judges, Logger: deps.Logger, Replica: s.engine.Replica(), Hold: s.engine.Hold,
 	})
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: bodies{deps.Blobs}, Judges: judges, Samples: s.evals.Samples})
-	s.evalRPCs = evalserver.New(s.evals, store, judges, exporter, notes, bare, s.waits, s.engine.Waiting, s.keeper.Delete)
+	s.evalRPCs = evalserver.New(evalserver.Deps{
+		Engine: s.evals, Journals: store, Judges: judges, Exporter: exporter, Notes: notes, Delete: s.keeper.Delete,
+		Live: live.New(live.Deps{Engine: s.evals, Journals: store, Notes: notes, Waits: s.waits, Waiting: s.engine.Waiting}),
+	})
 	services := deps.Services
 	if len(services) == 0 {
 		services = []string{"agentorch"}
@@ -228,9 +206,15 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Service, error) {
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	agentv1.RegisterRunServiceServer(registrar, s.runs)
 	agentv1.RegisterEvalServiceServer(registrar, s.evalRPCs)
-	agentv1.RegisterApprovalServiceServer(registrar, agentv1.UnimplementedApprovalServiceServer{})
 	agentv1.RegisterAdminServiceServer(registrar, s.admin)
 	s.workers.Register(registrar)
+
+	// Declared, and not built yet.
+	agentv1.RegisterApprovalServiceServer(registrar, agentv1.UnimplementedApprovalServiceServer{})
+	agentv1.RegisterCatalogueServiceServer(registrar, agentv1.UnimplementedCatalogueServiceServer{})
+	agentv1.RegisterForkServiceServer(registrar, agentv1.UnimplementedForkServiceServer{})
+	agentv1.RegisterScoreServiceServer(registrar, agentv1.UnimplementedScoreServiceServer{})
+	agentv1.RegisterSteeringServiceServer(registrar, agentv1.UnimplementedSteeringServiceServer{})
 }
 
 // Run takes over the runs and evals that this replica owned before, and drives them and new ones until ctx ends. It returns when nothing runs any more. All stays as it
@@ -289,11 +273,4 @@ func foldRow(logger *slog.Logger) journalsqlite.Fold {
 		}
 		return row, err
 	}
-}
-
-// bare returns an event without its content.
-func bare(e *agentv1.Event) *agentv1.Event {
-	stripped := proto.CloneOf(e)
-	content.Strip(stripped)
-	return stripped
 }

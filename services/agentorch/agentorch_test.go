@@ -18,6 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/blob"
 	"github.com/evalfleet/evalfleet/pkg/blob/disk"
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/config"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -110,10 +111,11 @@ func (s *site) serve(register func(grpc.ServiceRegistrar)) grpcclient.Conn {
 func (s *site) start() (grpcclient.Conn, func()) {
 	s.t.Helper()
 	var cfg agentorch.Config
-	cfg.SetDefaults()
-	require.NoError(s.t, cfg.Validate())
+	cfg.Engine.Replica = "one"
+	config.SetDefaults(&cfg)
+	require.NoError(s.t, config.Validate(&cfg))
 	service, err := agentorch.New(s.t.Context(), cfg, agentorch.Deps{
-		Models: s.others, Tools: s.others, Sandboxes: s.others, DB: s.db, Blobs: s.blobs, Logger: slog.New(slog.DiscardHandler), Replica: "one", DataDir: "/data",
+		Models: s.others, Tools: s.others, Sandboxes: s.others, DB: s.db, Blobs: s.blobs, Logger: slog.New(slog.DiscardHandler), DataDir: "/data",
 	})
 	require.NoError(s.t, err)
 	conn := s.serve(service.Register)
@@ -276,14 +278,15 @@ func TestTheServerTellsAboutItself(t *testing.T) {
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	for text, change := range map[string]func(*agentorch.Config){
-		"max_generates": func(c *agentorch.Config) { c.MaxGenerates = -1 },
-		"ttl":           func(c *agentorch.Config) { c.TTL = 1 },
-		"renew_leases":  func(c *agentorch.Config) { c.RenewLeases = -1 },
+		"max_generates": func(c *agentorch.Config) { c.Engine.MaxGenerates = -1 },
+		"ttl":           func(c *agentorch.Config) { c.Engine.TTL = 1 },
+		"renew_leases":  func(c *agentorch.Config) { c.Engine.RenewLeases = -1 },
 	} {
 		var cfg agentorch.Config
-		cfg.SetDefaults()
+		cfg.Engine.Replica = "one"
+		config.SetDefaults(&cfg)
 		change(&cfg)
-		require.ErrorContains(t, cfg.Validate(), text)
+		require.ErrorContains(t, config.Validate(&cfg), text)
 	}
 }
 
@@ -293,9 +296,10 @@ func TestAnEngineThatCannotBeginEndsTheService(t *testing.T) {
 	require.NoError(t, err)
 	others := &grpc.ClientConn{}
 	var cfg agentorch.Config
-	cfg.SetDefaults()
+	cfg.Engine.Replica = "one"
+	config.SetDefaults(&cfg)
 	service, err := agentorch.New(t.Context(), cfg, agentorch.Deps{
-		Models: others, Tools: others, Sandboxes: others, DB: db, Logger: slog.New(slog.DiscardHandler), Replica: "one", DataDir: "/data",
+		Models: others, Tools: others, Sandboxes: others, DB: db, Logger: slog.New(slog.DiscardHandler), DataDir: "/data",
 	})
 	require.NoError(t, err)
 	require.NoError(t, db.Close())

@@ -14,19 +14,15 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
 	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
-	effectsqlite "github.com/evalfleet/evalfleet/pkg/effect/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/inprocess"
@@ -128,7 +124,7 @@ func (s *Server) share(programs []daemon.Program) {
 	s.listener = &countedListener{Listener: s.base.Listener}
 	known := map[string]config.Secret{"admin": s.base.Token}
 	for _, program := range programs {
-		if len(program.Calls) > 0 && program.Forward == nil {
+		if len(program.Calls) > 0 && !program.Forward {
 			s.internal[program.Name] = config.NewSecret(rand.Text())
 			known["service:"+program.Name] = s.internal[program.Name]
 		}
@@ -140,16 +136,9 @@ func (s *Server) share(programs []daemon.Program) {
 func (s *Server) connect(program daemon.Program) map[string]grpcclient.Conn {
 	conns := map[string]grpcclient.Conn{}
 	for _, name := range program.Calls {
-		conns[name] = grpcclient.Within(s.within[name], grpcclient.Options{Token: s.internal[program.Name], Unary: program.Forward})
+		conns[name] = grpcclient.Within(s.within[name], grpcclient.Options{Token: s.internal[program.Name]})
 	}
 	return conns
-}
-
-func closeAll(conns map[string]grpcclient.Conn) (err error) {
-	for _, conn := range conns {
-		err = errors.Join(err, conn.Close())
-	}
-	return err
 }
 
 // service is a service as a part: the gateway at the process's address, the others within the process.
@@ -158,47 +147,12 @@ func (s *Server) service(program daemon.Program) lifecycle.Part {
 	if name != "gateway" {
 		s.within[name] = inprocess.Listen()
 	}
-	var (
-		server daemon.Server
-		conns  map[string]grpcclient.Conn
-		served sync.WaitGroup
-	)
-	return lifecycle.Part{
-		Name: name,
-		Start: func(ctx context.Context) (err error) {
-			conns = s.connect(program)
-			parts := s.parts
-			parts.Name, parts.Peers, parts.Logger, parts.Metrics = name, conns, s.deps.Logger.With("service", name), s.parts.Metrics.Of(name)
-			if program.Effects {
-				parts.Ledger, err = effectsqlite.New(ctx, s.parts.DB, daemon.LedgerTable(name))
-			}
-			if err == nil {
-				server, err = program.Build(ctx, parts)
-			}
-			if err != nil {
-				return errors.Join(err, closeAll(conns))
-			}
-			if web, ok := server.(daemon.Web); ok {
-				s.parts.Handlers[name] = web.Handler()
-			}
-			listener := net.Listener(s.listener)
-			if within, ok := s.within[name]; ok {
-				listener = within
-			}
-			served.Go(func() { s.ended(name, server.Serve(listener)) })
-			return nil
-		},
-		Stop: func(ctx context.Context) error {
-			err := server.Stop(ctx)
-			served.Wait()
-			return errors.Join(err, closeAll(conns))
-		},
-	}
-}
-
-// ended tells of a part that ended by itself and not because it was stopped.
-func (s *Server) ended(name string, err error) {
-	if err != nil && !errors.Is(err, context.Canceled) {
-		s.failed <- fmt.Errorf("%s: %w", name, err)
-	}
+	return program.Part(func(context.Context) (daemon.Parts, net.Listener, error) {
+		parts := s.parts
+		parts.Name, parts.Peers, parts.Logger, parts.Metrics = name, s.connect(program), s.deps.Logger.With("service", name), s.parts.Metrics.Of(name)
+		if within, ok := s.within[name]; ok {
+			return parts, within, nil
+		}
+		return parts, s.listener, nil
+	}, s.failed)
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -88,4 +89,48 @@ func TestTheTokenIsASecret(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "hush", cfg.Token.Reveal())
 	assert.Equal(t, "*****", cfg.Token.String())
+}
+
+// Every struct of the configuration fills only what is zero, so that what is set stays and a second call changes
+// nothing.
+func TestDefaultsFillWhatIsZero(t *testing.T) {
+	t.Parallel()
+	var once, twice, full, kept allinone.Config
+	config.SetDefaults(&once)
+	config.SetDefaults(&twice)
+	config.SetDefaults(&twice)
+	assert.Equal(t, once, twice)
+	assert.NotEqual(t, allinone.Config{}, once)
+
+	set(reflect.ValueOf(&full).Elem())
+	set(reflect.ValueOf(&kept).Elem())
+	config.SetDefaults(&kept)
+	assert.Equal(t, full, kept)
+}
+
+// set sets every number and text that a configuration has.
+func set(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				set(v.Field(i))
+			}
+		}
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.String:
+		v.SetString("set")
+	default: // Lists, maps and switches have no defaults.
+	}
+}
+
+// A fault is named once, with its whole path.
+func TestAFaultOfANestedConfigIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	_, err := load(t, "agentorch: {retention: {runs: -1s}, workers: {absence: -1s}, eval: {max_samples: -1}}\ntoolexec: {workers: {silence: -1s}}\nsandboxd: {max_sandboxes: -1}", nil)
+	for _, fault := range []string{"agentorch.retention: runs:", "agentorch.workers: ", "agentorch.eval: max_samples:", "toolexec.workers: ", "sandboxd: max_sandboxes:"} {
+		assert.ErrorContains(t, err, fault)
+	}
+	assert.Equal(t, 5, strings.Count(err.Error(), "must not be negative"), err)
 }

@@ -2,6 +2,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,7 +24,9 @@ import (
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcclient"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/pace"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/openapi"
 	"github.com/evalfleet/evalfleet/services/gateway/internal/proxy"
@@ -40,8 +43,8 @@ type Config struct {
 	AllowedHosts []string `yaml:"allowed_hosts" env:"EVALFLEET_ALLOWED_HOSTS"`
 }
 
-// SetDefaults sets the default bound.
-func (c *Config) SetDefaults() { c.WriteTimeout = 30 * time.Second }
+// SetDefaults fills in the default bound.
+func (c *Config) SetDefaults() { c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second) }
 
 // Validate refuses a negative bound.
 func (c *Config) Validate() error {
@@ -72,9 +75,6 @@ type Deps struct {
 	Gatherer prometheus.Gatherer
 }
 
-// UnaryInterceptor belongs on the connections handed in as Deps: it carries a REST caller's Idempotency-Key into the request.
-var UnaryInterceptor grpc.UnaryClientInterceptor = rest.UnaryKeys
-
 // Gateway serves clients.
 type Gateway struct {
 	front   *front.Server
@@ -94,18 +94,26 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	deps.Sandboxes = grpcclient.Patient(deps.Sandboxes, "sandboxd", grpcclient.Patience)
 	deps.Orchestrator = grpcclient.Patient(deps.Orchestrator, "agentorch", grpcclient.Patience)
 	conns := map[string]grpc.ClientConnInterface{
-		modelv1.ModelService_ServiceDesc.ServiceName:     deps.Models,
-		modelv1.CacheService_ServiceDesc.ServiceName:     deps.Models,
-		modelv1.BatchService_ServiceDesc.ServiceName:     deps.Models,
-		modelv1.LimitService_ServiceDesc.ServiceName:     deps.Models,
-		toolv1.ToolService_ServiceDesc.ServiceName:       deps.Tools,
-		toolv1.McpService_ServiceDesc.ServiceName:        deps.Tools,
-		sandboxv1.SandboxService_ServiceDesc.ServiceName: deps.Sandboxes,
-		agentv1.RunService_ServiceDesc.ServiceName:       deps.Orchestrator,
-		agentv1.EvalService_ServiceDesc.ServiceName:      deps.Orchestrator,
-		agentv1.ApprovalService_ServiceDesc.ServiceName:  deps.Orchestrator,
-		agentv1.AdminService_ServiceDesc.ServiceName:     deps.Orchestrator,
-		blobv1.BlobService_ServiceDesc.ServiceName:       deps.Orchestrator,
+		modelv1.ModelService_ServiceDesc.ServiceName:      deps.Models,
+		modelv1.CacheService_ServiceDesc.ServiceName:      deps.Models,
+		modelv1.BatchService_ServiceDesc.ServiceName:      deps.Models,
+		modelv1.LimitService_ServiceDesc.ServiceName:      deps.Models,
+		toolv1.ToolService_ServiceDesc.ServiceName:        deps.Tools,
+		toolv1.McpService_ServiceDesc.ServiceName:         deps.Tools,
+		sandboxv1.SandboxService_ServiceDesc.ServiceName:  deps.Sandboxes,
+		sandboxv1.PauseService_ServiceDesc.ServiceName:    deps.Sandboxes,
+		sandboxv1.PortService_ServiceDesc.ServiceName:     deps.Sandboxes,
+		sandboxv1.SessionService_ServiceDesc.ServiceName:  deps.Sandboxes,
+		sandboxv1.SnapshotService_ServiceDesc.ServiceName: deps.Sandboxes,
+		agentv1.RunService_ServiceDesc.ServiceName:        deps.Orchestrator,
+		agentv1.EvalService_ServiceDesc.ServiceName:       deps.Orchestrator,
+		agentv1.ApprovalService_ServiceDesc.ServiceName:   deps.Orchestrator,
+		agentv1.CatalogueService_ServiceDesc.ServiceName:  deps.Orchestrator,
+		agentv1.ForkService_ServiceDesc.ServiceName:       deps.Orchestrator,
+		agentv1.ScoreService_ServiceDesc.ServiceName:      deps.Orchestrator,
+		agentv1.SteeringService_ServiceDesc.ServiceName:   deps.Orchestrator,
+		agentv1.AdminService_ServiceDesc.ServiceName:      deps.Orchestrator,
+		blobv1.BlobService_ServiceDesc.ServiceName:        deps.Orchestrator,
 	}
 	backends := proxy.Backends(conns)
 	s, err := grpcserver.New(grpcserver.Options{Logger: deps.Logger, Auth: deps.Auth, Metrics: deps.Metrics, Services: backends.Services(), Extra: backends.ServerOptions()})
@@ -137,12 +145,18 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
+// maxShownPath bounds the path that an error names, in bytes.
+const maxShownPath = 200
+
 func routes(api, vendor http.Handler, cfg Config, deps Deps) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/v1/", auth.Guard(deps.Auth, paced(api, cfg.WriteTimeout)))
 	if vendor != nil {
 		mux.Handle("/v1/", vendor)
 	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, rpcerr.RouteNotFound(r.Method, headtail.Cut(r.URL.Path, maxShownPath)))
+	})
 	mux.Handle("GET /openapi.json", openapi.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	if deps.Gatherer != nil {

@@ -58,7 +58,7 @@ func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_Watch
 	if strings.HasSuffix(req.GetName(), "/flood") {
 		defer close(r.flooded)
 		for {
-			if err := s.Send(&agentv1.WatchRunResponse{Cursor: strings.Repeat("c", 64<<10), Event: &agentv1.Event{Seq: 1}}); err != nil {
+			if err := s.Send(&agentv1.WatchRunResponse{Cursor: strings.Repeat("c", 64<<10), Update: &agentv1.WatchRunResponse_Event{Event: &agentv1.Event{Seq: 1}}}); err != nil {
 				return err
 			}
 		}
@@ -66,7 +66,7 @@ func (r *runs) WatchRun(req *agentv1.WatchRunRequest, s agentv1.RunService_Watch
 	from := 0
 	_, _ = fmt.Sscanf(req.GetCursor(), "c%d", &from)
 	for seq := from + 1; seq <= 3; seq++ {
-		if err := s.Send(&agentv1.WatchRunResponse{Cursor: fmt.Sprintf("c%d", seq), Event: &agentv1.Event{Seq: int64(seq)}}); err != nil {
+		if err := s.Send(&agentv1.WatchRunResponse{Cursor: fmt.Sprintf("c%d", seq), Update: &agentv1.WatchRunResponse_Event{Event: &agentv1.Event{Seq: int64(seq)}}}); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) s
 	memory := inprocess.Listen()
 	served := make(chan error, 1)
 	go func() { served <- behind.Serve(memory) }()
-	conn := grpcclient.Within(memory, grpcclient.Options{Unary: gateway.UnaryInterceptor})
+	conn := grpcclient.Within(memory, grpcclient.Options{})
 	t.Cleanup(func() {
 		within, cancel := context.WithTimeout(context.Background(), waittest.Bound)
 		defer cancel()
@@ -164,6 +164,19 @@ func TestRESTCreatesWithItsIdempotencyKey(t *testing.T) {
 	got := waittest.For(t, backend.created, "the call that creates the run")
 	assert.Equal(t, "k1", got.GetRequestId())
 	assert.Equal(t, "projects/default", got.GetParent())
+}
+
+func TestAHeaderThatACallDoesNotTakeIsRefused(t *testing.T) {
+	t.Parallel()
+	url := "http://" + start(t, &runs{}) + "/api/v1/projects/default/runs/r1"
+	for header, say := range map[string]string{"Idempotency-Key": "takes no key", "If-Match": "looks at no etag"} {
+		for _, path := range []string{"", ":watch"} {
+			resp, body := call(t, http.MethodGet, url+path, "", map[string]string{header: "k"})
+			assert.Equal(t, http.StatusBadRequest, resp.StatusCode, body)
+			assert.Contains(t, body, say)
+			assert.Contains(t, body, `"INVALID_REQUEST"`)
+		}
+	}
 }
 
 func TestRESTErrorsKeepTheirReason(t *testing.T) {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
@@ -9,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc/codes"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
 // guard refuses what a page in somebody's browser could send to a server on that machine: a foreign Host (DNS rebinding) or a foreign Origin.
@@ -37,11 +36,16 @@ func guard(cfg Config, listen string, next http.Handler) http.Handler {
 	})
 }
 
-// refuse answers in the form of every other error of the API.
+// refuse answers a request that comes from elsewhere.
 func refuse(w http.ResponseWriter, message string) {
+	answer(w, http.StatusForbidden, rpcerr.ActionDenied("http.host", "%s", message))
+}
+
+// answer answers with an error in the form of every other of the API.
+func answer(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusForbidden)
-	_ = json.NewEncoder(w).Encode(map[string]any{"code": codes.PermissionDenied, "message": message})
+	w.WriteHeader(code)
+	_, _ = w.Write(rpcerr.JSON(rpcerr.ToStatus(err), code)) //nolint:gosec // JSON, in which &, < and > are escaped.
 }
 
 func loopback(host string) bool {

@@ -16,7 +16,7 @@ func Program(cfg Config) daemon.Program {
 		Listen:    DefaultListen,
 		Calls:     []string{"modelgw", "toolexec", "sandboxd", "agentorch"},
 		Stateless: true,
-		Forward:   UnaryInterceptor,
+		Forward:   true,
 		Build: func(ctx context.Context, parts daemon.Parts) (daemon.Server, error) {
 			// Its clients live as long as it does, not as long as the start.
 			return New(context.WithoutCancel(ctx), cfg, Deps{

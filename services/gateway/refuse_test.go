@@ -14,10 +14,62 @@ import (
 
 // refusal is an error as REST writes it.
 type refusal struct {
-	Message string
-	Details []struct {
-		Reason          string
-		FieldViolations []struct{ Field, Description string }
+	Error struct {
+		Code            int
+		Status, Message string
+		Details         []struct {
+			Reason          string
+			FieldViolations []struct{ Field, Description string }
+		}
+	}
+}
+
+// Fields that a service finds wrong have the names that JSON gives them, seen from the body.
+func TestAFieldHasTheNameThatTheCallerGaveIt(t *testing.T) {
+	t.Parallel()
+	url := "http://" + start(t, &runs{created: make(chan *agentv1.CreateRunRequest, 1)}) + "/api/v1/projects/default/runs"
+	resp, said := call(t, http.MethodPost, url, `{"spec": {}, "requestId": "`+strings.Repeat("k", 200)+`"}`, nil)
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode, said)
+	var got refusal
+	require.NoError(t, json.Unmarshal([]byte(said), &got))
+	require.Len(t, got.Error.Details, 2, said)
+	assert.Equal(t, "requestId", got.Error.Details[1].FieldViolations[0].Field)
+	assert.Contains(t, got.Error.Message, "requestId: ")
+}
+
+// Every error over REST has one form, with the name of its status and a reason: of a call, of a stream in both of its
+// forms, of the routes and of the guard.
+func TestEveryErrorOverRESTHasOneForm(t *testing.T) {
+	t.Parallel()
+	url := "http://" + start(t, &runs{})
+	const api = "/api/v1/projects/default/runs"
+	for name, tt := range map[string]struct {
+		method, path   string
+		headers        map[string]string
+		code           int
+		status, reason string
+	}{
+		"a call":          {http.MethodGet, api + "/none", nil, 404, "NOT_FOUND", "RESOURCE_NOT_FOUND"},
+		"a stream":        {http.MethodGet, api + "/none:watch", map[string]string{"If-Match": "1"}, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"},
+		"events":          {http.MethodGet, api + "/none:watch", map[string]string{"If-Match": "1", "Accept": "text/event-stream"}, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"},
+		"an unknown path": {http.MethodGet, "/api/v1/nope", nil, 404, "NOT_FOUND", "ROUTE_NOT_FOUND"},
+		"outside the API": {http.MethodGet, "/nope", nil, 404, "NOT_FOUND", "ROUTE_NOT_FOUND"},
+		"a bad method":    {http.MethodPut, api, nil, 405, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED"},
+		"a wrong token":   {http.MethodGet, api, map[string]string{"Authorization": "Bearer wrong"}, 401, "UNAUTHENTICATED", "TOKEN_INVALID"},
+		"a foreign host":  {http.MethodGet, api, map[string]string{"Host": "evil.example"}, 403, "PERMISSION_DENIED", "ACTION_DENIED"},
+		"a bad query":     {http.MethodGet, api + "?page_size=x", nil, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"},
+	} {
+		resp, said := call(t, tt.method, url+tt.path, "", tt.headers)
+		assert.Equal(t, tt.code, resp.StatusCode, name)
+		if tt.headers["Accept"] != "" {
+			_, said, _ = strings.Cut(said, "data: ")
+		}
+		var got refusal
+		require.NoError(t, json.Unmarshal([]byte(said), &got), "%s: %s", name, said)
+		assert.Equal(t, tt.code, got.Error.Code, name)
+		assert.Equal(t, tt.status, got.Error.Status, name)
+		require.NotEmpty(t, got.Error.Details, "%s: %s", name, said)
+		assert.Equal(t, tt.reason, got.Error.Details[0].Reason, name)
 	}
 }
 
@@ -52,16 +104,16 @@ func TestBadInputNamesItsFieldAndTheNextStep(t *testing.T) {
 			var got refusal
 			require.NoError(t, json.Unmarshal([]byte(said), &got))
 			for _, want := range tt.says {
-				assert.Contains(t, got.Message, want)
+				assert.Contains(t, got.Error.Message, want)
 			}
-			require.NotEmpty(t, got.Details)
+			require.NotEmpty(t, got.Error.Details)
 			reason := "INVALID_REQUEST"
 			if strings.HasPrefix(name, "too large") {
 				reason = "REQUEST_TOO_LARGE"
 			}
-			assert.Equal(t, reason, got.Details[0].Reason)
+			assert.Equal(t, reason, got.Error.Details[0].Reason)
 			var fields []string
-			for _, d := range got.Details {
+			for _, d := range got.Error.Details {
 				for _, v := range d.FieldViolations {
 					fields = append(fields, v.Field)
 				}

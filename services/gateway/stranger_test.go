@@ -87,9 +87,9 @@ func TestAnErrorNamesSomeOfManyFields(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
 	var got refusal
 	require.NoError(t, json.Unmarshal([]byte(body), &got))
-	assert.Contains(t, got.Message, "field00000: unknown field; known: ")
-	assert.Contains(t, got.Message, fmt.Sprintf("and %d more", many+1-bound.FieldViolations))
-	assert.Len(t, got.Details[1].FieldViolations, bound.FieldViolations)
+	assert.Contains(t, got.Error.Message, "field00000: unknown field; known: ")
+	assert.Contains(t, got.Error.Message, fmt.Sprintf("and %d more", many+1-bound.FieldViolations))
+	assert.Len(t, got.Error.Details[1].FieldViolations, bound.FieldViolations)
 	assert.Less(t, len(body), 64<<10)
 }
 

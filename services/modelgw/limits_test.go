@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
@@ -45,9 +47,16 @@ func TestPoolsAreShownAndRetuned(t *testing.T) {
 	assert.True(t, p.GetAdaptive())
 	assert.Equal(t, []int32{20, 100, 0}, []int32{p.GetLimit(), p.GetMax(), p.GetInFlight()})
 
-	p, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: 5}})
+	old := p.GetEtag()
+	p, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: 5, Etag: old}})
 	require.NoError(t, err)
 	assert.Equal(t, int32(5), p.GetLimit())
+	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Max: 6, Etag: old}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), err)
+	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName(), Limit: 6}})
+	require.ErrorContains(t, err, "only max can be set")
+	_, err = g.limits.UpdatePool(t.Context(), &modelv1.UpdatePoolRequest{Pool: &modelv1.Pool{Name: p.GetName()}})
+	require.ErrorContains(t, err, "nothing is to be changed")
 	require.Len(t, p.GetHistory(), 1)
 	assert.Equal(t, "manual", p.GetHistory()[0].GetReason())
 
@@ -126,6 +135,52 @@ budgets: {projects/p: {max_cost: 0}, projects/p/evals/e: {max_tokens: 0}, accoun
 	}
 	_, err := g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: &modelv1.Budget{Name: project + "/budgets/evals/e", MaxTokens: new(int64(0))}})
 	require.NoError(t, err)
+}
+
+// The scopes of a call are the server's: its project, its account and the evaluation that it is on behalf of.
+func TestACallSpendsFromTheBudgetOfItsEvaluation(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	_, err := g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: &modelv1.Budget{Name: project + "/budgets/evals/e", MaxTokens: new(int64(1))}})
+	require.NoError(t, err)
+	of := func(eval string) error {
+		r := ask("", "q")
+		r.Attribution = &effectv1.Attribution{Eval: eval}
+		_, err := g.models.Generate(t.Context(), r)
+		return err
+	}
+	require.NoError(t, of(project+"/evals/e"))
+	assert.True(t, rpcerr.Is(of(project+"/evals/e"), errorsv1.ErrorReason_ERROR_REASON_BUDGET_EXHAUSTED))
+	require.NoError(t, of(project+"/evals/other"))
+	assert.True(t, rpcerr.Is(of("projects/other/evals/e"), errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST))
+}
+
+// An update changes what its mask names: a bound that is not named stays, one that is named and not set is lifted.
+func TestABoundOfABudgetIsLiftedByItsName(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	update := func(b *modelv1.Budget, paths ...string) (*modelv1.Budget, error) {
+		b.Name = project + "/budgets/project"
+		return g.limits.UpdateBudget(t.Context(), &modelv1.UpdateBudgetRequest{Budget: b, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
+	}
+	first, err := update(&modelv1.Budget{MaxTokens: new(int64(10)), MaxCost: new(2.5)})
+	require.NoError(t, err)
+	b, err := update(&modelv1.Budget{MaxTokens: new(int64(11))})
+	require.NoError(t, err)
+	assert.InDelta(t, 2.5, b.GetMaxCost(), 0, "what is not set stays")
+	_, err = update(&modelv1.Budget{})
+	require.ErrorContains(t, err, "nothing is to be changed")
+	_, err = update(&modelv1.Budget{Etag: first.GetEtag()}, "max_cost")
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), err)
+	b, err = update(&modelv1.Budget{Etag: b.GetEtag()}, "max_cost")
+	require.NoError(t, err)
+	assert.Nil(t, b.MaxCost)
+	assert.Equal(t, int64(11), b.GetMaxTokens())
+	b, err = update(&modelv1.Budget{}, "*")
+	require.NoError(t, err)
+	assert.Nil(t, b.MaxTokens)
+	_, err = update(&modelv1.Budget{}, "max_tokns")
+	require.ErrorContains(t, err, "max_tokns")
 }
 
 func TestTheCacheAnswersEqualCallsOfAnEpoch(t *testing.T) {

@@ -124,9 +124,11 @@ func (p Price) faults(name string) (faults []error) {
 
 const defaultCacheBytes = 256 << 20
 
-// SetDefaults sets what is not zero by default.
+// SetDefaults fills in what is not zero by default.
 func (c *Config) SetDefaults() {
-	c.MaxAnswerBytes, c.CacheBytes, c.MaxReissues = provider.DefaultMaxAnswerBytes, defaultCacheBytes, effect.DefaultMaxReissues
+	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, provider.DefaultMaxAnswerBytes)
+	c.CacheBytes = cmp.Or(c.CacheBytes, defaultCacheBytes)
+	c.MaxReissues = cmp.Or(c.MaxReissues, effect.DefaultMaxReissues)
 }
 
 // Validate refuses bounds out of range.

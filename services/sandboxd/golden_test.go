@@ -33,7 +33,7 @@ func TestGoldenSandboxLocal(t *testing.T) {
 			_, err := in.client.DeleteSandbox(in.Context(), &sandboxv1.DeleteSandboxRequest{Name: b.GetName()})
 			require.NoError(t, err)
 		})
-		p := &player{T: t, client: in.client, sandbox: b.GetName()}
+		p := &player{T: t, client: in.client, sessions: in.sessions, sandbox: b.GetName()}
 		input, err := corpus.Expand(c.At("input", "steps"))
 		require.NoError(t, err)
 		var got []any
@@ -52,8 +52,9 @@ func TestGoldenSandboxLocal(t *testing.T) {
 
 type player struct {
 	*goldentest.T
-	client  sandboxv1.SandboxServiceClient
-	sandbox string
+	client   sandboxv1.SandboxServiceClient
+	sessions sandboxv1.SessionServiceClient
+	sandbox  string
 }
 
 // play plays one step and gives its result in the recorded form.
@@ -79,7 +80,7 @@ func (p *player) play(step map[string]any) any {
 		}
 		return orError(map[string]any{"text": string(resp.GetContent())}, err)
 	case "connection":
-		_, err := p.client.OpenSession(p.Context(), &sandboxv1.OpenSessionRequest{Sandbox: p.sandbox, Session: &sandboxv1.Session{}})
+		_, err := p.sessions.OpenSession(p.Context(), &sandboxv1.OpenSessionRequest{Sandbox: p.sandbox, Session: &sandboxv1.Session{}})
 		return orError("ok", err)
 	case "named":
 		name, _ := step["name"].(string)

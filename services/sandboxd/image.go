@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver/docker"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/image"
 )
@@ -41,7 +42,7 @@ type BuiltImage struct {
 // BuildImage builds an image for the docker driver from this machine's own files, and loads it into the engine unless
 // that has it.
 func BuildImage(ctx context.Context, cfg Config, req ImageRequest) (built BuiltImage, err error) {
-	cfg.SetDefaults()
+	config.SetDefaults(&cfg)
 	if built.Tag, err = docker.FullTag(cmp.Or(req.Tag, cfg.Docker.Image)); err != nil {
 		return built, err
 	}
@@ -93,13 +94,13 @@ func ignorePipe(writer, reader error) error {
 	return writer
 }
 
-// writeFile writes a file that is there whole or not at all.
+// writeFile writes a file that is there whole or not at all, also when the machine loses its power.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
+	err = errors.Join(write(f), f.Chmod(0o644), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}

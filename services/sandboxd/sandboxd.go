@@ -5,19 +5,21 @@
 package sandboxd
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/freespace"
@@ -36,8 +38,8 @@ func Drivers() []string { return []string{"docker", "local"} }
 
 // Config sets how sandboxes are made.
 type Config struct {
-	// Driver makes the sandboxes that name none: local or docker. Default `local`.
-	Driver string `yaml:"driver" env:"EVALFLEET_SANDBOXD_DRIVER"`
+	// The limits of sandboxes are those of the lifecycle.
+	lifecycle.Config `yaml:",inline"`
 	// Dir holds what drivers keep of sandboxes on this machine. One process has it at a time, whatever its data directory. Default: sandboxes in the data directory.
 	Dir string `yaml:"dir" env:"EVALFLEET_SANDBOXD_DIR"`
 	// GuestPath is the program `guestd`. Default: the file of that name beside the running program, else the one within it.
@@ -46,55 +48,16 @@ type Config struct {
 	Python string `yaml:"python" env:"EVALFLEET_SANDBOXD_PYTHON"`
 	// SearchPath is where programs of this machine are looked for.
 	SearchPath string `yaml:"search_path" env:"PATH"`
-	// MaxSandboxes bounds the sandboxes that live at once; more are refused with RetryInfo. Default 64.
-	MaxSandboxes int `yaml:"max_sandboxes" env:"EVALFLEET_SANDBOXD_MAX_SANDBOXES"`
-	// MaxCreating bounds the sandboxes that are made at once; more wait. Default twice the processors.
-	MaxCreating int `yaml:"max_creating" env:"EVALFLEET_SANDBOXD_MAX_CREATING"`
-	// AllowUnisolated makes sandboxes also where a part of the isolation is missing; what is missing is told.
-	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
-	// CPUMillis bounds the processors of a sandbox that asks for no bound, in thousandths of a core. Default 2000; never more than the machine has.
-	CPUMillis int64 `yaml:"cpu_millis" env:"EVALFLEET_SANDBOXD_CPU_MILLIS"`
-	// MaxOpenFiles bounds the open files of all processes of a sandbox together: its bound on processes times that on open files of each. Default 0: a sixteenth of what the machine allows
-	// (fs.file-max), and at least 65,536.
-	MaxOpenFiles int64 `yaml:"max_open_files" env:"EVALFLEET_SANDBOXD_MAX_OPEN_FILES"`
-	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
-	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
 	// Docker sets the docker driver up.
 	Docker docker.Config `yaml:"docker"`
 }
 
-// SetDefaults fills in what is not set.
-func (c *Config) SetDefaults() {
-	c.Driver = cmp.Or(c.Driver, "local")
-	c.MaxSandboxes = cmp.Or(c.MaxSandboxes, 64)
-	c.MaxCreating = cmp.Or(c.MaxCreating, lifecycle.DefaultMaxCreating())
-	c.CPUMillis = cmp.Or(c.CPUMillis, 2000)
-	c.OrphanTimeout = cmp.Or(c.OrphanTimeout, time.Hour)
-	c.Docker.SetDefaults()
-}
-
-// Validate names every fault.
+// Validate refuses an unknown driver.
 func (c *Config) Validate() error {
-	var errs []error
-	if c.MaxSandboxes < 0 {
-		errs = append(errs, errors.New("max_sandboxes: must not be below zero"))
-	}
-	if c.MaxCreating < 0 {
-		errs = append(errs, errors.New("max_creating: must not be below zero"))
-	}
-	if c.CPUMillis < 0 {
-		errs = append(errs, errors.New("cpu_millis: must not be below zero"))
-	}
-	if c.MaxOpenFiles < 0 {
-		errs = append(errs, errors.New("max_open_files: must not be below zero"))
-	}
-	if c.OrphanTimeout < 0 {
-		errs = append(errs, errors.New("orphan_timeout: must not be below zero"))
-	}
 	if c.Driver != "" && !slices.Contains(Drivers(), c.Driver) {
-		errs = append(errs, fmt.Errorf("driver: unknown driver %q; known: %s", c.Driver, strings.Join(Drivers(), ", ")))
+		return fmt.Errorf("driver: unknown driver %q; known: %s", c.Driver, strings.Join(Drivers(), ", "))
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Deps are what the service works with.
@@ -127,8 +90,8 @@ type Service struct {
 // New makes the service and takes over the sandboxes that an earlier process left. Run lets their leases end, Close ends the service. It fails with a [*dirlock.HeldError] when another process has the
 // sandboxes of the folder.
 func New(cfg Config, deps Deps) (_ *Service, err error) {
-	cfg.SetDefaults()
-	if err := cfg.Validate(); err != nil {
+	config.SetDefaults(&cfg)
+	if err := config.Validate(&cfg); err != nil {
 		return nil, err
 	}
 	if cfg.Dir == "" || deps.DB == nil || deps.Ledger == nil {
@@ -154,16 +117,35 @@ func New(cfg Config, deps Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, err
 	}
-	boxes, err := lifecycle.New(ctx, lifecycle.Config{
-		DefaultDriver: cfg.Driver, MaxSandboxes: cfg.MaxSandboxes, MaxCreating: cfg.MaxCreating,
-		AllowUnisolated: cfg.AllowUnisolated, OrphanTimeout: cfg.OrphanTimeout, CPUMillis: min(cfg.CPUMillis, int64(runtime.NumCPU())*1000), MaxOpenFiles: cfg.MaxOpenFiles,
-	}, lifecycle.Deps{
-		Drivers: drivers(cfg, deps), Store: store, Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, Lack: deps.Space.With(cfg.Dir).Lack, Logger: deps.Logger,
+	host, err := hostOf(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	boxes, err := lifecycle.New(ctx, cfg.Config, lifecycle.Deps{
+		Drivers: drivers(cfg, deps), Store: store, Host: host, Ledger: deps.Ledger, Owner: deps.Owner, Alive: deps.Alive, Lack: deps.Space.With(cfg.Dir).Lack, Logger: deps.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &Service{boxes: boxes, server: server.New(boxes, deps.Logger), lock: lock}, nil
+}
+
+// hostName is the file in the folder of sandboxes that names it.
+const hostName = "host"
+
+// hostOf gives the name of a folder of sandboxes, which it keeps in the folder: sandboxes are where that is, whatever the
+// machine is called. The folder is locked.
+func hostOf(dir string) (string, error) {
+	file := filepath.Join(dir, hostName)
+	name, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		name = []byte(rand.Text())
+		err = writeFile(file, func(w io.Writer) error { _, err := w.Write(name); return err })
+	}
+	if err != nil {
+		return "", fmt.Errorf("name the folder of sandboxes: %w", err)
+	}
+	return string(name), nil
 }
 
 // drivers makes every driver, or one in its place that says why it cannot be used. One that lacks something for the
@@ -199,6 +181,12 @@ func drivers(cfg Config, deps Deps) map[string]driver.Driver {
 // Register offers the service's RPCs at a server.
 func (s *Service) Register(registrar grpc.ServiceRegistrar) {
 	sandboxv1.RegisterSandboxServiceServer(registrar, s.server)
+
+	// Declared, and not built yet.
+	sandboxv1.RegisterPauseServiceServer(registrar, sandboxv1.UnimplementedPauseServiceServer{})
+	sandboxv1.RegisterPortServiceServer(registrar, sandboxv1.UnimplementedPortServiceServer{})
+	sandboxv1.RegisterSessionServiceServer(registrar, sandboxv1.UnimplementedSessionServiceServer{})
+	sandboxv1.RegisterSnapshotServiceServer(registrar, sandboxv1.UnimplementedSnapshotServiceServer{})
 }
 
 // Run ends leases, collects orphans and finds sandboxes that died, until ctx ends.

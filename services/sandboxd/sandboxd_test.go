@@ -70,10 +70,11 @@ func TestMain(m *testing.M) {
 // installation is a data directory and the process that serves it now.
 type installation struct {
 	*testing.T
-	dir    string
-	change func(*sandboxd.Config)
-	stop   func()
-	client sandboxv1.SandboxServiceClient
+	dir      string
+	change   func(*sandboxd.Config)
+	stop     func()
+	client   sandboxv1.SandboxServiceClient
+	sessions sandboxv1.SessionServiceClient
 }
 
 // install makes an installation and starts its first process.
@@ -116,7 +117,7 @@ func (in *installation) start(t testing.TB) {
 	service.Register(server)
 	listener := inprocess.Listen()
 	conn := grpcclient.Within(listener, grpcclient.Options{})
-	in.client = sandboxv1.NewSandboxServiceClient(conn)
+	in.client, in.sessions = sandboxv1.NewSandboxServiceClient(conn), sandboxv1.NewSessionServiceClient(conn)
 	done := make(chan error, 2)
 	go func() { done <- server.Serve(listener) }()
 	go func() { done <- service.Run(ctx) }()
@@ -581,10 +582,8 @@ func TestVariablesThatCannotBe(t *testing.T) {
 func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	t.Parallel()
 	in := install(t, nil)
-	_, err := in.client.OpenSession(t.Context(), &sandboxv1.OpenSessionRequest{Sandbox: project + "/sandboxes/x"})
+	_, err := in.sessions.OpenSession(t.Context(), &sandboxv1.OpenSessionRequest{Sandbox: project + "/sandboxes/x"})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), "%v", err)
-	_, err = in.client.PauseSandbox(t.Context(), &sandboxv1.PauseSandboxRequest{Name: project + "/sandboxes/x"})
-	assert.Equal(t, codes.Unimplemented, rpcerr.Code(err))
 }
 
 func TestDriversTellWhatWasMeasured(t *testing.T) {

@@ -7,7 +7,6 @@ package toolexec
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -45,9 +44,6 @@ type Config struct {
 func (c *Config) Validate() error {
 	if c.CallTimeout < 0 {
 		return errors.New("call_timeout: must not be negative; leave it out for no bound")
-	}
-	if err := c.Workers.Validate(); err != nil {
-		return fmt.Errorf("workers: %w", err)
 	}
 	return nil
 }

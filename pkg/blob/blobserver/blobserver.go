@@ -39,7 +39,7 @@ func (s *Server) Register(registrar grpc.ServiceRegistrar) {
 
 // PutBlob keeps a body that is one message.
 func (s *Server) PutBlob(ctx context.Context, req *blobv1.PutBlobRequest) (*contentv1.BlobRef, error) {
-	project, err := resource.Project("parent", req.GetParent())
+	project, err := resource.ParseProject("parent", req.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Server) UploadBlob(stream blobv1.BlobService_UploadBlobServer) error {
 	if err != nil {
 		return err
 	}
-	project, err := resource.Project("parent", first.GetParent())
+	project, err := resource.ParseProject("parent", first.GetParent())
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func oversized(chunk []byte) error {
 
 // GetBlob gives a range of a body.
 func (s *Server) GetBlob(ctx context.Context, req *blobv1.GetBlobRequest) (*blobv1.GetBlobResponse, error) {
-	project, err := resource.Project("parent", req.GetParent())
+	project, err := resource.ParseProject("parent", req.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Server) GetBlob(ctx context.Context, req *blobv1.GetBlobRequest) (*blob
 
 // DownloadBlob streams a body.
 func (s *Server) DownloadBlob(req *blobv1.DownloadBlobRequest, stream blobv1.BlobService_DownloadBlobServer) (err error) {
-	project, err := resource.Project("parent", req.GetParent())
+	project, err := resource.ParseProject("parent", req.GetParent())
 	if err != nil {
 		return err
 	}

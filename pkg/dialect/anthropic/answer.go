@@ -2,34 +2,23 @@ package anthropic
 
 import (
 	"cmp"
-	"errors"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// ResponseMeta is what an answer says of itself.
-type ResponseMeta struct {
-	// ID is the answer's id; empty takes the provider's, or makes one.
-	ID string
-	// Model is named as the one that answered; empty takes the one that the output names.
-	Model string
-}
-
 // newID makes an id in the form of the vendor's.
 func newID(prefix string) string { return prefix + chat.NewID() }
 
-// ErrNoChoices says that an output holds no answer.
-var ErrNoChoices = errors.New("the model gave no answer")
-
-// AppendResponse appends an answer for a client to dst. An output without choices fails with ErrNoChoices. Of several choices the first counts: the format knows but one.
-func AppendResponse(dst []byte, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
+// AppendResponse implements dialect.Codec. Of several choices the first counts: the format knows but one.
+func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialect.ResponseMeta) ([]byte, error) {
 	message := chat.FirstMessage(output)
 	if message == nil {
-		return nil, ErrNoChoices
+		return nil, dialect.ErrNoChoices
 	}
 	blocks := answerBlocks(message)
 	e := newEncoder()
@@ -47,7 +36,7 @@ func newEncoder() *encoder { return &encoder{Request: &Request{}, w: &encode.Wri
 // head opens a message and writes it up to its content.
 func (e *encoder) head(id, model string, content func()) {
 	if id == "" {
-		id = newID("msg_")
+		id = newID(idPrefix)
 	}
 	e.w.BeginObject()
 	e.w.TextMember("id", id)
@@ -85,8 +74,8 @@ func answerable(part *contentv1.Content) bool {
 	}
 }
 
-// asAnswer returns a part as a client of this format wants it: open reasoning is thinking whose seal is what signature there is, what is sealed is
-// itself, whatever another vendor signed it with, and a text is only its text.
+// asAnswer returns a part as a client of this format wants it: open reasoning is thinking whose seal is what signature
+// there is, what is sealed is itself, whatever another vendor signed it with, and a text is only its text.
 func asAnswer(part *contentv1.Content) *contentv1.Content {
 	switch p := part.GetPart().(type) {
 	case *contentv1.Content_Text:
@@ -110,7 +99,8 @@ func withID(call *toolv1.ToolCall) *toolv1.ToolCall {
 	return chat.Call(newID("toolu_"), call.GetFunction(), call.GetArgumentsJson())
 }
 
-// stopWords are the stop reasons as the format says them. Whatever else stopped a model, for the client its turn has ended.
+// stopWords are the stop reasons as the format says them. Whatever else stopped a model, for the client its turn has
+// ended.
 var stopWords = map[modelv1.StopReason]string{
 	modelv1.StopReason_STOP_REASON_MAX_TOKENS:     "max_tokens",
 	modelv1.StopReason_STOP_REASON_MODEL_LENGTH:   "max_tokens",
@@ -118,7 +108,8 @@ var stopWords = map[modelv1.StopReason]string{
 	modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",
 }
 
-// stop writes why the model stopped. A model that calls tools stopped for that, also where its provider calls it a plain end.
+// stop writes why the model stopped. A model that calls tools stopped for that, also where its provider calls it a
+// plain end.
 func (e *encoder) stop(choice *modelv1.Choice) {
 	word := cmp.Or(stopWords[choice.GetStopReason()], "end_turn")
 	if word == "end_turn" && len(choice.GetMessage().GetToolCalls()) > 0 {
@@ -162,9 +153,9 @@ func (e *encoder) usage(u *modelv1.ModelUsage) {
 	e.w.EndObject()
 }
 
-// EncodeCount writes the answer to a question for the number of input tokens.
-func EncodeCount(tokens int64) []byte {
-	var w encode.Writer
+// AppendCountResponse implements dialect.TokenCounter.
+func (Codec) AppendCountResponse(dst []byte, tokens int64) []byte {
+	w := encode.Append(dst, 32)
 	w.BeginObject()
 	w.IntMember("input_tokens", tokens)
 	w.EndObject()

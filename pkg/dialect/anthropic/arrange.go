@@ -8,12 +8,13 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Arrange puts messages where the format has a place for them. System messages at the beginning are instructions. Where the model takes system messages
-// within the conversation (inline), those stay that follow a user's turn and precede the model's or the end, neighbours as one. Older models get them
-// as marked parts of the user's turns. Any other goes to the instructions, and a warning says so: it stands elsewhere than its author put it.
+// Arrange puts messages where the format has a place for them. System messages at the beginning are instructions. Where
+// the model takes system messages within the conversation (inline), those stay that follow a user's turn and precede
+// the model's or the end, neighbours as one. Older models get them as marked parts of the user's turns. Any other goes
+// to the instructions, and a warning says so: it stands elsewhere than its author put it.
 //
-// Results of calls that are no longer in the conversation become texts of the user. Where one mark of the prompt cache has no place in the format, all are
-// taken out: their author meant them together.
+// Results of calls that are no longer in the conversation become texts of the user. Where one mark of the prompt cache
+// has no place in the format, all are taken out: their author meant them together.
 func Arrange(messages []*modelv1.ChatMessage, inline bool) (arranged []*modelv1.ChatMessage, warnings []string) {
 	if losesMark(messages) {
 		messages = withoutMarks(messages)

@@ -157,7 +157,8 @@ func (e *encoder) part(b *block) {
 	}
 }
 
-// reasoning writes what the model thought. Sealed reasoning goes back as it came; open reasoning is another model's and becomes a text.
+// reasoning writes what the model thought. Sealed reasoning goes back as it came; open reasoning is another model's and
+// becomes a text.
 func (e *encoder) reasoning(r *contentv1.Reasoning) {
 	switch {
 	case r.GetRedacted() && r.Summary != nil:

@@ -54,7 +54,7 @@ func check(c *contentv1.MessageContent, t takes) error {
 			what = "content of an unknown kind"
 		}
 		if what != "" {
-			return &UnsupportedError{What: what + " in " + t.where}
+			return unsupported(what + " in " + t.where)
 		}
 	}
 	return nil

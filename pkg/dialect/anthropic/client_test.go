@@ -33,16 +33,20 @@ func conversation() *anthropic.Request {
 	asks.ToolCalls = []*toolv1.ToolCall{call("t1", "weather", `{"city": "Oslo", "n": 1.0}`), call("t2", "weather", "")}
 	failed := chat.ToolMessage(&toolv1.ToolResult{CallId: "t2", Function: "weather", Error: &toolv1.ToolCallError{Message: "late"}})
 	return &anthropic.Request{
-		Model: "claude", Stream: true, Cache: anthropic.Cache{Automatic: true, TTL: "1h"},
-		Messages: []*modelv1.ChatMessage{
-			chat.System("Be brief."), chat.User("Weather?"), asks,
-			chat.ToolMessage(&toolv1.ToolResult{CallId: "t1", Function: "weather", Content: chat.TextContent("rain")}), failed, chat.User("So?"),
+		Request: dialect.Request{
+			Model:  "claude",
+			Stream: true,
+			Messages: []*modelv1.ChatMessage{
+				chat.System("Be brief."), chat.User("Weather?"), asks,
+				chat.ToolMessage(&toolv1.ToolResult{CallId: "t1", Function: "weather", Content: chat.TextContent("rain")}), failed, chat.User("So?"),
+			},
+			Tools:   []*toolv1.ToolInfo{{Name: "weather", Description: "Tells it.", ParametersJson: `{"type": "object", "z": 1e2}`}},
+			Choice:  chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY),
+			Config:  &modelv1.GenerateConfig{MaxTokens: new(int64(9)), ParallelToolCalls: new(false), Effort: new("low"), StopSeqs: &modelv1.StringList{Values: []string{"END"}}},
+			Members: []dialect.Member{{Name: "metadata", JSON: `{"user_id": "u"}`}},
 		},
-		Tools:    []*toolv1.ToolInfo{{Name: "weather", Description: "Tells it.", ParametersJson: `{"type": "object", "z": 1e2}`}},
-		Choice:   chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY),
-		Config:   &modelv1.GenerateConfig{MaxTokens: new(int64(9)), ParallelToolCalls: new(false), Effort: new("low"), StopSeqs: &modelv1.StringList{Values: []string{"END"}}},
+		Cache:    anthropic.Cache{Automatic: true, TTL: "1h"},
 		Thinking: &anthropic.Thinking{Type: "enabled", BudgetTokens: 7, Display: "summarized"},
-		Members:  []anthropic.Member{{Name: "metadata", JSON: `{"user_id": "u"}`}},
 	}
 }
 
@@ -86,7 +90,7 @@ func TestWhatARequestSaysAClientCanRead(t *testing.T) {
 	t.Parallel()
 	body, err := conversation().Append(nil)
 	require.NoError(t, err)
-	read, err := anthropic.ParseRequest(body)
+	read, err := anthropic.Codec{}.ParseRequest(body)
 	require.NoError(t, err)
 	want := conversation()
 	assert.Equal(t, want.Tools[0].GetParametersJson(), read.Tools[0].GetParametersJson())
@@ -108,7 +112,12 @@ func TestMarksOfTheMessagesComeBeforeOurs(t *testing.T) {
 		m := chat.User("")
 		m.Content = chat.ListContent(append(parts, chat.TextPart("end"))...)
 		return &anthropic.Request{
-			Model: "m", Messages: []*modelv1.ChatMessage{chat.System("s"), m}, Tools: []*toolv1.ToolInfo{{Name: "t"}}, Cache: anthropic.Cache{Automatic: true},
+			Request: dialect.Request{
+				Model:    "m",
+				Messages: []*modelv1.ChatMessage{chat.System("s"), m},
+				Tools:    []*toolv1.ToolInfo{{Name: "t"}},
+			},
+			Cache: anthropic.Cache{Automatic: true},
 		}
 	}
 	for n, want := range map[int]int{1: 3, 2: 4, 3: 4, 4: 4} {
@@ -154,7 +163,7 @@ func TestMarksThatHaveNoPlaceTakeAllOthersWithThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			arranged, _ := anthropic.Arrange(test.messages, true)
-			body, err := (&anthropic.Request{Messages: arranged}).Append(nil)
+			body, err := (&anthropic.Request{Request: dialect.Request{Messages: arranged}}).Append(nil)
 			require.NoError(t, err)
 			assert.Equal(t, test.kept, strings.Contains(string(body), `"text":"q","cache_control"`), "%s", body)
 			assert.True(t, test.messages[0].GetContent().GetList().GetParts()[0].GetText().GetCacheBreakpoint(), "the caller's messages stay as they are")
@@ -164,9 +173,14 @@ func TestMarksThatHaveNoPlaceTakeAllOthersWithThem(t *testing.T) {
 
 func TestInstructionsArePartedAtTheirMarks(t *testing.T) {
 	t.Parallel()
-	r := &anthropic.Request{Cache: anthropic.Cache{Automatic: true}, Messages: []*modelv1.ChatMessage{
-		chat.System(""), withParts(chat.System(""), chat.TextPart("a"), marked("b"), chat.TextPart("c"), chat.TextPart("d")), chat.Assistant("x"), chat.User("q"),
-	}}
+	r := &anthropic.Request{
+		Request: dialect.Request{
+			Messages: []*modelv1.ChatMessage{
+				chat.System(""), withParts(chat.System(""), chat.TextPart("a"), marked("b"), chat.TextPart("c"), chat.TextPart("d")), chat.Assistant("x"), chat.User("q"),
+			},
+		},
+		Cache: anthropic.Cache{Automatic: true},
+	}
 	body, err := r.Append(nil)
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `"system":[{"type":"text","text":"a\nb","cache_control":{"type":"ephemeral"}},{"type":"text","text":"c\nd"}]`)
@@ -189,7 +203,7 @@ func TestWhatTakesTheMarkBeforeTheLastBlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &anthropic.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), assistantSays(chat.TextPart("said"), test.part), chat.User("q")}}
+			r := &anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), assistantSays(chat.TextPart("said"), test.part), chat.User("q")}}}
 			body, err := r.Append(nil)
 			require.NoError(t, err)
 			assert.Contains(t, string(body), test.want)
@@ -204,7 +218,7 @@ func TestDocumentsAreCitedAllOrNone(t *testing.T) {
 		return &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{Media: media, Filename: "a.pdf", Citations: cited}}}
 	}
 	for _, test := range []struct{ first, second bool }{{false, false}, {true, false}, {false, true}} {
-		r := &anthropic.Request{Messages: []*modelv1.ChatMessage{withParts(chat.User(""), document(test.first)), chat.Assistant("x"), withParts(chat.User(""), document(test.second))}}
+		r := &anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{withParts(chat.User(""), document(test.first)), chat.Assistant("x"), withParts(chat.User(""), document(test.second))}}}
 		body, err := r.Append(nil)
 		require.NoError(t, err)
 		want := 0
@@ -214,7 +228,7 @@ func TestDocumentsAreCitedAllOrNone(t *testing.T) {
 		assert.Equal(t, want, strings.Count(string(body), `"citations":{"enabled":true}`))
 	}
 	failed := withParts(chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Error: &toolv1.ToolCallError{Message: "late"}}), document(true))
-	r := &anthropic.Request{Messages: []*modelv1.ChatMessage{withParts(chat.User(""), document(false)), failed}}
+	r := &anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{withParts(chat.User(""), document(false)), failed}}}
 	body, err := r.Append(nil)
 	require.NoError(t, err)
 	assert.NotContains(t, string(body), "citations", "a document beside a failure is not sent")
@@ -237,7 +251,7 @@ func TestAFailureThatSaysNothingIsSaidByWhatTheToolGave(t *testing.T) {
 			t.Parallel()
 			m := chat.ToolMessage(&toolv1.ToolResult{CallId: "t", Function: "f", Content: test.content, Error: &toolv1.ToolCallError{Message: test.message}})
 			m.Content = test.content
-			body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Append(nil)
+			body, err := (&anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{m}}}).Append(nil)
 			require.NoError(t, err)
 			assert.Contains(t, string(body), `"content":"`+test.want+`","is_error":true`)
 		})
@@ -246,9 +260,13 @@ func TestAFailureThatSaysNothingIsSaidByWhatTheToolGave(t *testing.T) {
 
 func TestASchemaOfAnswersIsClosedAndHasNoBounds(t *testing.T) {
 	t.Parallel()
-	r := &anthropic.Request{Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{
-		Name: "a", JsonSchema: `{"type":"object","properties":{"n":{"type":"integer","minimum":1,"maximum":2},"s":{"type":"array","items":{"type":"string","pattern":"a","minLength":1}}}}`,
-	}}}
+	r := &anthropic.Request{
+		Request: dialect.Request{
+			Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{
+				Name: "a", JsonSchema: `{"type":"object","properties":{"n":{"type":"integer","minimum":1,"maximum":2},"s":{"type":"array","items":{"type":"string","pattern":"a","minLength":1}}}}`,
+			}},
+		},
+	}
 	body, err := r.Append(nil)
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `"schema":{"type":"object","properties":{"n":{"type":"integer","additionalProperties":false},`+
@@ -307,8 +325,8 @@ func TestWhatTheFormatCannotSay(t *testing.T) {
 	} {
 		m := chat.User("")
 		m.Content = chat.ListContent(part)
-		_, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}}).Append(nil)
-		failure, ok := errors.AsType[*anthropic.UnsupportedError](err)
+		_, err := (&anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{m}}}).Append(nil)
+		failure, ok := errors.AsType[*dialect.UnsupportedError](err)
 		require.True(t, ok, "%s: %v", says, err)
 		assert.Contains(t, failure.Error(), says)
 	}
@@ -317,12 +335,12 @@ func TestWhatTheFormatCannotSay(t *testing.T) {
 func TestJSONOfOthersCannotBreakOutOfItsPlace(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*anthropic.Request{
-		"arguments":          {Messages: []*modelv1.ChatMessage{chat.Assistant("", call("t", "f", `{}},{"role":"user"`))}},
-		"a tool's schema":    {Tools: []*toolv1.ToolInfo{{Name: "f", ParametersJson: `{}, "x": {}`}}},
-		"an answer's schema": {Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{JsonSchema: `true`}}},
+		"arguments":          {Request: dialect.Request{Messages: []*modelv1.ChatMessage{chat.Assistant("", call("t", "f", `{}},{"role":"user"`))}}},
+		"a tool's schema":    {Request: dialect.Request{Tools: []*toolv1.ToolInfo{{Name: "f", ParametersJson: `{}, "x": {}`}}}},
+		"an answer's schema": {Request: dialect.Request{Config: &modelv1.GenerateConfig{ResponseSchema: &modelv1.ResponseSchema{JsonSchema: `true`}}}},
 	} {
 		_, err := r.Append(nil)
-		_, ok := errors.AsType[*anthropic.UnsupportedError](err)
+		_, ok := errors.AsType[*dialect.UnsupportedError](err)
 		assert.True(t, ok, "%s: %v", name, err)
 	}
 }
@@ -333,20 +351,27 @@ func TestMediaByAddress(t *testing.T) {
 	m.Content = chat.ListContent(chat.ImagePart("https://x.example/a.png"), &contentv1.Content{Part: &contentv1.Content_Document{Document: &contentv1.Document{
 		Media: &contentv1.Media{Source: &contentv1.Media_Uri{Uri: "https://x.example/a.pdf"}}, Filename: "a.pdf", Citations: true,
 	}}})
-	body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{m}, Cache: anthropic.Cache{Off: true}}).Append(nil)
+	body, err := (&anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{m}}, Cache: anthropic.Cache{Off: true}}).Append(nil)
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `[{"type":"image","source":{"type":"url","url":"https://x.example/a.png"}},`+
 		`{"type":"document","source":{"type":"url","url":"https://x.example/a.pdf"},"title":"a.pdf","citations":{"enabled":true}}]`)
 }
 
+// decode reads an answer of the vendor.
+func decode(t *testing.T, body string) *modelv1.ModelOutput {
+	t.Helper()
+	response, err := anthropic.Codec{}.DecodeResponse([]byte(body))
+	require.NoError(t, err)
+	output, err := response.Output(nil)
+	require.NoError(t, err)
+	return output
+}
+
 // again sends what a model said back to it, and returns the blocks.
 func again(t *testing.T, content string) string {
 	t.Helper()
-	m, err := anthropic.Decode([]byte(`{"content":` + content + `}`))
-	require.NoError(t, err)
-	output, err := m.Output(nil)
-	require.NoError(t, err)
-	r := &anthropic.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.FirstMessage(output)}, Cache: anthropic.Cache{Off: true}}
+	output := decode(t, `{"content":`+content+`}`)
+	r := &anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{chat.User("q"), chat.FirstMessage(output)}}, Cache: anthropic.Cache{Off: true}}
 	body, err := r.Append(nil)
 	require.NoError(t, err)
 	var sent struct {
@@ -387,45 +412,30 @@ func TestErrorsThatAreOutputs(t *testing.T) {
 		{413, "anything", modelv1.StopReason_STOP_REASON_MODEL_LENGTH},
 		{400, "Output blocked by content filtering policy", modelv1.StopReason_STOP_REASON_CONTENT_FILTER},
 	} {
-		output, ok := (&anthropic.Error{Message: test.text}).Stop(test.status, "m")
+		output, ok := anthropic.Codec{}.Stopped(test.status, &dialect.Error{Message: test.text}, "m")
 		require.True(t, ok, test.text)
 		assert.Equal(t, test.stop, chat.StopReason(output))
 		assert.Equal(t, test.text, output.GetError())
 	}
-	_, ok := (&anthropic.Error{Message: "Bad parameter."}).Stop(400, "m")
+	_, ok := anthropic.Codec{}.Stopped(400, &dialect.Error{Message: "Bad parameter."}, "m")
 	assert.False(t, ok)
 }
 
-func TestErrorBodiesInAnyForm(t *testing.T) {
+func TestErrorsForClients(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]anthropic.Error{
-		`{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}`: {Type: "rate_limit_error", Message: "slow"},
-		`{"error":"plain"}`:       {Message: "plain"},
-		`<html>bad</html>` + "\n": {Message: "<html>bad</html>"},
-		`{}`:                      {Message: "{}"},
-	} {
-		assert.Equal(t, want, *anthropic.DecodeError([]byte(body)))
-	}
 	for status, kind := range map[int]string{400: "invalid_request_error", 418: "invalid_request_error", 503: "api_error", 529: "overloaded_error", 429: "rate_limit_error"} {
-		assert.Equal(t, kind, anthropic.ErrorType(status))
+		said := anthropic.Codec{}.DecodeError(anthropic.Codec{}.AppendError(nil, dialect.Failure{Status: status, Message: "m"}))
+		assert.Equal(t, kind, said.Type, status)
 	}
-	assert.Equal(t, 529, (&anthropic.Error{Type: "overloaded_error"}).Status())
-	assert.Equal(t, 0, (&anthropic.Error{Type: "new_error"}).Status())
 	assert.JSONEq(t, `{"type":"error","error":{"type":"invalid_request_error","message":"m","details":{"error_code":"thread_unsupported_request"}},"request_id":"req_1"}`,
-		string(anthropic.EncodeError(dialect.Failure{Status: 400, Cause: dialect.NoThreads, Message: "m", RequestID: "req_1"})))
-	assert.JSONEq(t, `{"type":"error","error":{"type":"not_found_error","message":"no \"x\""}}`, string(anthropic.EncodeError(dialect.Failure{Status: 404, Cause: dialect.UnknownModel, Message: `no "x"`})))
-	n, err := anthropic.DecodeCount(anthropic.EncodeCount(12))
-	require.NoError(t, err)
-	assert.Equal(t, int64(12), n)
+		string(anthropic.Codec{}.AppendError(nil, dialect.Failure{Status: 400, Cause: dialect.NoThreads, Message: "m", RequestID: "req_1"})))
+	assert.JSONEq(t, `{"type":"error","error":{"type":"not_found_error","message":"no \"x\""}}`, string(anthropic.Codec{}.AppendError(nil, dialect.Failure{Status: 404, Cause: dialect.UnknownModel, Message: `no "x"`})))
 }
 
 func TestAnAnswerWithAnotherModelInItsPlaceSaysSo(t *testing.T) {
 	t.Parallel()
-	m, err := anthropic.Decode([]byte(`{"model":"a","content":[{"type":"fallback","from":{"model":"a"},"to":{"model":"b"}},{"type":"text","text":"x"}],
-		"usage":{"input_tokens":1,"output_tokens":2,"iterations":[{"model":"a"}]}}`))
-	require.NoError(t, err)
-	output, err := m.Output(nil)
-	require.NoError(t, err)
+	output := decode(t, `{"model":"a","content":[{"type":"fallback","from":{"model":"a"},"to":{"model":"b"}},{"type":"text","text":"x"}],
+		"usage":{"input_tokens":1,"output_tokens":2,"iterations":[{"model":"a"}]}}`)
 	assert.Equal(t, "b", output.GetModel())
 	assert.Equal(t, "a", output.GetFallback().GetModel())
 	assert.Equal(t, "b", output.GetFallback().GetFallbackModel())
@@ -440,7 +450,7 @@ func context400KB() *anthropic.Request {
 			chat.Assistant("Let me look at the next file.", chat.Call(id, "bash", `{"cmd": "sed -n 1,200p internal/server/server.go"}`)),
 			chat.ToolMessage(&toolv1.ToolResult{CallId: id, Function: "bash", Content: chat.TextContent(strings.Repeat("\tif err != nil {\n\t\treturn err\n\t}\n", 240))}))
 	}
-	return &anthropic.Request{Model: "claude", Messages: messages, Config: &modelv1.GenerateConfig{}}
+	return &anthropic.Request{Request: dialect.Request{Model: "claude", Messages: messages, Config: &modelv1.GenerateConfig{}}}
 }
 
 func BenchmarkEncode400KB(b *testing.B) {
@@ -469,11 +479,8 @@ func BenchmarkEncode400KB(b *testing.B) {
 
 func TestThinkingOfAServerThatSealsNothingGoesBackAsItCame(t *testing.T) {
 	t.Parallel()
-	m, err := anthropic.Decode([]byte(`{"type":"message","role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"x"}]}`))
-	require.NoError(t, err)
-	output, err := m.Output(nil)
-	require.NoError(t, err)
-	body, err := (&anthropic.Request{Messages: []*modelv1.ChatMessage{chat.FirstMessage(output)}}).Append(nil)
+	output := decode(t, `{"type":"message","role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},{"type":"text","text":"x"}]}`)
+	body, err := (&anthropic.Request{Request: dialect.Request{Messages: []*modelv1.ChatMessage{chat.FirstMessage(output)}}}).Append(nil)
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `{"type":"thinking","thinking":"hm","signature":""}`)
 }
@@ -487,6 +494,7 @@ func TestWhichErrorsGoBy(t *testing.T) {
 		"tool input: Unexpected end of JSON":                false,
 		"prompt is too long":                                false,
 	} {
-		assert.Equal(t, want, (&anthropic.Error{Type: "invalid_request_error", Message: message}).Transient(), message)
+		body := anthropic.Codec{}.AppendError(nil, dialect.Failure{Status: 400, Message: message})
+		assert.Equal(t, want, anthropic.Codec{}.DecodeError(body).Transient, message)
 	}
 }

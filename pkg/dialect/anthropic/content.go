@@ -66,7 +66,8 @@ func readBlocks(content jsonread.TextOrRaw) (text string, blocks []wireBlock, is
 	return "", blocks, false, err
 }
 
-// strictTypes are the types of blocks whose members must be what they are read as. Blocks of other types may use the names otherwise.
+// strictTypes are the types of blocks whose members must be what they are read as. Blocks of other types may use the
+// names otherwise.
 var strictTypes = map[string]bool{
 	"": true, "text": true, "thinking": true, "redacted_thinking": true, "tool_use": true, "tool_result": true, "image": true, "document": true,
 }
@@ -89,8 +90,8 @@ type spoken struct {
 	calls []*toolv1.ToolCall
 }
 
-// readSpoken reads the blocks of a model's turn. tools are those that were on offer. Blocks of unknown types, and a call of the server without a result,
-// say nothing that could be kept.
+// readSpoken reads the blocks of a model's turn. tools are those that were on offer. Blocks of unknown types, and a
+// call of the server without a result, say nothing that could be kept.
 func readSpoken(blocks []wireBlock, tools []*toolv1.ToolInfo) spoken {
 	s := spoken{parts: []*contentv1.Content{}}
 	for i := range blocks {

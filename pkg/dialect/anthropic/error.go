@@ -11,16 +11,6 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// Error is what a server says when it fails.
-type Error struct {
-	Message string
-	// Type is the server's word, such as `overloaded_error`; may be empty.
-	Type string
-}
-
-// Error implements error.
-func (e *Error) Error() string { return e.Message }
-
 // failure is an error on the wire.
 type failure struct {
 	Type    string `json:"type"`
@@ -36,20 +26,25 @@ func (f *failure) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (f *failure) toError(body []byte) *Error {
+func (f *failure) toError(body []byte) *dialect.Error {
 	if f.Message == "" {
 		f.Message = string(body)
 	}
-	return &Error{Message: f.Message, Type: f.Type}
+	return said(f.Message, f.Type)
 }
 
-// DecodeError reads the body of an answer that is an error. What is in no known form is taken as the message.
-func DecodeError(body []byte) *Error {
+// said is an error of these words.
+func said(message, kind string) *dialect.Error {
+	return &dialect.Error{Message: message, Type: kind, Status: statusOf(kind), Transient: transient(message, kind)}
+}
+
+// DecodeError implements dialect.Codec.
+func (Codec) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
 		Error *failure `json:"error"`
 	}
 	if json.Unmarshal(body, &whole) != nil || whole.Error == nil {
-		return &Error{Message: strings.TrimSpace(string(body))}
+		return said(strings.TrimSpace(string(body)), "")
 	}
 	return whole.Error.toError(body)
 }
@@ -79,8 +74,8 @@ var errorTypes = map[int]string{
 	statusOverloaded:   "overloaded_error",
 }
 
-// ErrorType returns the type of errors of a status.
-func ErrorType(status int) string {
+// errorType returns the type of errors of a status.
+func errorType(status int) string {
 	if name, ok := errorTypes[status]; ok {
 		return name
 	}
@@ -90,10 +85,10 @@ func ErrorType(status int) string {
 	return typeAPI
 }
 
-// Status returns the status of errors of this type, for those that come without one; 0 where the type is not known.
-func (e *Error) Status() int {
+// statusOf returns the status of errors of a type; 0 where the type is not known.
+func statusOf(kind string) int {
 	for status, name := range errorTypes {
-		if name == e.Type {
+		if name == kind {
 			return status
 		}
 	}
@@ -108,9 +103,8 @@ var tooLong = []string{promptTooLong, "input is too long", "input length and `ma
 // declined is what a model is taken to say when the server's filter stopped it.
 const declined = "I am sorry, but I cannot help with that."
 
-// Stop returns the output that an error of a bad request stands for: the context is full, or the content is not wanted. ok is false where it is an
-// error and no more.
-func (e *Error) Stop(status int, model string) (output *modelv1.ModelOutput, ok bool) {
+// Stopped implements dialect.Codec.
+func (Codec) Stopped(status int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
 	message := strings.ToLower(e.Message)
 	full := status == statusTooLarge
 	for _, words := range tooLong {
@@ -128,22 +122,22 @@ func (e *Error) Stop(status int, model string) (output *modelv1.ModelOutput, ok 
 	return output, true
 }
 
-// Transient reports whether the same request may succeed later, whatever the status of the error: servers send overload,
-// their own faults, and requests that arrived cut off under wrong ones.
-func (e *Error) Transient() bool {
-	message := strings.ToLower(e.Message)
+// transient reports whether the same request may succeed later, whatever the status of the error: servers send
+// overload, their own faults, and requests that arrived cut off under wrong ones.
+func transient(message, kind string) bool {
+	message = strings.ToLower(message)
 	cut := strings.Contains(message, "not valid json") && strings.Contains(message, "unexpected end of data")
-	return e.Type == "overloaded_error" || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") || cut
+	return kind == "overloaded_error" || strings.Contains(message, "overloaded") || strings.Contains(message, "internal server error") || cut
 }
 
-// EncodeError writes the body of an error.
-func EncodeError(f dialect.Failure) []byte {
-	var w encode.Writer
+// AppendError implements dialect.Codec.
+func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
+	w := encode.Append(dst, 128+len(f.Message))
 	w.BeginObject()
 	w.TextMember("type", "error")
 	w.Key("error")
 	w.BeginObject()
-	w.TextMember("type", ErrorType(f.Status))
+	w.TextMember("type", errorType(f.Status))
 	w.TextMember("message", f.Message)
 	if f.Cause == dialect.NoThreads {
 		w.RawMember("details", `{"error_code":"thread_unsupported_request"}`)
@@ -154,8 +148,8 @@ func EncodeError(f dialect.Failure) []byte {
 	return w.Bytes()
 }
 
-// TooLong is the failure of a conversation that a model has no room for, by what its vendor said of it. Clients know it by its first words.
-func TooLong(said string) dialect.Failure {
+// TooLong implements dialect.Codec. Clients know it by its first words.
+func (Codec) TooLong(said string) dialect.Failure {
 	message := said
 	if tokens, most, ok := dialect.Room(said); ok {
 		message = fmt.Sprintf("%s: %d tokens > %d maximum", promptTooLong, tokens, most)

@@ -19,8 +19,8 @@ func hasMarks(m *modelv1.ChatMessage) bool {
 	return slices.ContainsFunc(m.GetContent().GetList().GetParts(), isMarked)
 }
 
-// losesMark says whether a mark cannot stand in a request: on an empty text, in a system message within the conversation, or in a tool's result. One that
-// only an empty text follows would lose the break between the two.
+// losesMark says whether a mark cannot stand in a request: on an empty text, in a system message within the
+// conversation, or in a tool's result. One that only an empty text follows would lose the break between the two.
 func losesMark(messages []*modelv1.ChatMessage) bool {
 	begun := false
 	for _, m := range messages {
@@ -59,8 +59,9 @@ func withoutMarks(messages []*modelv1.ChatMessage) []*modelv1.ChatMessage {
 	return plain
 }
 
-// mark says what the server should cache: the instructions, the tools, and the conversation up to the block before its last, which the next request
-// shares. Marks of the messages themselves stand in the place of the last, and come first where there are not enough for all.
+// mark says what the server should cache: the instructions, the tools, and the conversation up to the block before its
+// last, which the next request shares. Marks of the messages themselves stand in the place of the last, and come first
+// where there are not enough for all.
 func (p *plan) mark(tools, automatic bool) error {
 	inSystem, inTurns := countMarks(p.system), 0
 	for i := range p.turns {
@@ -68,7 +69,7 @@ func (p *plan) mark(tools, automatic bool) error {
 	}
 	left := maxMarks - inSystem - inTurns
 	if left < 0 {
-		return &UnsupportedError{What: "more than 4 cache breakpoints"}
+		return unsupported("more than 4 cache breakpoints")
 	}
 	if len(p.system) > 0 && inSystem == 0 && left > 0 {
 		p.system[len(p.system)-1].marked = true

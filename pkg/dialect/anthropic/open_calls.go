@@ -8,8 +8,9 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// openCalls are the calls of a conversation whose results have not come: those of a model's turn belong into the user's turn after it, all of them. The vendor
-// refuses a conversation where it is otherwise, and other vendors' models make little of one.
+// openCalls are the calls of a conversation whose results have not come: those of a model's turn belong into the user's
+// turn after it, all of them. The vendor refuses a conversation where it is otherwise, and other vendors' models make
+// little of one.
 type openCalls struct {
 	calls []*toolv1.ToolCall
 	// turn is the message that makes them.

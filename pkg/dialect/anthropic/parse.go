@@ -68,10 +68,10 @@ type wireFormat struct {
 // schemaName is the name of the schema of an answer, which has none in this format.
 const schemaName = "response"
 
-// ParseRequest reads the body of a client's request. It fails with *dialect.RequestError on what is no request, and on what only the vendor itself can do: its own
-// tools, files that it keeps, search results. How the vendor schedules the request (its tier) and edits its context has no meaning for other models and is
-// passed over, as are members that are not known.
-func ParseRequest(body []byte) (*Request, error) {
+// ParseRequest implements dialect.Codec. It refuses what only the vendor itself can do: its own tools, files that it
+// keeps, search results. How the vendor schedules the request (its tier) and edits its context has no meaning for other
+// models and is ignored.
+func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
 	wire, r, err := parse(body)
 	switch {
 	case err != nil:
@@ -85,13 +85,13 @@ func ParseRequest(body []byte) (*Request, error) {
 	}
 }
 
-// ParseCount reads the body of a question for a number of tokens, which is a request without what bounds the answer.
-func ParseCount(body []byte) (*Request, error) {
+// ParseCountRequest implements dialect.TokenCounter: the question is a request without what bounds the answer.
+func (Codec) ParseCountRequest(body []byte) (*dialect.Request, error) {
 	_, r, err := parse(body)
 	return r, err
 }
 
-func parse(body []byte) (*wireRequest, *Request, error) {
+func parse(body []byte) (*wireRequest, *dialect.Request, error) {
 	wire := &wireRequest{}
 	if err := jsonread.Unmarshal(body, wire); err != nil {
 		return nil, nil, unreadable("", err)
@@ -102,7 +102,7 @@ func parse(body []byte) (*wireRequest, *Request, error) {
 	if wire.Messages == nil {
 		return nil, nil, dialect.Required("messages")
 	}
-	r := &Request{Model: wire.Model, Stream: wire.Stream, Config: wire.config()}
+	r := &Request{Request: dialect.Request{Model: wire.Model, Stream: wire.Stream, Config: wire.config()}}
 	if err := r.parseSystem(wire.System); err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +119,7 @@ func parse(body []byte) (*wireRequest, *Request, error) {
 	if err := r.parseChoice(wire.Choice); err != nil {
 		return nil, nil, err
 	}
-	return wire, r, wire.check()
+	return wire, &r.Request, wire.check()
 }
 
 // check refuses what no answer can be given to as it was meant.
@@ -142,7 +142,8 @@ func (w *wireRequest) check() error {
 	return nil
 }
 
-// unreadable says what of a place, or of the body where that is empty, cannot be read, and which member of it is of another type than it should be.
+// unreadable says what of a place, or of the body where that is empty, cannot be read, and which member of it is of
+// another type than it should be.
 func unreadable(place string, err error) error {
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
 		if place != "" {

@@ -37,7 +37,8 @@ func (r *Request) parseMessages(wire []wireMessage) error {
 	return calls.closed()
 }
 
-// parseMessage makes messages of a turn: of a user's, each result of a tool is a message of its own, and so is what stands between them.
+// parseMessage makes messages of a turn: of a user's, each result of a tool is a message of its own, and so is what
+// stands between them.
 func parseMessage(m wireMessage, calls *openCalls) ([]*modelv1.ChatMessage, error) {
 	if m.Content.Absent() {
 		return nil, dialect.Required("content")
@@ -227,7 +228,8 @@ func (b *wireBlock) mediaPart() (*contentv1.Content, error) {
 	}}}, nil
 }
 
-// unseal makes open reasoning again of thinking that no server sealed: that of another provider's model, as it was given to the client.
+// unseal makes open reasoning again of thinking that no server sealed: that of another provider's model, as it was
+// given to the client.
 func unseal(parts []*contentv1.Content) {
 	for i, part := range parts {
 		if r := part.GetReasoning(); r.GetRedacted() && r.Summary != nil && r.GetReasoning() == "" {

@@ -50,16 +50,16 @@ const (
 	roleSystem    = "system"
 )
 
-// plan makes turns of the messages: results of tools are the user's, and neighbouring turns of the user are one. JSON of others, which goes through as it is,
-// must be an object.
+// plan makes turns of the messages: results of tools are the user's, and neighbouring turns of the user are one. JSON
+// of others, which goes through as it is, must be an object.
 func (r *Request) plan() (*plan, error) {
 	for _, tool := range r.Tools {
 		if schema := tool.GetParametersJson(); schema != "" && !isObject(schema) {
-			return nil, &UnsupportedError{What: "the tool " + tool.GetName() + ", whose schema is no JSON object"}
+			return nil, unsupported("the tool " + tool.GetName() + ", whose schema is no JSON object")
 		}
 	}
 	if r.Config.GetResponseSchema() != nil && !isObject(r.Config.GetResponseSchema().GetJsonSchema()) {
-		return nil, &UnsupportedError{What: "a schema of answers that is no JSON object"}
+		return nil, unsupported("a schema of answers that is no JSON object")
 	}
 	p := &plan{turns: make([]turn, 0, len(r.Messages))}
 	messages := r.Messages
@@ -107,7 +107,8 @@ func newTurn(m *modelv1.ChatMessage) (turn, error) {
 	}
 }
 
-// instructions are the blocks of a system message at the beginning: one up to each mark of its own, and one of the rest. What says nothing has none.
+// instructions are the blocks of a system message at the beginning: one up to each mark of its own, and one of the
+// rest. What says nothing has none.
 func instructions(m *modelv1.ChatMessage) []block {
 	parts := m.GetContent().GetList().GetParts()
 	if !slices.ContainsFunc(parts, isMarked) {
@@ -159,7 +160,7 @@ func assistantTurn(m *modelv1.ChatMessage) (turn, error) {
 	}
 	for _, call := range m.GetToolCalls() {
 		if arguments := call.GetArgumentsJson(); arguments != "" && !isObject(arguments) {
-			return turn{}, &UnsupportedError{What: "a call whose arguments are no JSON object"}
+			return turn{}, unsupported("a call whose arguments are no JSON object")
 		}
 		t.blocks = append(t.blocks, block{call: call})
 	}

@@ -2,17 +2,16 @@ package anthropic
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/jsonread"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
 )
 
-// Message is an answer on the wire, read as far as is needed to go on with it.
+// Message is an answer on the wire, read as far as is needed to go on with it. It implements dialect.Response.
 type Message struct {
 	ID         string            `json:"id"`
 	Model      string            `json:"model"`
@@ -47,35 +46,37 @@ type outputDetails struct {
 	Thinking *int64 `json:"thinking_tokens"`
 }
 
-// ErrNotMessage says that a body is not an answer in this format.
-var ErrNotMessage = errors.New("the answer is no message")
+// malformed says that a body is no answer in the format; cause may be nil.
+func malformed(cause error) error {
+	return &dialect.MalformedError{Answer: "message", Cause: cause}
+}
 
 // PauseTurn is the stop reason of an answer that the server broke off and goes on with when it gets it back.
 const PauseTurn = "pause_turn"
 
-// Decode reads an answer. A body that holds an error fails with *Error.
-func Decode(body []byte) (*Message, error) {
-	var m Message
-	if err := jsonread.Unmarshal(body, &m); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotMessage, err)
+// DecodeResponse implements dialect.Codec. The answer is a *Message.
+func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
+	m := &Message{}
+	if err := jsonread.Unmarshal(body, m); err != nil {
+		return nil, malformed(err)
 	}
 	if m.Error != nil {
 		return nil, m.Error.toError(body)
 	}
 	if m.Content == nil {
-		return nil, ErrNotMessage
+		return nil, malformed(nil)
 	}
-	return &m, nil
+	return m, nil
 }
 
 // TokenUsage returns what the answer took; nil where the server does not say.
 func (m *Message) TokenUsage() *modelv1.ModelUsage { return m.Usage.message() }
 
-// Output returns the answer; tools are those that were on offer.
+// Output implements dialect.Response.
 func (m *Message) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	blocks, err := parseBlocks(m.Content)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotMessage, err)
+		return nil, malformed(err)
 	}
 	said := readSpoken(blocks, tools)
 	message := &modelv1.ChatMessage{
@@ -202,20 +203,20 @@ func (m *Message) fallback(output *modelv1.ModelOutput, blocks []wireBlock) {
 	}
 }
 
-// DecodeCount reads the answer to a question for the number of input tokens.
-func DecodeCount(body []byte) (tokens int64, err error) {
+// DecodeCountResponse implements dialect.TokenCounter.
+func (Codec) DecodeCountResponse(body []byte) (tokens int64, err error) {
 	var count struct {
 		Tokens *int64   `json:"input_tokens"`
 		Error  *failure `json:"error"`
 	}
 	if err := json.Unmarshal(body, &count); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrNotMessage, err)
+		return 0, malformed(err)
 	}
 	switch {
 	case count.Error != nil:
 		return 0, count.Error.toError(body)
 	case count.Tokens == nil:
-		return 0, ErrNotMessage
+		return 0, malformed(nil)
 	default:
 		return *count.Tokens, nil
 	}

@@ -2,8 +2,9 @@ package anthropic
 
 import "github.com/evalfleet/evalfleet/pkg/orderedjson"
 
-// closed returns a schema that allows no members but those that are named, here and in all schemas within, as the format asks of a schema of answers, and
-// without the bounds of numbers and texts, which the server refuses. What is no object is returned as it is.
+// closed returns a schema that allows no members but those that are named, here and in all schemas within, as the
+// format asks of a schema of answers, and without the bounds of numbers and texts, which the server refuses. What is no
+// object is returned as it is.
 func closed(schema string) string {
 	object, err := orderedjson.DecodeObject([]byte(schema))
 	if err != nil {
@@ -13,7 +14,8 @@ func closed(schema string) string {
 	return string(orderedjson.Append(nil, object))
 }
 
-// bounds are the keywords that the server does not take in a schema of answers: https://platform.claude.com/docs/en/build-with-claude/structured-outputs.
+// bounds are the keywords that the server does not take in a schema of answers:
+// https://platform.claude.com/docs/en/build-with-claude/structured-outputs.
 var bounds = []string{"minimum", "maximum", "minLength", "maxLength", "pattern", "examples"}
 
 func closeSchema(schema any) {

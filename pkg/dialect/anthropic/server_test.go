@@ -28,7 +28,7 @@ func messagesJSON(t *testing.T, messages []*modelv1.ChatMessage) string {
 
 func TestRequestsOfClientsAreRead(t *testing.T) {
 	t.Parallel()
-	r, err := anthropic.ParseRequest([]byte(`{
+	r, err := anthropic.Codec{}.ParseRequest([]byte(`{
 		"model": "m", "max_tokens": 100, "stream": true, "temperature": 0.5, "top_p": 0.9, "top_k": 3, "stop_sequences": ["END"],
 		"system": [{"type": "text", "text": "One."}, {"type": "text", "text": "Two.", "cache_control": {"type": "ephemeral"}}],
 		"thinking": {"type": "enabled", "budget_tokens": 1024}, "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
@@ -98,7 +98,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		user(`[{"type":"text","text":true}]`): "messages.0.content.text: must not be a boolean",
 		user(`[{"type":"image","source":{"type":"url","url":"https://x.example/a.png"}}]`): "messages.0.content.0.source.url: is not fetched here",
 	} {
-		_, err := anthropic.ParseRequest([]byte(body))
+		_, err := anthropic.Codec{}.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)
 		require.True(t, ok, "%s: %v", body, err)
 		assert.Contains(t, failure.Error(), says, body)
@@ -109,7 +109,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 		user(`[{"type":"image","source":{"type":"file","file_id":"f"}}]`), user(`[{"type":"search_result","source":"s"}]`),
 		ask(`"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]`),
 	} {
-		_, err := anthropic.ParseRequest([]byte(body))
+		_, err := anthropic.Codec{}.ParseRequest([]byte(body))
 		failure, ok := errors.AsType[*dialect.RequestError](err)
 		assert.True(t, ok && failure.Cause == dialect.Unsupported, "%s: %v", body, err)
 	}
@@ -118,7 +118,7 @@ func TestBadRequestsSayWhere(t *testing.T) {
 // A client that is told so sends the whole conversation instead; one that is not would lose what it did not send.
 func TestThreadsAreRefusedAsTheVendorDoes(t *testing.T) {
 	t.Parallel()
-	_, err := anthropic.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"thread":{"type":"create"}}`))
+	_, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}],"thread":{"type":"create"}}`))
 	failure, ok := errors.AsType[*dialect.RequestError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, dialect.NoThreads, failure.Cause)
@@ -127,11 +127,11 @@ func TestThreadsAreRefusedAsTheVendorDoes(t *testing.T) {
 func TestABoundOfTokensIsRequiredOfAnswersAndNotOfCounts(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"model":"m","messages":[{"role":"user","content":"x"}]}`)
-	_, err := anthropic.ParseRequest(body)
+	_, err := anthropic.Codec{}.ParseRequest(body)
 	require.ErrorContains(t, err, "max_tokens: is required")
-	_, err = anthropic.ParseRequest([]byte(`{"model":"m","max_tokens":0,"messages":[{"role":"user","content":"x"}]}`))
+	_, err = anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":0,"messages":[{"role":"user","content":"x"}]}`))
 	require.ErrorContains(t, err, "max_tokens: is 0")
-	r, err := anthropic.ParseCount(body)
+	r, err := anthropic.Codec{}.ParseCountRequest(body)
 	require.NoError(t, err)
 	assert.Equal(t, "m", r.Model)
 }
@@ -160,7 +160,7 @@ func TestResultsBelongToTheCallsBeforeThem(t *testing.T) {
 		{[]string{said, calls, said}, "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a, b"},
 		{[]string{said, calls}, "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a, b"},
 	} {
-		_, err := anthropic.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[` + strings.Join(tt.messages, ",") + `]}`))
+		_, err := anthropic.Codec{}.ParseRequest([]byte(`{"model":"m","max_tokens":1,"messages":[` + strings.Join(tt.messages, ",") + `]}`))
 		if tt.says == "" {
 			require.NoError(t, err, tt.messages)
 		} else {
@@ -192,19 +192,19 @@ const answerBody = `{"id":"msg_1","type":"message","role":"assistant","model":"s
 
 func TestAnswersForClients(t *testing.T) {
 	t.Parallel()
-	body, err := anthropic.AppendResponse(nil, answer(), anthropic.ResponseMeta{})
+	body, err := anthropic.Codec{}.AppendResponse(nil, answer(), dialect.ResponseMeta{})
 	require.NoError(t, err)
 	assert.Equal(t, answerBody, string(body))
-	body, err = anthropic.AppendResponse(nil, answer(), anthropic.ResponseMeta{Model: "alias"})
+	body, err = anthropic.Codec{}.AppendResponse(nil, answer(), dialect.ResponseMeta{Model: "alias"})
 	require.NoError(t, err)
 	assert.Equal(t, strings.Replace(answerBody, `"model":"served"`, `"model":"alias"`, 1), string(body))
-	_, err = anthropic.AppendResponse(nil, &modelv1.ModelOutput{}, anthropic.ResponseMeta{})
-	require.ErrorIs(t, err, anthropic.ErrNoChoices)
+	_, err = anthropic.Codec{}.AppendResponse(nil, &modelv1.ModelOutput{}, dialect.ResponseMeta{})
+	require.ErrorIs(t, err, dialect.ErrNoChoices)
 	for reason, word := range map[modelv1.StopReason]string{
 		modelv1.StopReason_STOP_REASON_STOP: "end_turn", modelv1.StopReason_STOP_REASON_UNKNOWN: "end_turn", modelv1.StopReason_STOP_REASON_MAX_TOKENS: "max_tokens",
 		modelv1.StopReason_STOP_REASON_MODEL_LENGTH: "max_tokens", modelv1.StopReason_STOP_REASON_CONTENT_FILTER: "refusal",
 	} {
-		body, err := anthropic.AppendResponse(nil, chat.MessageOutput("m", chat.Assistant("x"), reason), anthropic.ResponseMeta{})
+		body, err := anthropic.Codec{}.AppendResponse(nil, chat.MessageOutput("m", chat.Assistant("x"), reason), dialect.ResponseMeta{})
 		require.NoError(t, err)
 		assert.Contains(t, string(body), `"stop_reason":"`+word+`"`)
 		assert.Contains(t, string(body), `"id":"msg_`)
@@ -212,21 +212,21 @@ func TestAnswersForClients(t *testing.T) {
 }
 
 // collect reads a stream as a client does.
-func collect(t *testing.T, stream string) (*anthropic.Message, []*modelv1.GenerateDelta) {
+func collect(t *testing.T, stream string) (dialect.Response, []*modelv1.GenerateDelta) {
 	t.Helper()
-	var s anthropic.Stream
+	s := anthropic.Codec{}.NewStreamReader()
 	var deltas []*modelv1.GenerateDelta
 	for event, err := range dialect.Events(strings.NewReader(stream)) {
 		require.NoError(t, err)
 		var typed struct{ Type string }
 		require.NoError(t, json.Unmarshal(event.Data, &typed))
 		assert.Equal(t, event.Type, typed.Type)
-		more, err := s.Add(event.Data)
+		more, err := s.Add(event)
 		require.NoError(t, err)
 		deltas = append(deltas, more...)
 	}
-	assert.True(t, s.Ended())
-	return s.Message(), deltas
+	assert.True(t, s.Done())
+	return s.Response(), deltas
 }
 
 func TestAStreamSaysWhatItsPiecesSay(t *testing.T) {
@@ -234,14 +234,11 @@ func TestAStreamSaysWhatItsPiecesSay(t *testing.T) {
 	for name, whole := range map[string]bool{"piece by piece": false, "without pieces": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			body, err := anthropic.AppendResponse(nil, answer(), anthropic.ResponseMeta{})
+			body, err := anthropic.Codec{}.AppendResponse(nil, answer(), dialect.ResponseMeta{})
 			require.NoError(t, err)
-			first, err := anthropic.Decode(body)
-			require.NoError(t, err)
-			want, err := first.Output(nil)
-			require.NoError(t, err)
+			want := decode(t, string(body))
 			var written bytes.Buffer
-			w := anthropic.NewStreamWriter(&written, anthropic.ResponseMeta{ID: "msg_1", Model: "served"})
+			w := anthropic.Codec{}.NewStreamWriter(&written, dialect.ResponseMeta{ID: "msg_1", Model: "served"})
 			if !whole {
 				parts := want.GetChoices()[0].GetMessage().GetContent().GetList().GetParts()
 				for _, d := range []*modelv1.GenerateDelta{
@@ -275,33 +272,12 @@ func TestOpenReasoningOfOthersIsThinkingWithoutASeal(t *testing.T) {
 	t.Parallel()
 	m := chat.Assistant("")
 	m.Content = chat.ListContent(chat.ReasoningPart("why"), chat.TextPart("so"))
-	body, err := anthropic.AppendResponse(nil, chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP), anthropic.ResponseMeta{ID: "i"})
+	body, err := anthropic.Codec{}.AppendResponse(nil, chat.MessageOutput("m", m, modelv1.StopReason_STOP_REASON_STOP), dialect.ResponseMeta{ID: "i"})
 	require.NoError(t, err)
 	assert.Contains(t, string(body), `[{"type":"thinking","thinking":"why","signature":""},{"type":"text","text":"so"}]`)
 	var reply struct{ Content json.RawMessage }
 	require.NoError(t, json.Unmarshal(body, &reply))
-	r, err := anthropic.ParseCount([]byte(`{"model":"m","messages":[{"role":"assistant","content":` + string(reply.Content) + `}]}`))
+	r, err := anthropic.Codec{}.ParseCountRequest([]byte(`{"model":"m","messages":[{"role":"assistant","content":` + string(reply.Content) + `}]}`))
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"role":"assistant","content":[{"type":"reasoning","reasoning":"why","redacted":false},{"type":"text","text":"so"}]}]`, messagesJSON(t, r.Messages))
-}
-
-func TestAStreamThatFailsEndsWithAnError(t *testing.T) {
-	t.Parallel()
-	var written bytes.Buffer
-	w := anthropic.NewStreamWriter(&written, anthropic.ResponseMeta{Model: "m"})
-	require.NoError(t, w.Start())
-	require.NoError(t, w.Fail(dialect.Failure{Status: 529, Message: "too much"}))
-	assert.Contains(t, written.String(), "event: message_start\n")
-	assert.True(t, strings.HasSuffix(written.String(), "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"too much\"}}\n\n"))
-}
-
-type brokenWriter struct{}
-
-func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("gone") }
-
-func TestAWriterThatFailsIsNotUsedAgain(t *testing.T) {
-	t.Parallel()
-	w := anthropic.NewStreamWriter(brokenWriter{}, anthropic.ResponseMeta{})
-	require.EqualError(t, w.Write(&modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: "x"}}), "gone")
-	require.EqualError(t, w.Close(answer()), "gone")
 }

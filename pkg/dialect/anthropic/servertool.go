@@ -156,7 +156,8 @@ func begins(document string, bracket byte) bool {
 	return trimmed != "" && trimmed[0] == bracket && json.Valid([]byte(document))
 }
 
-// sorted returns a document with its members by name and without those that are null, which is how results of servers are kept.
+// sorted returns a document with its members by name and without those that are null, which is how results of servers
+// are kept.
 func sorted(document []byte, indented bool) string {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -194,7 +195,8 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// Blocks of the server that are neither said nor run are kept as data under these names, with this type in place of their own.
+// Blocks of the server that are neither said nor run are kept as data under these names, with this type in place of
+// their own.
 const (
 	compactionData = "compaction_metadata"
 	fallbackData   = "fallback_metadata"
@@ -233,7 +235,8 @@ const (
 	compactionBlock = "compaction"
 )
 
-// Kept says which blocks of the server's own stand in a conversation. It takes them back from those who ask for the features that made them.
+// Kept says which blocks of the server's own stand in a conversation. It takes them back from those who ask for the
+// features that made them.
 func Kept(messages []*modelv1.ChatMessage) (compaction, fallback bool) {
 	for _, m := range messages {
 		for _, part := range m.GetContent().GetList().GetParts() {

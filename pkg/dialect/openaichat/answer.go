@@ -2,7 +2,6 @@ package openaichat
 
 import (
 	"cmp"
-	"errors"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -13,28 +12,14 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// ResponseMeta is what an answer says beside the output.
-type ResponseMeta struct {
-	// ID names the answer.
-	ID string
-	// Model is named as the one that answered; empty takes the one that the output names.
-	Model string
-	// Created is when, in seconds since 1970.
-	Created int64
-	// IncludeUsage adds a last chunk with the usage to a stream.
-	IncludeUsage bool
-}
-
-// ErrNoChoices says that an output holds no answer.
-var ErrNoChoices = errors.New("the model gave no answer")
-
-// AppendResponse appends an output to dst, as the answer to a request. An output without choices fails with ErrNoChoices.
-func AppendResponse(dst []byte, output *modelv1.ModelOutput, meta ResponseMeta) ([]byte, error) {
+// AppendResponse implements dialect.Codec.
+func (Codec) AppendResponse(dst []byte, output *modelv1.ModelOutput, meta dialect.ResponseMeta) ([]byte, error) {
 	if len(output.GetChoices()) == 0 {
-		return nil, ErrNoChoices
+		return nil, dialect.ErrNoChoices
 	}
 	w := encode.Append(dst, 512+answerSize(output))
-	meta.begin(w, output, "chat.completion")
+	meta.ID = cmp.Or(meta.ID, output.GetResponseId(), newID())
+	begin(w, &meta, output, "chat.completion")
 	w.Key("choices")
 	w.BeginList()
 	for i, c := range output.GetChoices() {
@@ -55,8 +40,11 @@ func AppendResponse(dst []byte, output *modelv1.ModelOutput, meta ResponseMeta) 
 	return w.Bytes(), nil
 }
 
+// newID makes an id in the form of the vendor's.
+func newID() string { return idPrefix + chat.NewID() }
+
 // begin opens an answer or a chunk.
-func (m ResponseMeta) begin(w *encode.Writer, output *modelv1.ModelOutput, object string) {
+func begin(w *encode.Writer, m *dialect.ResponseMeta, output *modelv1.ModelOutput, object string) {
 	w.BeginObject()
 	w.TextMember("id", m.ID)
 	w.TextMember("object", object)

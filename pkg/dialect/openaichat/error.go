@@ -3,6 +3,7 @@ package openaichat
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -10,16 +11,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
-
-// Error is what a server says when it fails.
-type Error struct {
-	Message string
-	// Type and Code are the server's words; either may be empty.
-	Type, Code string
-}
-
-// Error implements error.
-func (e *Error) Error() string { return e.Message }
 
 // failure is an error on the wire. Servers differ in the types of its members.
 type failure struct {
@@ -50,33 +41,44 @@ func word(raw json.RawMessage) string {
 	return string(raw)
 }
 
-func (f *failure) toError(body []byte) *Error {
+func (f *failure) toError(body []byte) *dialect.Error {
 	if f.Message == "" {
 		f.Message = string(body)
 	}
-	return &Error{Message: f.Message, Type: f.Type, Code: f.Code}
+	return &dialect.Error{Message: f.Message, Type: f.Type, Code: f.Code, Status: statusOf(f.Code)}
 }
 
-// DecodeError reads the body of an answer that is an error. What is in no known form is taken as the message.
-func DecodeError(body []byte) *Error {
+// statusOf is the status that a code stands for: some servers say the number itself.
+func statusOf(code string) int {
+	if code == codeRateLimited {
+		return statusTooMany
+	}
+	if n, err := strconv.Atoi(code); err == nil && n >= 100 && n < 600 {
+		return n
+	}
+	return 0
+}
+
+// DecodeError implements dialect.Codec.
+func (Codec) DecodeError(body []byte) *dialect.Error {
 	var whole struct {
 		Error   *failure `json:"error"`
 		Message string   `json:"message"`
 	}
 	if json.Unmarshal(body, &whole) != nil {
-		return &Error{Message: strings.TrimSpace(string(body))}
+		return &dialect.Error{Message: strings.TrimSpace(string(body))}
 	}
 	if whole.Error != nil {
 		return whole.Error.toError(body)
 	}
 	if whole.Message != "" {
-		return &Error{Message: whole.Message}
+		return &dialect.Error{Message: whole.Message}
 	}
-	return &Error{Message: strings.TrimSpace(string(body))}
+	return &dialect.Error{Message: strings.TrimSpace(string(body))}
 }
 
-// EncodeError writes a failure as the format has it.
-func EncodeError(f dialect.Failure) []byte {
+// AppendError implements dialect.Codec.
+func (Codec) AppendError(dst []byte, f dialect.Failure) []byte {
 	known, ok := causeWords[f.Cause]
 	if !ok {
 		known = statusWords[f.Status]
@@ -87,14 +89,14 @@ func EncodeError(f dialect.Failure) []byte {
 			known.kind = typeInvalid
 		}
 	}
-	var w encode.Writer
+	w := encode.Append(dst, 128+len(f.Message))
 	w.BeginObject()
 	w.Key("error")
 	w.BeginObject()
 	w.TextMember("message", f.Message)
 	w.TextMember("type", known.kind)
-	textOrNull(&w, "param", f.Param)
-	textOrNull(&w, "code", known.code)
+	textOrNull(w, "param", f.Param)
+	textOrNull(w, "code", known.code)
 	w.EndObject()
 	w.EndObject()
 	return w.Bytes()
@@ -114,12 +116,16 @@ const (
 	typeInvalid = "invalid_request_error"
 	codeTooLong = "context_length_exceeded"
 	quotaSpent  = "insufficient_quota"
+
+	codeRateLimited = "rate_limit_exceeded"
+	statusTooMany   = 429
 )
 
 // words are the type and the code of an error.
 type words struct{ kind, code string }
 
-// causeWords are the words of causes; statusWords those of statuses, where they are not those of all requests or of all servers.
+// causeWords are the words of causes; statusWords those of statuses, where they are not those of all requests or of all
+// servers.
 var (
 	causeWords = map[dialect.Cause]words{
 		dialect.Wrong:        {typeInvalid, "invalid_value"},
@@ -130,13 +136,13 @@ var (
 		dialect.QuotaSpent:   {quotaSpent, quotaSpent},
 	}
 	statusWords = map[int]words{
-		401: {typeInvalid, "invalid_api_key"},
-		429: {"rate_limit_error", "rate_limit_exceeded"},
+		401:           {typeInvalid, "invalid_api_key"},
+		statusTooMany: {"rate_limit_error", codeRateLimited},
 	}
 )
 
-// TooLong is the failure of a conversation that a model has no room for, by what its vendor said of it.
-func TooLong(said string) dialect.Failure {
+// TooLong implements dialect.Codec.
+func (Codec) TooLong(said string) dialect.Failure {
 	message := "This model's maximum context length is exceeded: " + said
 	if tokens, most, ok := dialect.Room(said); ok {
 		message = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", most, tokens)
@@ -147,9 +153,8 @@ func TooLong(said string) dialect.Failure {
 // kindRefusal is the kind of a stop that is the provider's refusal.
 const kindRefusal = "refusal"
 
-// Stop returns the output that an error of a bad request stands for: the context is full, or the content is not wanted. ok is false where it is an
-// error and no more.
-func (e *Error) Stop(model string) (output *modelv1.ModelOutput, ok bool) {
+// Stopped implements dialect.Codec.
+func (Codec) Stopped(_ int, e *dialect.Error, model string) (output *modelv1.ModelOutput, ok bool) {
 	const filtered = modelv1.StopReason_STOP_REASON_CONTENT_FILTER
 	switch e.Code {
 	case codeTooLong:

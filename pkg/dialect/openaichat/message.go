@@ -12,7 +12,8 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// Members of a message in which some servers give reasoning, and want it back. The internal JSON of a reasoning part remembers which.
+// Members of a message in which some servers give reasoning, and want it back. The internal JSON of a reasoning part
+// remembers which.
 const (
 	memberReasoningContent = "reasoning_content"
 	memberReasoning        = "reasoning"
@@ -115,7 +116,7 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 	case *contentv1.Content_Audio:
 		_, data, inline := dialect.SplitDataURI(p.Audio.GetMedia().GetUri())
 		if !inline {
-			return &UnsupportedError{What: "audio that is not a data URI"}
+			return unsupported("audio that is not a data URI")
 		}
 		e.w.TextMember("type", "input_audio")
 		e.w.Key("input_audio")
@@ -131,15 +132,15 @@ func (e *encoder) userPart(part *contentv1.Content) error {
 		e.w.TextMember("filename", p.Document.GetFilename())
 		e.w.EndObject()
 	case *contentv1.Content_Video:
-		return &UnsupportedError{What: "video"}
+		return unsupported("video")
 	default:
-		return &UnsupportedError{What: "content in a user message that is neither text, image, audio nor document"}
+		return unsupported("content in a user message that is neither text, image, audio nor document")
 	}
 	return nil
 }
 
-// assistant writes what the model said. Of a list of parts text and reasoning become one text, each part on a line of its own; reasoning that came in a
-// member of its own goes back there; other parts have no place in the format.
+// assistant writes what the model said. Of a list of parts text and reasoning become one text, each part on a line of
+// its own; reasoning that came in a member of its own goes back there; other parts have no place in the format.
 func (e *encoder) assistant(m *modelv1.ChatMessage) {
 	e.w.TextMember("role", "assistant")
 	list := m.GetContent().GetList()

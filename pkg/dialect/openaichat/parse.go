@@ -15,11 +15,11 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
-// asked is a client's request on the wire.
-type asked struct {
+// wireRequest is a client's request on the wire.
+type wireRequest struct {
 	Model            string             `json:"model"`
-	Messages         []askedMessage     `json:"messages"`
-	Tools            []askedTool        `json:"tools"`
+	Messages         []wireMessage      `json:"messages"`
+	Tools            []wireTool         `json:"tools"`
 	ToolChoice       json.RawMessage    `json:"tool_choice"`
 	Stream           *bool              `json:"stream"`
 	StreamOptions    *streamOptions     `json:"stream_options"`
@@ -61,7 +61,7 @@ type responseFormat struct {
 	} `json:"json_schema"`
 }
 
-type askedTool struct {
+type wireTool struct {
 	Type     string `json:"type"`
 	Function *struct {
 		Name        string          `json:"name"`
@@ -70,58 +70,58 @@ type askedTool struct {
 	} `json:"function"`
 }
 
-// ParseRequest reads a client's request. Members that the canonical form has no place for, such as `user` and `metadata`, are passed over; what would change the
-// answer and cannot be said fails with *dialect.RequestError, as does what is no request.
-func ParseRequest(body []byte) (*Request, error) {
-	var a asked
-	if err := jsonread.Unmarshal(body, &a); err != nil {
+// ParseRequest implements dialect.Codec. Members that the canonical form has no place for, such as `user` and
+// `metadata`, are ignored; what would change the answer and cannot be expressed is refused.
+func (Codec) ParseRequest(body []byte) (*dialect.Request, error) {
+	var w wireRequest
+	if err := jsonread.Unmarshal(body, &w); err != nil {
 		return nil, unreadable(err)
 	}
 	switch {
-	case a.Model == "":
+	case w.Model == "":
 		return nil, dialect.Required("model")
-	case a.Messages == nil:
+	case w.Messages == nil:
 		return nil, dialect.Required("messages")
 	}
-	r := &Request{Model: a.Model, Stream: a.Stream != nil && *a.Stream, IncludeUsage: a.StreamOptions != nil && a.StreamOptions.IncludeUsage}
+	r := &dialect.Request{Model: w.Model, Stream: w.Stream != nil && *w.Stream, IncludeUsage: w.StreamOptions != nil && w.StreamOptions.IncludeUsage}
 	var err error
-	if r.Messages, err = a.messages(); err != nil {
+	if r.Messages, err = w.messages(); err != nil {
 		return nil, err
 	}
-	if r.Tools, err = a.tools(); err != nil {
+	if r.Tools, err = w.tools(); err != nil {
 		return nil, err
 	}
-	if r.Choice, err = a.choice(); err != nil {
+	if r.Choice, err = w.choice(); err != nil {
 		return nil, err
 	}
-	if r.Config, err = a.config(); err != nil {
+	if r.Config, err = w.config(); err != nil {
 		return nil, err
 	}
-	return r, a.check()
+	return r, w.check()
 }
 
 // check refuses what no answer can be given to as it was meant.
-func (a *asked) check() error {
+func (w *wireRequest) check() error {
 	const none = "null"
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != none }
 	switch {
-	case len(a.Messages) == 0:
+	case len(w.Messages) == 0:
 		return dialect.Invalid("messages", "needs at least one message")
-	case a.MaxTokens != nil && *a.MaxTokens < 1:
-		return dialect.Invalid("max_tokens", "is %d; give at least 1", *a.MaxTokens)
-	case a.MaxCompletion != nil && *a.MaxCompletion < 1:
-		return dialect.Invalid("max_completion_tokens", "is %d; give at least 1", *a.MaxCompletion)
-	case a.N != nil && (*a.N < 1 || *a.N > maxChoices):
-		return dialect.Invalid("n", "is %d; give 1 to %d", *a.N, maxChoices)
-	case given(a.Functions):
+	case w.MaxTokens != nil && *w.MaxTokens < 1:
+		return dialect.Invalid("max_tokens", "is %d; give at least 1", *w.MaxTokens)
+	case w.MaxCompletion != nil && *w.MaxCompletion < 1:
+		return dialect.Invalid("max_completion_tokens", "is %d; give at least 1", *w.MaxCompletion)
+	case w.N != nil && (*w.N < 1 || *w.N > maxChoices):
+		return dialect.Invalid("n", "is %d; give 1 to %d", *w.N, maxChoices)
+	case given(w.Functions):
 		return dialect.NotSupported("functions", "is not supported here; give `tools`")
-	case given(a.FunctionCall):
+	case given(w.FunctionCall):
 		return dialect.NotSupported("function_call", "is not supported here; give `tool_choice`")
-	case given(a.Audio):
+	case given(w.Audio):
 		return dialect.NotSupported("audio", "spoken answers are not supported here")
-	case slices.ContainsFunc(a.Modalities, func(kind string) bool { return kind != "text" }):
+	case slices.ContainsFunc(w.Modalities, func(kind string) bool { return kind != "text" }):
 		return dialect.NotSupported("modalities", "no more than `text` is supported here")
-	case given(a.WebSearch):
+	case given(w.WebSearch):
 		return dialect.NotSupported("web_search_options", "is not supported here; give a tool that searches")
 	default:
 		return nil
@@ -136,9 +136,9 @@ func unreadable(err error) error {
 	return dialect.Invalid("", "the body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-func (a *asked) tools() ([]*toolv1.ToolInfo, error) {
+func (w *wireRequest) tools() ([]*toolv1.ToolInfo, error) {
 	var tools []*toolv1.ToolInfo
-	for i, t := range a.Tools {
+	for i, t := range w.Tools {
 		param := fmt.Sprintf("tools[%d]", i)
 		switch {
 		case t.Type != "function":
@@ -155,13 +155,13 @@ func (a *asked) tools() ([]*toolv1.ToolInfo, error) {
 	return tools, nil
 }
 
-func (a *asked) choice() (*toolv1.ToolChoice, error) {
+func (w *wireRequest) choice() (*toolv1.ToolChoice, error) {
 	const param = "tool_choice"
-	if len(a.ToolChoice) == 0 || string(a.ToolChoice) == "null" {
+	if len(w.ToolChoice) == 0 || string(w.ToolChoice) == "null" {
 		return nil, nil
 	}
 	var word string
-	if json.Unmarshal(a.ToolChoice, &word) == nil {
+	if json.Unmarshal(w.ToolChoice, &word) == nil {
 		switch word {
 		case "auto":
 			return chat.ModeChoice(toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_AUTO), nil
@@ -178,30 +178,30 @@ func (a *asked) choice() (*toolv1.ToolChoice, error) {
 			Name string `json:"name"`
 		} `json:"function"`
 	}
-	if err := json.Unmarshal(a.ToolChoice, &named); err != nil || named.Type != "function" || named.Function.Name == "" {
+	if err := json.Unmarshal(w.ToolChoice, &named); err != nil || named.Type != "function" || named.Function.Name == "" {
 		return nil, dialect.Invalid(param, "is neither auto, none nor required, nor the name of a function")
 	}
 	return chat.FunctionChoice(named.Function.Name), nil
 }
 
-func (a *asked) config() (*modelv1.GenerateConfig, error) {
+func (w *wireRequest) config() (*modelv1.GenerateConfig, error) {
 	c := &modelv1.GenerateConfig{
-		MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, FrequencyPenalty: a.FrequencyPenalty, PresencePenalty: a.PresencePenalty,
-		Seed: a.Seed, NumChoices: a.N, Logprobs: a.Logprobs, TopLogprobs: a.TopLogprobs, ParallelToolCalls: a.Parallel, ReasoningEffort: a.Effort, Verbosity: a.Verbosity,
+		MaxTokens: w.MaxTokens, Temperature: w.Temperature, TopP: w.TopP, FrequencyPenalty: w.FrequencyPenalty, PresencePenalty: w.PresencePenalty,
+		Seed: w.Seed, NumChoices: w.N, Logprobs: w.Logprobs, TopLogprobs: w.TopLogprobs, ParallelToolCalls: w.Parallel, ReasoningEffort: w.Effort, Verbosity: w.Verbosity,
 	}
-	if a.MaxCompletion != nil {
-		c.MaxTokens = a.MaxCompletion
+	if w.MaxCompletion != nil {
+		c.MaxTokens = w.MaxCompletion
 	}
-	stops, err := a.stops()
+	stops, err := w.stops()
 	if err != nil {
 		return nil, err
 	}
 	if stops != nil {
 		c.StopSeqs = &modelv1.StringList{Values: stops}
 	}
-	if a.LogitBias != nil {
+	if w.LogitBias != nil {
 		c.LogitBias = &modelv1.LogitBias{Values: map[int64]float64{}}
-		for token, bias := range a.LogitBias {
+		for token, bias := range w.LogitBias {
 			id, err := strconv.ParseInt(token, 10, 64)
 			if err != nil {
 				return nil, dialect.Invalid("logit_bias", "%q is no id of a token", token)
@@ -209,19 +209,19 @@ func (a *asked) config() (*modelv1.GenerateConfig, error) {
 			c.LogitBias.Values[id] = bias
 		}
 	}
-	c.ResponseSchema, err = a.schema()
+	c.ResponseSchema, err = w.schema()
 	return c, err
 }
 
 // schema reads the schema that the answer is to have.
-func (a *asked) schema() (*modelv1.ResponseSchema, error) {
-	if a.Format == nil {
+func (w *wireRequest) schema() (*modelv1.ResponseSchema, error) {
+	if w.Format == nil {
 		return nil, nil
 	}
 	const param = "response_format.type"
-	switch a.Format.Type {
+	switch w.Format.Type {
 	case "json_schema":
-		s := a.Format.Schema
+		s := w.Format.Schema
 		if s.Name == "" || len(s.Schema) == 0 {
 			return nil, dialect.Invalid("response_format.json_schema", "needs a name and a schema")
 		}
@@ -231,24 +231,24 @@ func (a *asked) schema() (*modelv1.ResponseSchema, error) {
 	case "json_object":
 		return nil, dialect.NotSupported(param, "`json_object` is not supported here; give a `json_schema`")
 	default:
-		return nil, dialect.Invalid(param, "%q is none of text, json_schema", a.Format.Type)
+		return nil, dialect.Invalid(param, "%q is none of text, json_schema", w.Format.Type)
 	}
 }
 
 // stops reads one stop sequence, or a list of them.
-func (a *asked) stops() ([]string, error) {
+func (w *wireRequest) stops() ([]string, error) {
 	var one *string
-	if len(a.Stop) == 0 {
+	if len(w.Stop) == 0 {
 		return nil, nil
 	}
-	if json.Unmarshal(a.Stop, &one) == nil {
+	if json.Unmarshal(w.Stop, &one) == nil {
 		if one == nil {
 			return nil, nil
 		}
 		return []string{*one}, nil
 	}
 	var list []string
-	if json.Unmarshal(a.Stop, &list) != nil {
+	if json.Unmarshal(w.Stop, &list) != nil {
 		return nil, dialect.Invalid("stop", "is neither a text nor a list of texts")
 	}
 	return list, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/jsonread"
 )
 
-// askedMessage is a message of a client's request on the wire.
-type askedMessage struct {
+// wireMessage is a message of a client's request on the wire.
+type wireMessage struct {
 	Role             string             `json:"role"`
 	Content          jsonread.TextOrRaw `json:"content"`
 	Refusal          string             `json:"refusal"`
@@ -23,8 +23,8 @@ type askedMessage struct {
 	ToolCallID       string             `json:"tool_call_id"`
 }
 
-// askedPart is a part of a message's content.
-type askedPart struct {
+// wirePart is a part of a message's content.
+type wirePart struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
 	Refusal  string `json:"refusal"`
@@ -42,12 +42,12 @@ type askedPart struct {
 	} `json:"file"`
 }
 
-func (a *asked) messages() ([]*modelv1.ChatMessage, error) {
-	messages := make([]*modelv1.ChatMessage, 0, len(a.Messages))
+func (w *wireRequest) messages() ([]*modelv1.ChatMessage, error) {
+	messages := make([]*modelv1.ChatMessage, 0, len(w.Messages))
 	called := map[string]string{} // the function of each call so far, by id
-	for i := range a.Messages {
+	for i := range w.Messages {
 		param := fmt.Sprintf("messages[%d]", i)
-		m, err := a.Messages[i].read(param)
+		m, err := w.Messages[i].read(param)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (a *asked) messages() ([]*modelv1.ChatMessage, error) {
 			called[call.GetId()] = call.GetFunction()
 		}
 		if m.GetRole() == modelv1.Role_ROLE_TOOL {
-			m.Function = called[a.Messages[i].ToolCallID]
+			m.Function = called[w.Messages[i].ToolCallID]
 		}
 		messages = append(messages, m)
 	}
@@ -63,7 +63,7 @@ func (a *asked) messages() ([]*modelv1.ChatMessage, error) {
 }
 
 // read turns a message into the canonical form.
-func (m *askedMessage) read(param string) (*modelv1.ChatMessage, error) {
+func (m *wireMessage) read(param string) (*modelv1.ChatMessage, error) {
 	content, err := m.content(param + ".content")
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (m *askedMessage) read(param string) (*modelv1.ChatMessage, error) {
 }
 
 // content reads a text or a list of parts. Only an assistant may say nothing.
-func (m *askedMessage) content(param string) (*contentv1.MessageContent, error) {
+func (m *wireMessage) content(param string) (*contentv1.MessageContent, error) {
 	switch {
 	case m.Content.IsText:
 		return chat.TextContent(m.Content.Text), nil
@@ -95,13 +95,13 @@ func (m *askedMessage) content(param string) (*contentv1.MessageContent, error) 
 	case m.Content.Absent():
 		return nil, dialect.Required(param)
 	}
-	var asked []askedPart
-	if err := jsonread.Unmarshal(m.Content.Raw, &asked); err != nil {
+	var list []wirePart
+	if err := jsonread.Unmarshal(m.Content.Raw, &list); err != nil {
 		return nil, dialect.Invalid(param, "is neither a text nor a list of parts")
 	}
-	parts := make([]*contentv1.Content, 0, len(asked))
-	for i := range asked {
-		part, err := asked[i].read(fmt.Sprintf("%s[%d]", param, i))
+	parts := make([]*contentv1.Content, 0, len(list))
+	for i := range list {
+		part, err := list[i].read(fmt.Sprintf("%s[%d]", param, i))
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (m *askedMessage) content(param string) (*contentv1.MessageContent, error) 
 	return chat.ListContent(parts...), nil
 }
 
-func (p *askedPart) read(param string) (*contentv1.Content, error) {
+func (p *wirePart) read(param string) (*contentv1.Content, error) {
 	media := func(uri string) *contentv1.Media { return &contentv1.Media{Source: &contentv1.Media_Uri{Uri: uri}} }
 	switch p.Type {
 	case "text":
@@ -149,8 +149,9 @@ func (p *askedPart) read(param string) (*contentv1.Content, error) {
 	}
 }
 
-// readAssistant reads what else an assistant said: calls, a refusal, and reasoning, which comes in a member of its own or between tags in the text.
-func (m *askedMessage) readAssistant(message *modelv1.ChatMessage) {
+// readAssistant reads what else an assistant said: calls, a refusal, and reasoning, which comes in a member of its own
+// or between tags in the text.
+func (m *wireMessage) readAssistant(message *modelv1.ChatMessage) {
 	for _, call := range m.ToolCalls {
 		message.ToolCalls = append(message.ToolCalls, dialect.ToolCall(call.ID, call.Function.Name, string(call.Function.Arguments), nil))
 	}
@@ -180,7 +181,7 @@ func (m *askedMessage) readAssistant(message *modelv1.ChatMessage) {
 }
 
 // reasoning reads the reasoning that stands in members of its own.
-func (m *askedMessage) reasoning() []*contentv1.Content {
+func (m *wireMessage) reasoning() []*contentv1.Content {
 	if own := ownDetails(m.ReasoningDetails); len(own) > 0 {
 		return own
 	}

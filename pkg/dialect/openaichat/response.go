@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
@@ -126,25 +125,28 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// ErrNotCompletion says that a body is not an answer in this format.
-var ErrNotCompletion = errors.New("the answer is no chat completion")
+// malformed says that a body is no answer in the format; cause may be nil.
+func malformed(cause error) error {
+	return &dialect.MalformedError{Answer: "chat completion", Cause: cause}
+}
 
-// Decode reads an answer. tools are those that were on offer. A body that holds an error in place of choices fails with *Error.
-func Decode(body []byte, tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
-	var c completion
-	if err := jsonread.Unmarshal(body, &c); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotCompletion, err)
+// DecodeResponse implements dialect.Codec.
+func (Codec) DecodeResponse(body []byte) (dialect.Response, error) {
+	c := &completion{}
+	if err := jsonread.Unmarshal(body, c); err != nil {
+		return nil, malformed(err)
 	}
 	if c.Error != nil && c.Choices == nil {
 		return nil, c.Error.toError(body)
 	}
 	if c.Choices == nil {
-		return nil, ErrNotCompletion
+		return nil, malformed(nil)
 	}
-	return c.output(tools)
+	return c, nil
 }
 
-func (c *completion) output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
+// Output implements dialect.Response.
+func (c *completion) Output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, error) {
 	output := &modelv1.ModelOutput{Model: c.Model, Usage: c.Usage.message()}
 	if c.ID != "" {
 		output.ResponseId = &c.ID
@@ -152,7 +154,7 @@ func (c *completion) output(tools []*toolv1.ToolInfo) (*modelv1.ModelOutput, err
 	slices.SortStableFunc(c.Choices, func(a, b choice) int { return cmp.Compare(a.Index, b.Index) })
 	for i := range c.Choices {
 		if c.Choices[i].Message == nil {
-			return nil, fmt.Errorf("%w: a choice has no message", ErrNotCompletion)
+			return nil, malformed(errors.New("a choice has no message"))
 		}
 		output.Choices = append(output.Choices, c.Choices[i].output(c.Model, tools))
 	}
@@ -178,7 +180,8 @@ func (c *choice) output(model string, tools []*toolv1.ToolInfo) *modelv1.Choice 
 // thinkTag is the internal JSON of reasoning that stood between tags in the text.
 const thinkTag = `"think"`
 
-// content returns what the model said: a plain text, or a text or a refusal, which stands in its place, with the reasoning before it.
+// content returns what the model said: a plain text, or a text or a refusal, which stands in its place, with the
+// reasoning before it.
 func (m *message) content() *contentv1.MessageContent {
 	text := string(m.Content)
 	reasoning := m.reasoning()
@@ -223,10 +226,12 @@ func (m *message) reasoning() *contentv1.Content {
 	}
 }
 
-// detailsScheme marks a signature that holds the details of reasoning as they came, to be sent back to servers that know them.
+// detailsScheme marks a signature that holds the details of reasoning as they came, to be sent back to servers that
+// know them.
 const detailsScheme = "reasoning-details://"
 
-// detailedReasoning reads the list of details of OpenRouter: summaries, open texts and sealed data, of which the last of each kind counts.
+// detailedReasoning reads the list of details of OpenRouter: summaries, open texts and sealed data, of which the last
+// of each kind counts.
 func detailedReasoning(details []json.RawMessage) *contentv1.Content {
 	var summary, open, sealed *string
 	for _, raw := range details {

@@ -2,6 +2,7 @@ package openaichat
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"strings"
 
@@ -10,15 +11,17 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 )
 
-// StreamWriter writes an answer as server-sent events:
+// streamWriter writes an answer as server-sent events, each call with one write:
 //
 //	chunk (role, then pieces)*, chunk (finish_reason) per choice, [chunk (usage)], [DONE]
-//
-// Each call of Write is one write of w, so that whoever flushes w sends whole events. It is for one goroutine.
-type StreamWriter struct {
+type streamWriter struct {
 	w       io.Writer
-	meta    ResponseMeta
+	err     error
+	meta    dialect.ResponseMeta
 	choices map[int32]*streamed
+	// events are ready to be sent; data is the last one's data. Both are used again.
+	events bytes.Buffer
+	data   []byte
 }
 
 // streamed is what of a choice has been written.
@@ -27,45 +30,48 @@ type streamed struct {
 	calls           map[int32]bool // by index
 }
 
-// NewStreamWriter returns a writer of one answer.
-func NewStreamWriter(w io.Writer, meta ResponseMeta) *StreamWriter {
-	return &StreamWriter{w: w, meta: meta, choices: map[int32]*streamed{}}
+// NewStreamWriter implements dialect.Codec.
+func (Codec) NewStreamWriter(w io.Writer, meta dialect.ResponseMeta) dialect.StreamWriter {
+	meta.ID = cmp.Or(meta.ID, newID())
+	return &streamWriter{w: w, meta: meta, choices: map[int32]*streamed{}}
 }
 
-// Write writes a piece of the answer.
-func (s *StreamWriter) Write(delta *modelv1.GenerateDelta) error {
-	var events bytes.Buffer
-	c := s.choice(&events, delta.GetChoice())
+// Write implements dialect.StreamWriter.
+func (s *streamWriter) Write(delta *modelv1.GenerateDelta) error {
+	c := s.choice(delta.GetChoice())
 	switch piece := delta.GetPiece().(type) {
 	case *modelv1.GenerateDelta_Text:
 		c.text.WriteString(piece.Text)
-		s.piece(&events, delta.GetChoice(), func(w *encode.Writer) { w.TextMember("content", piece.Text) })
+		s.piece(delta.GetChoice(), func(w *encode.Writer) { w.TextMember("content", piece.Text) })
 	case *modelv1.GenerateDelta_Reasoning:
 		c.reasoning.WriteString(piece.Reasoning)
-		s.piece(&events, delta.GetChoice(), func(w *encode.Writer) { w.TextMember(memberReasoningContent, piece.Reasoning) })
+		s.piece(delta.GetChoice(), func(w *encode.Writer) { w.TextMember(memberReasoningContent, piece.Reasoning) })
 	case *modelv1.GenerateDelta_ToolCall:
 		c.calls[piece.ToolCall.GetIndex()] = true
-		s.piece(&events, delta.GetChoice(), func(w *encode.Writer) { writeCallDelta(w, piece.ToolCall) })
+		s.piece(delta.GetChoice(), func(w *encode.Writer) { writeCallDelta(w, piece.ToolCall) })
 	}
-	return s.send(&events)
+	return s.send()
 }
 
-func (s *StreamWriter) send(events *bytes.Buffer) error {
-	_, err := s.w.Write(events.Bytes())
-	return err
+// send writes the events that are ready.
+func (s *streamWriter) send() error {
+	if s.err == nil {
+		_, s.err = s.w.Write(s.events.Bytes())
+	}
+	s.events.Reset()
+	return s.err
 }
 
-// Close writes what of the output was not streamed, why each choice ended, and the end.
-func (s *StreamWriter) Close(output *modelv1.ModelOutput) error {
+// Close implements dialect.StreamWriter. An output without choices fails with dialect.ErrNoChoices.
+func (s *streamWriter) Close(output *modelv1.ModelOutput) error {
 	if len(output.GetChoices()) == 0 {
-		return ErrNoChoices
+		return dialect.ErrNoChoices
 	}
-	var events bytes.Buffer
 	for i, choice := range output.GetChoices() {
-		s.rest(&events, int32(i), choice)
+		s.rest(int32(i), choice)
 	}
 	if s.meta.IncludeUsage {
-		s.chunk(&events, output, func(w *encode.Writer) {
+		s.chunk(output, func(w *encode.Writer) {
 			w.Key("choices")
 			w.BeginList()
 			w.EndList()
@@ -77,44 +83,43 @@ func (s *StreamWriter) Close(output *modelv1.ModelOutput) error {
 			writeUsage(w, usage)
 		})
 	}
-	writeEvent(&events, []byte(done))
-	return s.send(&events)
+	s.event([]byte(done))
+	return s.send()
 }
 
-// Ping writes a comment, which clients pass over, so that a client that waits knows that the answer still comes.
-func (s *StreamWriter) Ping() error {
-	_, err := io.WriteString(s.w, ": waiting\n\n")
-	return err
+// Ping implements dialect.StreamWriter: it writes a comment, which clients pass over.
+func (s *streamWriter) Ping() error {
+	s.events.WriteString(": waiting\n\n")
+	return s.send()
 }
 
-// Fail ends the stream with an error.
-func (s *StreamWriter) Fail(f dialect.Failure) error {
-	var events bytes.Buffer
-	writeEvent(&events, EncodeError(f))
-	return s.send(&events)
+// Fail implements dialect.StreamWriter.
+func (s *streamWriter) Fail(f dialect.Failure) error {
+	s.event(Codec{}.AppendError(nil, f))
+	return s.send()
 }
 
 // rest writes what a choice lacks.
-func (s *StreamWriter) rest(events *bytes.Buffer, index int32, choice *modelv1.Choice) {
-	c, all := s.choice(events, index), saidBy(choice.GetMessage())
+func (s *streamWriter) rest(index int32, choice *modelv1.Choice) {
+	c, all := s.choice(index), saidBy(choice.GetMessage())
 	if rest, more := strings.CutPrefix(all.reasoning, c.reasoning.String()); more && rest != "" {
-		s.piece(events, index, func(w *encode.Writer) { w.TextMember(memberReasoningContent, rest) })
+		s.piece(index, func(w *encode.Writer) { w.TextMember(memberReasoningContent, rest) })
 	}
 	// A refusal is streamed as text by whoever does not tell the two apart.
 	if c.text.Len() == 0 && all.refusal != "" {
-		s.piece(events, index, func(w *encode.Writer) { w.TextMember("refusal", all.refusal) })
+		s.piece(index, func(w *encode.Writer) { w.TextMember("refusal", all.refusal) })
 	}
 	if rest, more := strings.CutPrefix(all.text, c.text.String()); more && rest != "" {
-		s.piece(events, index, func(w *encode.Writer) { w.TextMember("content", rest) })
+		s.piece(index, func(w *encode.Writer) { w.TextMember("content", rest) })
 	}
 	for i, call := range all.calls {
 		if !c.calls[int32(i)] {
-			s.piece(events, index, func(w *encode.Writer) {
+			s.piece(index, func(w *encode.Writer) {
 				writeCallDelta(w, &modelv1.ToolCallDelta{Index: int32(i), Id: call.GetId(), Function: call.GetFunction(), Arguments: argumentsOf(call)})
 			})
 		}
 	}
-	s.chunk(events, nil, func(w *encode.Writer) {
+	s.chunk(nil, func(w *encode.Writer) {
 		w.Key("choices")
 		w.BeginList()
 		w.BeginObject()
@@ -131,12 +136,12 @@ func (s *StreamWriter) rest(events *bytes.Buffer, index int32, choice *modelv1.C
 }
 
 // choice returns what of a choice has been written, and opens it where nothing has.
-func (s *StreamWriter) choice(events *bytes.Buffer, index int32) *streamed {
+func (s *streamWriter) choice(index int32) *streamed {
 	c, open := s.choices[index]
 	if !open {
 		c = &streamed{calls: map[int32]bool{}}
 		s.choices[index] = c
-		s.piece(events, index, func(w *encode.Writer) {
+		s.piece(index, func(w *encode.Writer) {
 			w.TextMember("role", "assistant")
 			w.TextMember("content", "")
 		})
@@ -145,8 +150,8 @@ func (s *StreamWriter) choice(events *bytes.Buffer, index int32) *streamed {
 }
 
 // piece writes a chunk with a piece of a choice.
-func (s *StreamWriter) piece(events *bytes.Buffer, index int32, members func(*encode.Writer)) {
-	s.chunk(events, nil, func(w *encode.Writer) {
+func (s *streamWriter) piece(index int32, members func(*encode.Writer)) {
+	s.chunk(nil, func(w *encode.Writer) {
 		w.Key("choices")
 		w.BeginList()
 		w.BeginObject()
@@ -163,21 +168,29 @@ func (s *StreamWriter) piece(events *bytes.Buffer, index int32, members func(*en
 }
 
 // chunk writes an event that is a chunk.
-func (s *StreamWriter) chunk(events *bytes.Buffer, output *modelv1.ModelOutput, members func(*encode.Writer)) {
-	var w encode.Writer
-	s.meta.begin(&w, output, "chat.completion.chunk")
-	members(&w)
+func (s *streamWriter) chunk(output *modelv1.ModelOutput, members func(*encode.Writer)) {
+	w := encode.Append(s.data[:0], 0)
+	begin(w, &s.meta, output, "chat.completion.chunk")
+	members(w)
 	w.EndObject()
-	writeEvent(events, w.Bytes())
+	s.data = w.Bytes()
+	s.event(s.data)
 }
 
-// writeEvent writes one event. Line breaks between the tokens of JSON that others wrote would end it, and mean no more than blanks.
-func writeEvent(events *bytes.Buffer, data []byte) {
-	events.WriteString("data: ")
-	for _, line := range bytes.FieldsFunc(data, func(r rune) bool { return r == '\n' || r == '\r' }) {
-		events.Write(line)
+// event makes an event ready. Line breaks between the tokens of JSON that others wrote would end it, and mean no more than
+// blanks.
+func (s *streamWriter) event(data []byte) {
+	s.events.WriteString("data: ")
+	for len(data) > 0 {
+		end := bytes.IndexAny(data, "\r\n")
+		if end < 0 {
+			s.events.Write(data)
+			break
+		}
+		s.events.Write(data[:end])
+		data = data[end+1:]
 	}
-	events.WriteString("\n\n")
+	s.events.WriteString("\n\n")
 }
 
 func writeCallDelta(w *encode.Writer, call *modelv1.ToolCallDelta) {

@@ -19,7 +19,7 @@ func FuzzWire(f *testing.F) {
 		f.Add([]byte(doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		jsonreadtest.Alike[asked](t, doc)
+		jsonreadtest.Alike[wireRequest](t, doc)
 		jsonreadtest.Alike[completion](t, doc)
 	})
 }

@@ -6,6 +6,7 @@ package effectrpc
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"sync"
@@ -142,13 +143,18 @@ func (o *Owner) fault(key effect.Key, err error) *rpcerr.Error {
 	return nil
 }
 
-// Hash is the hash of an effect's content: a request without its key, its deadline and on whose behalf it is made.
-func Hash(content proto.Message) (effect.Hash, error) {
+// Hash is the hash of what is asked for, in one message or several: a request without its key, its deadline and on whose
+// behalf it is made. Two requests with one key must have one hash.
+func Hash(contents ...proto.Message) (effect.Hash, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	encoded, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend((*buffer)[:0], content)
-	if err != nil {
-		return effect.Hash{}, rpcerr.InvalidRequest("the request cannot be encoded: %w", err)
+	encoded := (*buffer)[:0]
+	for _, content := range contents {
+		encoded = binary.AppendUvarint(encoded, uint64(proto.Size(content)))
+		var err error
+		if encoded, err = (proto.MarshalOptions{Deterministic: true}).MarshalAppend(encoded, content); err != nil {
+			return effect.Hash{}, rpcerr.InvalidRequest("the request cannot be encoded: %w", err)
+		}
 	}
 	*buffer = encoded
 	return sha256.Sum256(encoded), nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
@@ -111,4 +112,13 @@ func TestAHashIsOverTheContentAlone(t *testing.T) {
 	first, other, again := hash("a/b"), hash("a/c"), hash("a/b")
 	assert.Equal(t, first, again)
 	assert.NotEqual(t, first, other)
+
+	of := func(contents ...proto.Message) effect.Hash {
+		h, err := effectrpc.Hash(contents...)
+		require.NoError(t, err)
+		return h
+	}
+	one, two := &modelv1.GenerateRequest{Model: "a/b"}, &modelv1.GenerateRequest{ModelArgsJson: `{"a":1}`}
+	assert.NotEqual(t, of(one, two), of(two, one))
+	assert.NotEqual(t, first, of(one, two), "the border between messages counts")
 }

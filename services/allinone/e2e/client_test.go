@@ -150,7 +150,7 @@ func (c *client) samples(t *testing.T, eval string) []*agentv1.EvalSample {
 	t.Helper()
 	var all []*agentv1.EvalSample
 	for token := ""; ; {
-		r, err := c.evals.ListSamples(within(t), &agentv1.ListSamplesRequest{Parent: eval, PageToken: token})
+		r, err := c.evals.ListSamples(within(t), &agentv1.ListSamplesRequest{Parent: eval, PageToken: token, Content: true})
 		require.NoError(t, err)
 		all = append(all, r.GetSamples()...)
 		if token = r.GetNextPageToken(); token == "" {

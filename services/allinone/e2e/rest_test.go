@@ -229,6 +229,47 @@ func TestEvalOverREST(t *testing.T) {
 	})
 }
 
+// A PATCH changes what its body names: null lifts, an empty body is refused, and If-Match is of what was read.
+func TestUpdatesOverREST(t *testing.T) {
+	t.Parallel()
+	inEachForm(t, func(t *testing.T, f form) {
+		h := newHome(t, &shipped, f)
+		h.serve()
+		r := h.rest()
+		budget := "/api/v1/" + project + "/budgets/project"
+		made := r.ok(t, "PATCH", budget, object{"maxTokens": "1000", "maxCost": 5})
+		assert.Equal(t, []any{"1000", 5.0}, []any{made["maxTokens"], made["maxCost"]})
+		lifted := r.ok(t, "PATCH", budget, object{"maxCost": nil}, fmt.Sprintf("If-Match: %q", made["etag"]))
+		assert.Equal(t, []any{"1000", nil}, []any{lifted["maxTokens"], lifted["maxCost"]})
+		status, answer := r.do(t, "PATCH", budget, object{})
+		assert.Equal(t, http.StatusBadRequest, status)
+		assert.Contains(t, answer, "nothing is to be changed")
+		status, answer = r.do(t, "PATCH", budget, object{"maxTokens": nil}, fmt.Sprintf("If-Match: %q", made["etag"]))
+		assert.Equal(t, http.StatusConflict, status, answer)
+		assert.Equal(t, "ABORTED", at(parsed(t, answer), "error", "status"))
+		assert.Contains(t, answer, "ETAG_MISMATCH")
+
+		eval := r.ok(t, "POST", "/api/v1/"+project+"/evals", evalOverREST(object{"min_turn": 1, "output": object{"text": "late", "delay_s": 600}}))
+		path := fmt.Sprintf("/api/v1/%s", eval["name"])
+		assert.EqualValues(t, 1, at(r.ok(t, "PATCH", path, object{"spec": object{"maxSamples": 1, "tags": []string{"slow"}}}), "spec", "maxSamples"))
+		patched := r.ok(t, "PATCH", path, object{"spec": object{"maxSamples": nil}})
+		assert.Equal(t, []any{nil, "slow"}, []any{at(patched, "spec", "maxSamples"), at(patched, "spec", "tags", 0)})
+		assert.Equal(t, "EVAL_STATE_RUNNING", r.ok(t, "GET", path+":wait?timeout=0.01s", nil)["state"], "the time is over")
+
+		var run string
+		eventually(t, func() bool {
+			run, _ = at(r.ok(t, "GET", path+"/samples", nil), "samples", 0, "run").(string)
+			return run != ""
+		}, "a sample has its run")
+		limited := r.ok(t, "POST", "/api/v1/"+run+":retuneLimits", object{"limits": object{"turns": 50, "tokens": "9000"}})
+		assert.Equal(t, []any{50.0, "9000"}, []any{at(limited, "limits", "turns"), at(limited, "limits", "tokens")})
+		free := r.ok(t, "POST", "/api/v1/"+run+":retuneLimits", object{"updateMask": "turns"})
+		assert.Equal(t, []any{nil, "9000"}, []any{at(free, "limits", "turns"), at(free, "limits", "tokens")})
+		r.ok(t, "POST", path+":cancel", object{})
+		assert.Equal(t, "EVAL_STATE_CANCELLED", r.ok(t, "GET", path+":wait?timeout=60s", nil)["state"])
+	})
+}
+
 // What needs no credential, and what describes the API.
 func TestFrontDoor(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -30,11 +33,27 @@ func Edit(reason string, replaced []*modelv1.ChatMessage, removedIDs []string) *
 	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: change}}
 }
 
-// Replace is the event that replaces the whole conversation.
-func Replace(reason string, messages []*modelv1.ChatMessage) *agentv1.Event {
-	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: &agentv1.HistoryChanged{
-		Reason: reason, ReplaceAll: true, Content: &agentv1.HistoryContent{Messages: messages},
-	}}}
+// Replace is the event that replaces the whole conversation. It holds the messages that are new or changed; others are
+// named.
+func Replace(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event {
+	known := map[string]*modelv1.ChatMessage{}
+	for _, m := range slices.Backward(before) { // Of two with one id, the first is the one that is found again.
+		known[m.GetId()] = m
+	}
+	change := &agentv1.HistoryChanged{Reason: reason, ReplaceAll: true}
+	var fresh []*modelv1.ChatMessage
+	for _, m := range after {
+		if old, ok := known[m.GetId()]; ok && m.GetId() != "" && (old == m || proto.Equal(old, m)) {
+			change.Order = append(change.Order, m.GetId())
+			continue
+		}
+		change.Order = append(change.Order, "")
+		fresh = append(fresh, m)
+	}
+	if len(fresh) > 0 {
+		change.Content = &agentv1.HistoryContent{Messages: fresh}
+	}
+	return &agentv1.Event{Kind: &agentv1.Event_HistoryChanged{HistoryChanged: change}}
 }
 
 // Shorten is the event that leaves of a conversation what after holds. Where that is some of the messages in their order, only the ids of the others are noted.
@@ -49,7 +68,7 @@ func Shorten(reason string, before, after []*modelv1.ChatMessage) *agentv1.Event
 		}
 	}
 	if len(rest) > 0 {
-		return Replace(reason, after)
+		return Replace(reason, before, after)
 	}
 	return Edit(reason, nil, removed)
 }

@@ -1,61 +1,56 @@
-// Package content takes what was said and shown out of messages of the protocol, for viewers who may see what happened but not what it was about.
-//
-// The protocol's rule is one name: content stands in fields called `content`, at any depth. A few fields that hold content under another name are listed here.
+// Package content takes what users, models and tools wrote out of messages of the protocol, for viewers who may see what
+// happened but not what was said. The protocol marks such fields with the option evalfleet.options.v1.content; nothing
+// here knows them by name.
 package content
 
 import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	optionsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 )
 
-// elsewhere are fields that hold content under another name.
-var elsewhere = map[protoreflect.FullName]bool{
-	"evalfleet.agent.v1.AgentRef.params_json":          true, // prompts
-	"evalfleet.agent.v1.Dataset.inline":                true,
-	"evalfleet.agent.v1.EvalCreated.dataset":           true,
-	"evalfleet.agent.v1.Event.delta":                   true,
-	"evalfleet.agent.v1.InputRequested.fields_json":    true, // questions
-	"evalfleet.agent.v1.OutputSet.completion":          true,
-	"evalfleet.agent.v1.RunSpec.choices":               true,
-	"evalfleet.agent.v1.RunSpec.input":                 true,
-	"evalfleet.agent.v1.RunSpec.metadata_json":         true,
-	"evalfleet.agent.v1.RunSpec.prompt":                true,
-	"evalfleet.agent.v1.RunSpec.store":                 true,
-	"evalfleet.agent.v1.RunSpec.target":                true,
-	"evalfleet.agent.v1.ScorerRef.params_json":         true, // check programs
-	"evalfleet.model.v1.GenerateConfig.system_message": true,
-	"evalfleet.sandbox.v1.SandboxSpec.env":             true,
-	"evalfleet.sandbox.v1.SandboxSpec.setup":           true,
+// Without returns a copy of m without content. Fields that this version does not know are left out too, since they may
+// be content. The copy shares values with m, so neither may be changed any more.
+func Without[M proto.Message](m M) M {
+	from := m.ProtoReflect()
+	if !from.IsValid() {
+		return m
+	}
+	bare, _ := without(from).Interface().(M) // it is made of the same type
+	return bare
 }
 
-// Strip clears every field of content in m, which it changes.
-func Strip(m proto.Message) { strip(m.ProtoReflect()) }
-
-func strip(m protoreflect.Message) {
+func without(m protoreflect.Message) protoreflect.Message {
+	bare := m.New()
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case Field(field):
-			m.Clear(field)
-		case field.Message() == nil:
-		case field.IsMap():
-			if field.MapValue().Message() != nil {
-				value.Map().Range(func(_ protoreflect.MapKey, entry protoreflect.Value) bool {
-					strip(entry.Message())
-					return true
-				})
-			}
+		case field.IsMap() && field.MapValue().Message() != nil:
+			entries := bare.NewField(field).Map()
+			value.Map().Range(func(key protoreflect.MapKey, entry protoreflect.Value) bool {
+				entries.Set(key, protoreflect.ValueOfMessage(without(entry.Message())))
+				return true
+			})
+			bare.Set(field, protoreflect.ValueOfMap(entries))
+		case field.Message() == nil || field.IsMap():
+			bare.Set(field, value)
 		case field.IsList():
+			items := bare.NewField(field).List()
 			for i := range value.List().Len() {
-				strip(value.List().Get(i).Message())
+				items.Append(protoreflect.ValueOfMessage(without(value.List().Get(i).Message())))
 			}
+			bare.Set(field, protoreflect.ValueOfList(items))
 		default:
-			strip(value.Message())
+			bare.Set(field, protoreflect.ValueOfMessage(without(value.Message())))
 		}
 		return true
 	})
+	return bare
 }
 
 // Field reports whether a field holds content.
 func Field(field protoreflect.FieldDescriptor) bool {
-	return field.Name() == "content" || elsewhere[field.FullName()]
+	is, _ := proto.GetExtension(field.Options(), optionsv1.E_Content).(bool)
+	return is
 }

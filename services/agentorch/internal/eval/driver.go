@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,10 +31,9 @@ type driver struct {
 	// samples and plan are what prepare reads; nil before.
 	samples *Samples
 	plan    *plan
-	// seen is the last change of a run's row that was looked at.
-	seen int64
-	// strangers are runs that had ended before the journal said whose they are, as after a crash between the two.
-	strangers map[string]struct{}
+	// early says that the inbox holds the end of a run of which the journal does not say yet whose it is, as after a
+	// crash between the two.
+	early bool
 	// stopping is set while runs are being cancelled, with the event that follows when none is left.
 	stopping *stop
 	// unread says that the inbox holds a command that this version does not know.
@@ -57,6 +57,7 @@ type command struct {
 	Type   string  `json:"type"`
 	Reason string  `json:"reason,omitempty"`
 	Update *Update `json:"update,omitempty"`
+	Etag   string  `json:"etag,omitempty"`
 }
 
 const (
@@ -67,11 +68,12 @@ const (
 // retryPause is how long the driver waits after an error of a store or a service before it tries again.
 const retryPause = time.Second
 
-// turnStarts and turnTime bound how many samples a turn of the driver begins and how long it takes to begin samples or
-// to collect finished ones, turnBytes what these have said. What is left is done in the next turn, after commands and
+// turnStarts and turnEnds bound how many samples a turn of the driver begins and how many finished ones it collects,
+// turnTime how long it takes for either, turnBytes what the finished ones have said. What is left is done in the next turn, after commands and
 // errors that came meanwhile.
 const (
 	turnStarts = 16
+	turnEnds   = 100
 	turnTime   = 100 * time.Millisecond
 	turnBytes  = 4 << 20
 )
@@ -103,7 +105,7 @@ func (d *driver) run(ctx context.Context) error {
 	for {
 		wait, err := d.turn(ctx)
 		if errors.Is(err, journal.ErrFenced) {
-			if moved, lookErr := d.refold(ctx); moved {
+			if moved, lookErr := d.refold(ctx, err); moved {
 				continue
 			} else if lookErr != nil {
 				err = lookErr
@@ -157,15 +159,16 @@ func (d *driver) wait(wait *agentv1.RunWait) {
 	d.waiting.Store(&agentv1.EvalWait{Reason: wait.GetReason(), Message: wait.GetMessage(), Since: since, Samples: d.state.Eval.GetProgress().GetPending()})
 }
 
-// refold makes the state again from the journal when an append was refused: one before it may have become durable although it was answered with an error. It reports whether there was
-// more than was known, and fails with [errNotOwner] where another replica owns the journal.
-func (d *driver) refold(ctx context.Context) (moved bool, err error) {
-	head, err := d.engine.deps.Journals.Open(ctx, d.head.Name)
+// refold makes the state again from the journal when an append was refused: one before it may have become durable
+// although it was answered with an error. It reports whether there was more than was known, and fails with [errNotOwner]
+// where another replica owns the journal.
+func (d *driver) refold(ctx context.Context, refused error) (moved bool, err error) {
+	fenced, ok := errors.AsType[*journal.FencedError](refused)
+	if !ok {
+		return false, refused
+	}
+	head := fenced.Now
 	switch {
-	case errors.Is(err, journal.ErrNotFound):
-		return false, errNotOwner
-	case err != nil:
-		return false, err
 	case head.Ref != d.head.Ref || head.Owner != d.engine.deps.Replica || head.Epoch != d.head.Epoch:
 		return false, errNotOwner
 	case head.Seq <= d.head.Seq:
@@ -176,7 +179,7 @@ func (d *driver) refold(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	head.Seq = state.Eval.GetHead()
-	d.head, d.state, d.stopping, d.seen = head, state, nil, 0
+	d.head, d.state, d.stopping = head, state, nil
 	return true, nil
 }
 
@@ -260,45 +263,75 @@ func (d *driver) sample(slot *Slot) *agentv1.Sample {
 	return d.samples.At(slot.Sample)
 }
 
-// collect journals how runs ended, as many as a turn has time for.
+// collect journals how runs ended, as their letters tell it, as many as a turn has time for. The letter of a run of which
+// the journal does not say yet whose it is stays in the inbox.
 func (d *driver) collect(ctx context.Context) error {
 	begun := time.Now()
-	rows, err := d.engine.deps.Journals.List(ctx, journal.Query{
-		Project: d.project, Kind: journal.KindRun, Parent: d.head.Name, ChangedAfter: &d.seen, Bytes: turnBytes,
-	})
-	if err != nil || len(rows) == 0 {
+	ends, err := d.ended(ctx)
+	if err != nil {
 		return err
 	}
 	var (
 		events []*agentv1.Event
+		took   []string
 		size   int
-		seen   int64
 	)
-	for _, row := range rows {
-		slot := d.state.ByRun(row.Name)
-		switch {
-		case !row.Done:
-		case slot == nil:
-			d.strangers[row.Name] = struct{}{}
-		case slot.Finished == nil:
-			event, err := d.outcome(ctx, slot, row)
+	d.early = false
+	for _, end := range ends {
+		slot := d.state.ByRun(end.row.Name)
+		if slot == nil {
+			d.early = true
+			continue
+		}
+		if slot.Finished == nil {
+			event, err := d.outcome(ctx, slot, end.row)
 			if err != nil {
 				return err
 			}
 			events, size = append(events, event), size+proto.Size(event)
 		}
-		if seen = row.Changed; size > turnBytes || time.Since(begun) > turnTime {
+		if took = append(took, end.letter); size > turnBytes || time.Since(begun) > turnTime {
 			break
 		}
 	}
-	if len(events) > 0 {
-		if err := d.append(ctx, nil, events...); err != nil {
-			return err
+	if len(took) == 0 {
+		return nil
+	}
+	d.poke() // There may be more.
+	return d.append(ctx, took, events...)
+}
+
+// end is that of a run.
+type end struct {
+	letter string // the id of its letter in the inbox
+	row    journal.Listed
+}
+
+// ended reads a page of the ends that the inbox tells of, in the order in which they came.
+func (d *driver) ended(ctx context.Context) ([]end, error) {
+	pending, err := d.engine.deps.Journals.Pending(ctx, d.head.Ref)
+	if err != nil {
+		return nil, err
+	}
+	letters := map[journal.Ref]string{}
+	var refs []journal.Ref
+	for _, p := range pending {
+		if run, is := journal.HasEnded(p); is && len(refs) < turnEnds {
+			letters[run], refs = p.ID, append(refs, run)
 		}
 	}
-	d.seen = seen
-	d.poke() // There may be more.
-	return nil
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	rows, err := d.engine.deps.Journals.List(ctx, journal.Query{Refs: refs, Limit: turnEnds, Bytes: turnBytes})
+	ends := make([]end, len(rows))
+	for i, row := range rows {
+		ends[i] = end{letters[row.Ref], row}
+	}
+	slices.SortFunc(ends, func(a, b end) int {
+		return cmp.Compare(slices.Index(refs, a.row.Ref), slices.Index(refs, b.row.Ref))
+	})
+	return ends, err
 }
 
 // obey takes the commands in the inbox. What this version does not know stays there.
@@ -313,14 +346,18 @@ func (d *driver) obey(ctx context.Context) error {
 		if err := json.Unmarshal(p.Body, &c); err != nil {
 			c = command{}
 		}
+		_, ofRun := journal.HasEnded(p)
 		switch {
+		case ofRun: // collect takes it.
 		case c.Type == commandUpdate && c.Update != nil:
-			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Kind: &agentv1.Event_EvalUpdated{EvalUpdated: &agentv1.EvalUpdated{ChangesJson: c.Update.text(), Reason: c.Reason}}})
+			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Kind: &agentv1.Event_EvalUpdated{EvalUpdated: &agentv1.EvalUpdated{
+				ChangesJson: c.Update.text(), Reason: c.Reason, Outdated: c.Etag != "" && c.Etag != d.state.Eval.GetEtag(),
+			}}})
 			if err != nil {
 				return err
 			}
 		case c.Type == commandCancel:
-			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Critical: true, Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{
+			err := d.append(ctx, []string{p.ID}, &agentv1.Event{Kind: &agentv1.Event_CommandReceived{CommandReceived: &agentv1.CommandReceived{
 				CommandId: p.ID, Type: commandCancel, Reason: c.Reason,
 			}}})
 			if err != nil {
@@ -383,7 +420,7 @@ func (d *driver) tell(ctx context.Context) error {
 		}
 	}
 	if len(running) > 0 {
-		if err := d.engine.deps.Runs.Cancel(ctx, running, d.cancelID(), d.stopping.change.GetReason()); err != nil {
+		if err := d.engine.deps.Runs.CancelAll(ctx, running, d.cancelID(), d.stopping.change.GetReason()); err != nil {
 			return fmt.Errorf("cancel runs: %w", err)
 		}
 		if d.stopping.told == nil {
@@ -413,7 +450,7 @@ func (d *driver) stop(ctx context.Context) error {
 	if d.stopping.change.GetState() == agentv1.EvalState_EVAL_STATE_FAILED {
 		d.stopping.change.Reason = d.countErrors() // Some failed before they could be cancelled.
 	}
-	return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
+	return d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: d.stopping.change}})
 }
 
 // leave counts runs as cancelled that cannot take a step here, such as those of a later version: their cancel lies in their inbox.
@@ -503,19 +540,17 @@ func (d *driver) start(ctx context.Context, spec *agentv1.EvalSpec, slot *Slot) 
 	}
 	attempt := slot.Attempts + 1
 	key := fmt.Sprintf("%s/%s/%d", resource.LastID(d.head.Name), slotID(spec, slot), attempt)
-	created, err := d.engine.deps.Runs.CreateRun(ctx, &agentv1.CreateRunRequest{Parent: "projects/" + d.project, Spec: run, RequestId: key})
+	name, err := d.engine.deps.Runs.CreateSample(ctx, d.project, run, key)
 	if err != nil {
 		return err
 	}
 	failpoint.Hit("agentorch/after-sample-run")
-	err = d.append(ctx, nil, &agentv1.Event{Id: created.GetName(), Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
-		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: created.GetName(), Attempt: int32(attempt),
+	err = d.append(ctx, nil, &agentv1.Event{Id: name, Kind: &agentv1.Event_SampleAdmitted{SampleAdmitted: &agentv1.SampleAdmitted{
+		Sample: sample.GetId(), Epoch: int32(slot.Epoch), Run: name, Attempt: int32(attempt),
 		Model: spec.GetModels()[slot.Model].GetModel(), Position: int32(slot.Sample), ModelIndex: int32(slot.Model),
 	}}})
-	if _, ended := d.strangers[created.GetName()]; err == nil && ended {
-		delete(d.strangers, created.GetName())
-		d.seen = 0 // Its row will not change again, so all are looked at once more.
-		d.poke()
+	if d.early {
+		d.poke() // It may have ended.
 	}
 	return err
 }
@@ -535,16 +570,16 @@ func (d *driver) finish(ctx context.Context) error {
 			State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results cannot be computed",
 			Error: &agentv1.RunError{Reason: rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), Message: err.Error()},
 		}
-		return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
+		return d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
 	}
 	if unscored != "" && end.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED {
 		end = d.nothingScored(unscored)
 	}
 	err = d.append(ctx, nil,
 		&agentv1.Event{Kind: &agentv1.Event_ResultsComputed{ResultsComputed: &agentv1.ResultsComputed{Results: results}}},
-		&agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
+		&agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: end}})
 	if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE) {
-		return d.append(ctx, nil, &agentv1.Event{Critical: true, Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
+		return d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
 			State: agentv1.EvalState_EVAL_STATE_FAILED, Reason: "the results are too large",
 			Error: &agentv1.RunError{Reason: rpcerr.ReasonName(rpcerr.Reason(err)), Message: err.Error()},
 		}}})

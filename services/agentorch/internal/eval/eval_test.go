@@ -108,7 +108,7 @@ type runs struct {
 
 func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
 
-func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
+func (r *runs) Validate(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
 	model := spec.GetModel().GetModel()
 	r.mu.Lock()
 	r.checked = append(r.checked, model)
@@ -133,40 +133,40 @@ func (r *runs) CheckSample(_ string, spec *agentv1.RunSpec) error {
 	return r.lacks(spec.GetAttribution().GetSample())
 }
 
-func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+func (r *runs) CreateSample(ctx context.Context, project string, spec *agentv1.RunSpec, key string) (string, error) {
 	if r.making != nil {
-		r.making(req.GetSpec().GetAttribution().GetEval())
+		r.making(spec.GetAttribution().GetEval())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name, ok := r.byKey[req.GetRequestId()]; ok {
-		return r.byName[name], nil
+	if name, ok := r.byKey[key]; ok {
+		return name, nil
 	}
-	name := fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.byName)+1)
-	at := req.GetSpec().GetAttribution()
+	name := fmt.Sprintf("projects/%s/runs/r%d", project, len(r.byName)+1)
+	at := spec.GetAttribution()
 	if r.refuse != nil {
 		if err := r.refuse(at.GetSample()); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	slot := fmt.Sprintf("%s/%d", at.GetSample(), at.GetEpoch())
 	r.tries[slot]++
 	run := r.verdict(at.GetSample(), int(at.GetEpoch()), r.tries[slot])
 	run.Name, run.StartTime = name, timestamppb.Now()
-	r.byKey[req.GetRequestId()], r.byName[name] = name, run
+	r.byKey[key], r.byName[name] = name, run
 	row := journal.Row{Kind: journal.KindRun, State: int32(agentv1.RunState_RUN_STATE_RUNNING), Parent: at.GetEval()}
 	head, _, err := r.journals.Create(ctx, journal.Creation{Name: name, Owner: "test", Row: row, Entries: []journal.Entry{{Event: &agentv1.Event{
 		Seq: 1, Kind: &agentv1.Event_Info{Info: &agentv1.Info{Code: "made"}},
 	}}}})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	r.active++
 	r.busiest = max(r.busiest, r.active)
 	if run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
-		return run, r.end(ctx, head, run)
+		return name, r.end(ctx, head, run)
 	}
-	return run, nil
+	return name, nil
 }
 
 // end journals that a run has ended.
@@ -182,7 +182,7 @@ func (r *runs) end(ctx context.Context, head journal.Head, run *agentv1.Run) err
 		return err
 	}
 	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Parent: parentOf(ctx, r.journals, head), Done: true, View: view}
-	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Entries: []journal.Entry{{Event: &agentv1.Event{
+	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Tell: []journal.Letter{journal.Ended(row.Parent, head.Ref)}, Entries: []journal.Entry{{Event: &agentv1.Event{
 		Seq: head.Seq + 1, Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: run.GetState()}},
 	}}}})
 }
@@ -198,7 +198,7 @@ func parentOf(ctx context.Context, j journal.Store, head journal.Head) string {
 	return ""
 }
 
-func (r *runs) Cancel(ctx context.Context, names []string, _, _ string) error {
+func (r *runs) CancelAll(ctx context.Context, names []string, _, _ string) error {
 	if r.cancelling != nil {
 		select {
 		case <-r.cancelling:
@@ -231,15 +231,15 @@ func (r *runs) Cancel(ctx context.Context, names []string, _, _ string) error {
 
 func (r *runs) Stuck(run string) bool { return r.stuck == run }
 
-func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
+func (r *runs) View(_ context.Context, name string, _ bool) (*agentv1.Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reading != nil {
-		if err := r.reading(req.GetName()); err != nil {
+		if err := r.reading(name); err != nil {
 			return nil, err
 		}
 	}
-	return r.byName[req.GetName()], nil
+	return r.byName[name], nil
 }
 
 // scored is a run that ended well with a grade.

@@ -213,7 +213,7 @@ func TestALaterVersionsEvaluationIsLeftAlone(t *testing.T) {
 		for _, body := range []string{`{"type": "rewind"}`, `from a later version`} {
 			require.NoError(t, b.journals.Post(t.Context(), name, journal.Command{ID: "later " + body[:1], Body: []byte(body)}))
 		}
-		_, err = b.engine.Update(t.Context(), name, eval.Update{Tags: &[]string{"x"}}, "wakes the driver")
+		_, err = b.engine.Update(t.Context(), name, eval.Update{Tags: &[]string{"x"}}, "wakes the driver", "")
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return len(b.engine.Waits(name)) == 1 }, waittest.Bound, 10*time.Millisecond, "the evaluation says that it waits")
 		assert.Equal(t, "version", b.engine.Waits(name)[0].GetReason())

@@ -23,7 +23,7 @@ func (d *driver) outcome(ctx context.Context, slot *Slot, row journal.Listed) (*
 	run, name := &agentv1.Run{}, row.Name
 	damaged, unreadable := proto.Unmarshal(row.View, run), error(nil)
 	if damaged != nil || len(run.GetScores()) > 0 {
-		whole, err := d.engine.deps.Runs.GetRun(ctx, &agentv1.GetRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
+		whole, err := d.engine.deps.Runs.View(ctx, name, true)
 		switch {
 		case err == nil:
 			run = whole

@@ -18,7 +18,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/reduce"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/worker"
 )
 
 // Judges are the scorers and metrics that evaluations may name.
@@ -37,7 +37,7 @@ type plan struct {
 // standard are the metrics of a scorer where a task names none.
 func (j Judges) standard(ref *agentv1.ScorerRef) ([]string, error) {
 	if ref.GetWorker() != nil {
-		return workers.Metrics, nil
+		return worker.Metrics, nil
 	}
 	definition, err := j.Scorers.Definition(ref.GetName())
 	return definition.Metrics, err

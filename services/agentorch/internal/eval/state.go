@@ -47,6 +47,10 @@ type Slot struct {
 // pending reports whether the slot waits for its first run.
 func (s *Slot) pending() bool { return s.Run == "" && s.Finished == nil }
 
+// FoldVersion is the version of the fold that new evaluations pin. A fold that reads events otherwise gets a new one, and
+// old evaluations keep theirs.
+const FoldVersion = 1
+
 // State is an evaluation as its journal tells it.
 type State struct {
 	// Eval is the resource, kept up with every event.
@@ -75,7 +79,8 @@ func (s *State) Apply(e *agentv1.Event) {
 		s.byRun = map[string]int{}
 	}
 	s.Eval.Head = e.GetSeq()
-	s.Eval.Etag = fmt.Sprint(e.GetSeq())
+	s.Eval.Etag = etagOf(e.GetSeq())
+	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version has none
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_EvalCreated:
 		s.created(e, k.EvalCreated)
@@ -90,7 +95,7 @@ func (s *State) Apply(e *agentv1.Event) {
 	case *agentv1.Event_CommandReceived:
 		s.commanded(e, k.CommandReceived)
 	case *agentv1.Event_EvalUpdated:
-		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated.GetChangesJson())
+		applyUpdate(s.Eval.GetSpec(), k.EvalUpdated)
 	default:
 		s.TooNew = s.TooNew || e.GetCritical()
 	}
@@ -123,6 +128,7 @@ func (s *State) attempt(events []*agentv1.Event) (undo func()) {
 }
 
 func (s *State) created(e *agentv1.Event, c *agentv1.EvalCreated) {
+	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion
 	s.Eval.Name = e.GetJournal()
 	s.Eval.Spec = proto.CloneOf(c.GetSpec())
 	s.Eval.CreateTime, s.Eval.Warnings = e.GetTime(), c.GetWarnings()

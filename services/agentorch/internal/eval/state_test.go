@@ -125,6 +125,22 @@ func TestEventsThatDidNotBecomeDurableAreTakenBack(t *testing.T) {
 	}
 }
 
+func TestAnEvaluationOfALaterFoldIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for says, tt := range map[string]struct {
+		event  *agentv1.Event
+		tooNew bool
+	}{
+		"this fold":     {&agentv1.Event{Kind: &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{FoldVersion: FoldVersion}}}, false},
+		"a later fold":  {&agentv1.Event{Kind: &agentv1.Event_EvalCreated{EvalCreated: &agentv1.EvalCreated{FoldVersion: FoldVersion + 1}}}, true},
+		"a later event": {&agentv1.Event{Features: []string{"samples by turns"}, Kind: &agentv1.Event_ResultsComputed{}}, true},
+	} {
+		s := &State{}
+		s.Apply(tt.event)
+		assert.Equal(t, tt.tooNew, s.TooNew, says)
+	}
+}
+
 // The sum of an evaluation has the lost calls of all tries; a sample has those of its last one.
 func TestLostModelCallsAreSummedUp(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,12 @@ package eval
 
 import (
 	"encoding/json"
+	"strconv"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -11,15 +15,18 @@ import (
 type Update struct {
 	Tags         *[]string `json:"tags,omitempty"`
 	MetadataJSON *string   `json:"metadata_json,omitempty"`
-	MaxSamples   *int32    `json:"max_samples,omitempty"`
+	// MaxSamples of 0 lifts the bound of the specification.
+	MaxSamples *int32 `json:"max_samples,omitempty"`
 }
 
-// ParseUpdate reads what paths name of a specification: `spec.tags`, `spec.metadata_json`, `spec.max_samples`.
-func ParseUpdate(spec *agentv1.EvalSpec, paths []string) (Update, error) {
+// ParseUpdate reads what a mask names of an evaluation: `spec.tags`, `spec.metadata_json`, `spec.max_samples`.
+func ParseUpdate(changed *agentv1.Eval, mask *fieldmaskpb.FieldMask) (Update, error) {
 	var u Update
-	if len(paths) == 0 {
-		return u, rpcerr.InvalidField("update_paths", "name what to change: spec.tags, spec.metadata_json or spec.max_samples")
+	paths, err := resource.Mask(mask, changed, "spec.tags", "spec.metadata_json", "spec.max_samples")
+	if err != nil {
+		return u, err
 	}
+	spec := changed.GetSpec()
 	for _, path := range paths {
 		switch path {
 		case "spec.tags":
@@ -30,12 +37,10 @@ func ParseUpdate(spec *agentv1.EvalSpec, paths []string) (Update, error) {
 			}
 			u.MetadataJSON = new(spec.GetMetadataJson())
 		case "spec.max_samples":
-			if spec.GetMaxSamples() < 1 {
+			if spec != nil && spec.MaxSamples != nil && spec.GetMaxSamples() < 1 {
 				return u, rpcerr.InvalidField("eval.spec.max_samples", "at least one sample must be at work; cancel the evaluation to stop it")
 			}
 			u.MaxSamples = new(spec.GetMaxSamples())
-		default:
-			return u, rpcerr.InvalidField("update_paths", "%q cannot be changed; spec.tags, spec.metadata_json and spec.max_samples can", path)
 		}
 	}
 	return u, nil
@@ -46,10 +51,13 @@ func (u Update) text() string {
 	return string(b)
 }
 
+// etagOf is the etag of an evaluation whose journal has that head.
+func etagOf(head int64) string { return strconv.FormatInt(head, 10) }
+
 // applyUpdate changes a specification as an event says. Members of later versions are passed over.
-func applyUpdate(spec *agentv1.EvalSpec, changes string) {
+func applyUpdate(spec *agentv1.EvalSpec, updated *agentv1.EvalUpdated) {
 	var u Update
-	if json.Unmarshal([]byte(changes), &u) != nil {
+	if updated.GetOutdated() || json.Unmarshal([]byte(updated.GetChangesJson()), &u) != nil {
 		return
 	}
 	if u.Tags != nil {
@@ -59,6 +67,8 @@ func applyUpdate(spec *agentv1.EvalSpec, changes string) {
 		spec.MetadataJson = *u.MetadataJSON
 	}
 	if u.MaxSamples != nil {
-		spec.MaxSamples = u.MaxSamples
+		if spec.MaxSamples = u.MaxSamples; *u.MaxSamples == 0 {
+			spec.MaxSamples = nil
+		}
 	}
 }

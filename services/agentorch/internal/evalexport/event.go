@@ -10,6 +10,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
 )
 
@@ -29,7 +30,7 @@ type writer struct {
 func (w *writer) sent(model string, config json.RawMessage) json.RawMessage {
 	for _, warning := range w.warnings {
 		asked, err := chat.ParseConfig(config)
-		ofCalls := warning.GetField() == "" || strings.HasPrefix(warning.GetField(), ofStep)
+		ofCalls := warning.GetField() == "" || strings.HasPrefix(warning.GetField(), run.FieldSteps)
 		if err == nil && warning.GetModel() == model && ofCalls {
 			config = chat.ConfigJSON(chat.Without(asked, warning.GetUnsentOptions()))
 		}

@@ -20,22 +20,13 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/version"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evallog"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/result"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/transcript"
 )
 
 // defaultEnvironment is the sandbox that logs speak of.
 const defaultEnvironment = "default"
-
-// Fields of warnings about options: ofStep begins that of calls of one step. The others are of options that no call is
-// given: those of the evaluation, of its model, and of a role.
-const (
-	ofStep   = "spec.steps["
-	ofConfig = "spec.config"
-	ofModel  = "spec.model"
-)
-
-func ofRole(role string) string { return fmt.Sprintf("spec.model_roles[%q]", role) }
 
 func (l *Log) makeHeader(model int, driver string) *evallog.Header {
 	e := l.ledger.state.Eval
@@ -74,18 +65,18 @@ func statusOf(s agentv1.EvalState) evallog.Status {
 func (l *Log) makeEval(model int, driver string) evallog.Eval {
 	e, spec := l.ledger.state.Eval, l.ledger.state.Eval.GetSpec()
 	ref := spec.GetModels()[model]
-	run := resource.LastID(e.GetName())
-	id := run
+	runID := resource.LastID(e.GetName())
+	id := runID
 	if len(spec.GetModels()) > 1 {
-		id = fmt.Sprintf("%sm%d", run, model+1)
+		id = fmt.Sprintf("%sm%d", runID, model+1)
 	}
 	log := evallog.Eval{
-		EvalID: id, RunID: run, TaskID: id, Created: moment(e.GetCreateTime()),
+		EvalID: id, RunID: runID, TaskID: id, Created: moment(e.GetCreateTime()),
 		Task: spec.GetTask(), TaskVersion: spec.GetTaskVersion(), TaskFile: spec.GetTaskFile(), DisplayName: spec.GetDisplayName(), TaskArgs: raw(spec.GetTaskArgsJson()),
 		Tags: spec.GetTags(), Metadata: raw(spec.GetMetadataJson()),
 		Dataset: evallog.Dataset{Name: spec.GetDataset().GetName(), Location: spec.GetDataset().GetLocation(), Shuffled: spec.ShuffleSeed != nil},
 		Sandbox: sandboxOf(spec.GetSandboxes()[defaultEnvironment], driver),
-		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(l.sent(ref, ofModel))), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
+		Model:   ref.GetModel(), ModelConfig: readable(chat.ConfigJSON(l.sent(ref, run.FieldModel))), ModelBaseURL: ref.GetBaseUrl(), ModelArgs: raw(ref.GetModelArgsJson()),
 		Config:   configOf(spec),
 		Packages: []evallog.Package{{Name: "evalfleet", Version: version.String()}},
 	}
@@ -115,7 +106,7 @@ func (l *Log) roleOf(name string, ref *agentv1.ModelRef) json.RawMessage {
 		Config  json.RawMessage `json:"config"`
 		BaseURL string          `json:"base_url,omitempty"`
 		Args    json.RawMessage `json:"args,omitempty"`
-	}{ref.GetModel(), readable(chat.ConfigJSON(l.sent(ref, ofRole(name)))), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
+	}{ref.GetModel(), readable(chat.ConfigJSON(l.sent(ref, run.FieldOfRole(name)))), ref.GetBaseUrl(), raw(ref.GetModelArgsJson())}
 	return jsonOf(role)
 }
 
@@ -185,7 +176,7 @@ func (l *Log) without(config *modelv1.GenerateConfig, which func(*agentv1.EvalWa
 func (l *Log) planOf(model int) evallog.Plan {
 	spec := l.ledger.state.Eval.GetSpec()
 	config := l.without(spec.GetConfig(), func(w *agentv1.EvalWarning) bool {
-		return w.GetModel() == spec.GetModels()[model].GetModel() && w.GetField() == "" || w.GetField() == ofConfig
+		return w.GetModel() == spec.GetModels()[model].GetModel() && w.GetField() == "" || w.GetField() == run.FieldConfig
 	})
 	plan := evallog.Plan{Config: readable(chat.ConfigJSON(config))}
 	for _, step := range spec.GetSteps() {

@@ -5,6 +5,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 )
 
 // CancelEval stops an evaluation.
@@ -12,9 +13,9 @@ func (s *Server) CancelEval(ctx context.Context, req *agentv1.CancelEvalRequest)
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err
 	}
-	state, err := s.engine.Cancel(ctx, req.GetName(), req.GetRequestId(), req.GetReason())
+	state, err := s.deps.Engine.Cancel(ctx, req.GetName(), req.GetRequestId(), req.GetReason())
 	if err != nil {
 		return nil, err
 	}
-	return state.Eval, nil
+	return content.Without(state.Eval), nil
 }

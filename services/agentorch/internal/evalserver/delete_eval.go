@@ -12,5 +12,5 @@ func (s *Server) DeleteEval(ctx context.Context, req *agentv1.DeleteEvalRequest)
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err
 	}
-	return &agentv1.DeleteEvalResponse{}, s.remove(ctx, req.GetName())
+	return &agentv1.DeleteEvalResponse{}, s.deps.Delete(ctx, req.GetName())
 }

@@ -1,4 +1,5 @@
-// Package evalserver serves EvalService over the engine of evaluations.
+// Package evalserver serves EvalService: each method parses names, calls the engine of evaluations or what shows them, and
+// maps the answer.
 package evalserver
 
 import (
@@ -6,31 +7,32 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval/live"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
 
-// Server is the EvalService.
+// Deps is what the EvalService works with.
+type Deps struct {
+	Engine *eval.Engine
+	// Live shows evaluations as they are now.
+	Live     *live.Viewer
+	Journals journal.Store
+	Judges   eval.Judges
+	Exporter *evalexport.Exporter
+	// Notes is what is known of open effects.
+	Notes *note.Board
+	// Delete deletes a journal that is done.
+	Delete func(ctx context.Context, name string) error
+}
+
+// Server is the EvalService. Its methods are safe for concurrent use.
 type Server struct {
 	agentv1.UnimplementedEvalServiceServer
 
-	engine   *eval.Engine
-	journals journal.Store
-	judges   eval.Judges
-	exporter *evalexport.Exporter
-	notes    *note.Board
-	bare     func(*agentv1.Event) *agentv1.Event
-	waits    func(eval string) []*agentv1.EvalWait
-	waiting  func(run string) *agentv1.RunWait
-	remove   func(ctx context.Context, name string) error
+	deps Deps
 }
 
-// New makes the service. Notes is what is known of open effects; bare returns an event without its content; waits says what runs of an evaluation wait for that is in no
-// journal, waiting what one run does; remove deletes the journal of an evaluation that has ended.
-func New(
-	engine *eval.Engine, journals journal.Store, judges eval.Judges, exporter *evalexport.Exporter, notes *note.Board,
-	bare func(*agentv1.Event) *agentv1.Event, waits func(eval string) []*agentv1.EvalWait, waiting func(run string) *agentv1.RunWait, remove func(ctx context.Context, name string) error,
-) *Server {
-	return &Server{engine: engine, journals: journals, judges: judges, exporter: exporter, notes: notes, bare: bare, waits: waits, waiting: waiting, remove: remove}
-}
+// New makes the EvalService.
+func New(deps Deps) *Server { return &Server{deps: deps} }

@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
@@ -24,6 +27,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 )
@@ -52,7 +56,7 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 	}
 	update := func(name string, s *agentv1.EvalSpec, paths ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := r.UpdateEval(ctx, &agentv1.UpdateEvalRequest{Eval: &agentv1.Eval{Name: name, Spec: s}, UpdatePaths: paths})
+			_, err := r.UpdateEval(ctx, &agentv1.UpdateEvalRequest{Eval: &agentv1.Eval{Name: name, Spec: s}, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
 			return err
 		}
 	}
@@ -140,8 +144,8 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 			_, err := r.GetSample(ctx, &agentv1.GetSampleRequest{Name: done})
 			return err
 		}, codes.InvalidArgument, invalid, "name", "samples"},
-		"update: no path":        {update(done, spec()), codes.InvalidArgument, invalid, "update_paths", "spec.tags"},
-		"update: another path":   {update(done, spec(), "spec.task"), codes.InvalidArgument, invalid, "update_paths", "spec.task"},
+		"update: no path":        {update(done, &agentv1.EvalSpec{}), codes.InvalidArgument, invalid, "update_mask", "spec.tags"},
+		"update: another path":   {update(done, spec(), "spec.task"), codes.InvalidArgument, invalid, "update_mask", "spec.task"},
 		"update: no JSON":        {update(done, &agentv1.EvalSpec{MetadataJson: "{"}, "spec.metadata_json"), codes.InvalidArgument, invalid, "eval.spec.metadata_json", "JSON"},
 		"update: none at work":   {update(done, &agentv1.EvalSpec{MaxSamples: new(int32(0))}, "spec.max_samples"), codes.InvalidArgument, invalid, "eval.spec.max_samples", "cancel"},
 		"update: one that ended": {update(done, &agentv1.EvalSpec{Tags: []string{"t"}}, "spec.tags"), codes.FailedPrecondition, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED, "", done},
@@ -149,14 +153,6 @@ func TestErrorsAndTheirDetails(t *testing.T) {
 			_, err := r.ListScorers(ctx, &agentv1.ListScorersRequest{Parent: "x"})
 			return err
 		}, codes.InvalidArgument, invalid, "parent", ""},
-		"edit a score": {func(ctx context.Context) error {
-			_, err := r.EditScore(ctx, &agentv1.EditScoreRequest{Name: done + "/samples/a-1", ScoreName: "match"})
-			return err
-		}, codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "", "scores"},
-		"score anew": {func(ctx context.Context) error {
-			_, err := r.ScoreEval(ctx, &agentv1.ScoreEvalRequest{Name: done})
-			return err
-		}, codes.Unimplemented, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET, "", "scoring"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tt.call(r.within())
@@ -284,7 +280,7 @@ func TestPagesAreOfABoundedSize(t *testing.T) {
 	name := r.create(s)
 	r.watch(&agentv1.WatchEvalRequest{Name: name})
 	listed := 0
-	for req := (&agentv1.ListSamplesRequest{Parent: name, PageSize: 1000}); ; {
+	for req := (&agentv1.ListSamplesRequest{Parent: name, PageSize: 1000, Content: true}); ; {
 		page, err := r.ListSamples(r.within(), req)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, proto.Size(page), most)
@@ -344,6 +340,48 @@ func TestSamplesAreReadOnce(t *testing.T) {
 	assert.Equal(t, bodies, r.kept.count())
 }
 
+// What samples said and what an evaluation is about is shown to those who ask for it, by every method that gives it.
+func TestAnswersAreWithoutContentUnlessItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	const secret = "canary"
+	r := serve(t)
+	r.runs.answer = secret
+	r.runs.will("a", agentv1.RunState_RUN_STATE_SUCCEEDED)
+	s := spec("a")
+	s.MetadataJson, s.Config = `{"k": "`+secret+`"}`, &modelv1.GenerateConfig{SystemMessage: new(secret), ExtraHeaders: &modelv1.HeaderMap{Values: map[string]string{"X-Key": secret}}}
+	name := r.create(s)
+	r.watch(&agentv1.WatchEvalRequest{Name: name})
+	sample := name + "/samples/1.1"
+	for _, content := range []bool{false, true} {
+		eval, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name, Content: content})
+		require.NoError(t, err)
+		list, err := r.ListSamples(r.within(), &agentv1.ListSamplesRequest{Parent: name, Content: content})
+		require.NoError(t, err)
+		one, err := r.GetSample(r.within(), &agentv1.GetSampleRequest{Name: sample, Content: content})
+		require.NoError(t, err)
+		events, progress := &agentv1.ListRunEventsResponse{}, &agentv1.ListEvalsResponse{}
+		for _, w := range r.watch(&agentv1.WatchEvalRequest{Name: name, Progress: true, Content: content}) {
+			events.Events = append(events.Events, w.GetEvent())
+			progress.Evals = append(progress.Evals, w.GetProgress())
+		}
+		for _, answer := range []proto.Message{eval, list, one, events, progress} {
+			text := protojson.Format(answer)
+			assert.Equal(t, content, strings.Contains(text, secret), "%T: %s", answer, text)
+		}
+		assert.Equal(t, "C", one.GetScores()[0].GetScore().GetValue().GetText(), "a grade is no content")
+	}
+	evals, err := r.ListEvals(r.within(), &agentv1.ListEvalsRequest{Parent: project})
+	require.NoError(t, err)
+	assert.NotContains(t, protojson.Format(evals), secret)
+	waited, err := r.WaitEval(r.within(), &agentv1.WaitEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.NotContains(t, protojson.Format(waited), secret)
+	resumed, err := r.ResumeEval(r.within(), &agentv1.ResumeEvalRequest{Name: name})
+	if err == nil {
+		assert.NotContains(t, protojson.Format(resumed), secret)
+	}
+}
+
 // A mask names what changes; all else in the request is passed over.
 func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 	t.Parallel()
@@ -352,17 +390,52 @@ func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 	s.Tags, s.MetadataJson = []string{"old"}, `{"k": 1}`
 	name := r.create(s)
 	after, err := r.UpdateEval(r.within(), &agentv1.UpdateEvalRequest{
-		Eval:        &agentv1.Eval{Name: name, Spec: &agentv1.EvalSpec{Tags: []string{"new"}, MetadataJson: `{}`, MaxSamples: new(int32(7)), Task: "other"}},
-		UpdatePaths: []string{"spec.tags", "spec.max_samples"}, Reason: "why",
+		Eval:       &agentv1.Eval{Name: name, Spec: &agentv1.EvalSpec{Tags: []string{"new"}, MetadataJson: `{}`, MaxSamples: new(int32(7)), Task: "other"}},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec.tags", "spec.max_samples"}}, Reason: "why",
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"new"}, after.GetSpec().GetTags())
 	assert.EqualValues(t, 7, after.GetSpec().GetMaxSamples())
-	assert.JSONEq(t, `{"k": 1}`, after.GetSpec().GetMetadataJson())
+	assert.Empty(t, after.GetSpec().GetMetadataJson(), "an answer is without content")
 	assert.Equal(t, "t", after.GetSpec().GetTask())
+	got, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name, Content: true})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"k": 1}`, got.GetSpec().GetMetadataJson())
+	assert.Equal(t, []string{"new"}, got.GetSpec().GetTags())
+	lifted, err := r.UpdateEval(r.within(), &agentv1.UpdateEvalRequest{
+		Eval: &agentv1.Eval{Name: name}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec.max_samples"}},
+	})
+	require.NoError(t, err)
+	assert.Nil(t, lifted.GetSpec().MaxSamples)
+	_, err = r.UpdateEval(r.within(), &agentv1.UpdateEvalRequest{Eval: &agentv1.Eval{Name: name, Spec: &agentv1.EvalSpec{MaxSamples: new(int32(0))}}})
+	require.ErrorContains(t, err, "at least one sample must be at work")
+}
+
+// An empty mask stands for what is set; one that names what is not set empties it. An etag that is not the evaluation's
+// changes nothing.
+func TestAnUpdateIsOfTheStateThatItsEtagNames(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	s := spec("never")
+	s.Tags = []string{"old"}
+	name := r.create(s)
+	update := func(etag string, s *agentv1.EvalSpec, paths ...string) (*agentv1.Eval, error) {
+		return r.UpdateEval(r.within(), &agentv1.UpdateEvalRequest{
+			Eval: &agentv1.Eval{Name: name, Spec: s, Etag: etag}, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths},
+		})
+	}
+	first, err := update("", &agentv1.EvalSpec{MaxSamples: new(int32(7))})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"old"}, first.GetSpec().GetTags())
+	_, err = update("1", &agentv1.EvalSpec{Tags: []string{"new"}})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), "%v", err)
 	got, err := r.GetEval(r.within(), &agentv1.GetEvalRequest{Name: name})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"new"}, got.GetSpec().GetTags())
+	assert.Equal(t, []string{"old"}, got.GetSpec().GetTags())
+	got, err = update(got.GetEtag(), nil, "spec.tags")
+	require.NoError(t, err)
+	assert.Empty(t, got.GetSpec().GetTags())
+	assert.EqualValues(t, 7, got.GetSpec().GetMaxSamples())
 }
 
 // A cancel ends what is at work, once; a resume runs that again and nothing else.
@@ -399,6 +472,26 @@ func TestCancelAndResume(t *testing.T) {
 	assert.Equal(t, map[string]int32{"quick": 1, "slow": 2}, attempts)
 	_, err = r.ResumeEval(r.within(), &agentv1.ResumeEvalRequest{Name: name})
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RUN_FINISHED), "with nothing left to do it says so: %v", err)
+}
+
+func TestAnEvaluationIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	name := r.create(spec("slow"))
+	now, err := r.WaitEval(r.within(), &agentv1.WaitEvalRequest{Name: name, Timeout: durationpb.New(time.Millisecond)})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_RUNNING, now.GetState(), "the time is over")
+	ended := make(chan *agentv1.Eval, 1)
+	go func() {
+		one, err := r.WaitEval(r.within(), &agentv1.WaitEvalRequest{Name: name})
+		assert.NoError(t, err)
+		ended <- one
+	}()
+	_, err = r.CancelEval(r.within(), &agentv1.CancelEvalRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.EvalState_EVAL_STATE_CANCELLED, waittest.For(t, ended, "the evaluation that is waited for").GetState())
+	_, err = r.WaitEval(r.within(), &agentv1.WaitEvalRequest{Name: name + "x"})
+	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
 }
 
 // A watch with progress tells what is known of open effects of the evaluation's runs, as it changes.

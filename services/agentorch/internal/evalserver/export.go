@@ -17,7 +17,7 @@ func (s *Server) ExportEval(req *agentv1.ExportEvalRequest, stream agentv1.EvalS
 	if err != nil {
 		return err
 	}
-	log, err := s.exporter.Open(stream.Context(), name.Project, req.GetName(), evalexport.Format(req.GetFormat()), int(req.GetModel()))
+	log, err := s.deps.Exporter.Open(stream.Context(), name.Project, req.GetName(), evalexport.Format(req.GetFormat()), int(req.GetModel()))
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval/live"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalexport"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/evalserver"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
@@ -152,7 +152,7 @@ func (r *runs) show(t *testing.T, sample string, row *agentv1.Run) (name string)
 
 func (r *runs) Pin(context.Context, string, *agentv1.EvalSpec) error { return nil }
 
-func (r *runs) Check(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
+func (r *runs) Validate(_ context.Context, _ string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
 	if spec.GetModel().GetModel() == "nosuch/model" {
 		return nil, rpcerr.ResourceNotFound("nosuch/model")
 	}
@@ -170,11 +170,11 @@ func (r *runs) will(sample string, state agentv1.RunState) {
 	r.states[sample] = state
 }
 
-func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*agentv1.Run, error) {
+func (r *runs) CreateSample(ctx context.Context, id string, spec *agentv1.RunSpec, _ string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := req.GetSpec().GetAttribution()
-	run := &agentv1.Run{Name: fmt.Sprintf("%s/runs/r%d", req.GetParent(), len(r.made)+1), Spec: req.GetSpec(), State: r.states[at.GetSample()]}
+	at := spec.GetAttribution()
+	run := &agentv1.Run{Name: fmt.Sprintf("projects/%s/runs/r%d", id, len(r.made)+1), Spec: spec, State: r.states[at.GetSample()]}
 	if run.GetState() == agentv1.RunState_RUN_STATE_SUCCEEDED {
 		run.Scores = []*agentv1.NamedScore{{Name: "match", Score: &agentv1.Score{Value: &agentv1.ScoreValue{Kind: &agentv1.ScoreValue_Text{Text: "C"}}}}}
 		if r.answer != "" {
@@ -189,7 +189,7 @@ func (r *runs) CreateRun(ctx context.Context, req *agentv1.CreateRunRequest) (*a
 	if err == nil && run.GetState() != agentv1.RunState_RUN_STATE_UNSPECIFIED {
 		err = r.end(ctx, run)
 	}
-	return run, err
+	return run.GetName(), err
 }
 
 func (r *runs) end(ctx context.Context, run *agentv1.Run) error {
@@ -202,12 +202,13 @@ func (r *runs) end(ctx context.Context, run *agentv1.Run) error {
 		return err
 	}
 	row := journal.Row{Kind: journal.KindRun, State: int32(run.GetState()), Done: true, View: view}
-	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Entries: []journal.Entry{{
+	letter := journal.Ended(run.GetSpec().GetAttribution().GetEval(), head.Ref)
+	return r.journals.Append(ctx, journal.Append{Head: head, Row: &row, Tell: []journal.Letter{letter}, Entries: []journal.Entry{{
 		Event: &agentv1.Event{Seq: head.Seq + 1, Kind: &agentv1.Event_RunFinished{RunFinished: &agentv1.RunFinished{State: run.GetState()}}},
 	}}})
 }
 
-func (r *runs) Cancel(ctx context.Context, names []string, _, _ string) error {
+func (r *runs) CancelAll(ctx context.Context, names []string, _, _ string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
@@ -225,10 +226,10 @@ func (r *runs) Cancel(ctx context.Context, names []string, _, _ string) error {
 
 func (r *runs) Stuck(string) bool { return false }
 
-func (r *runs) GetRun(_ context.Context, req *agentv1.GetRunRequest) (*agentv1.Run, error) {
+func (r *runs) View(_ context.Context, name string, _ bool) (*agentv1.Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return proto.CloneOf(r.made[req.GetName()]), nil
+	return proto.CloneOf(r.made[name]), nil
 }
 
 // counted counts what is read of journals, and damages what lists say of some.
@@ -298,11 +299,11 @@ func serve(t *testing.T) *rig {
 	exporter := evalexport.New(evalexport.Deps{Journals: store, Blobs: kept, Judges: judges, Samples: engine.Samples})
 	notes := &note.Board{}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
-		agentv1.RegisterEvalServiceServer(s, evalserver.New(engine, store, judges, exporter, notes, func(e *agentv1.Event) *agentv1.Event {
-			bare := proto.CloneOf(e)
-			content.Strip(bare)
-			return bare
-		}, made.waiting, made.parkedFor, retain.New(retain.Config{}, retain.Deps{Journals: store, Logger: log}).Delete))
+		agentv1.RegisterEvalServiceServer(s, evalserver.New(evalserver.Deps{
+			Engine: engine, Journals: store, Judges: judges, Exporter: exporter, Notes: notes,
+			Live:   live.New(live.Deps{Engine: engine, Journals: store, Notes: notes, Waits: made.waiting, Waiting: made.parkedFor}),
+			Delete: retain.New(retain.Config{}, retain.Deps{Journals: store, Logger: log}).Delete,
+		}))
 	})
 	return &rig{EvalServiceClient: agentv1.NewEvalServiceClient(conn), t: t, runs: made, store: store, kept: kept, notes: notes}
 }

@@ -5,6 +5,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 )
 
 // GetEval gives one evaluation.
@@ -12,9 +13,13 @@ func (s *Server) GetEval(ctx context.Context, req *agentv1.GetEvalRequest) (*age
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err
 	}
-	state, err := s.engine.State(ctx, req.GetName())
+	state, err := s.deps.Engine.State(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return s.now(ctx, state.Eval)
+	e, err := s.deps.Live.Eval(ctx, state.Eval)
+	if err != nil || req.GetContent() {
+		return e, err
+	}
+	return content.Without(e), nil
 }

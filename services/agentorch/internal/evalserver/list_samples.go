@@ -9,6 +9,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
@@ -25,20 +26,18 @@ func (s *Server) ListSamples(ctx context.Context, req *agentv1.ListSamplesReques
 	if err != nil {
 		return nil, err
 	}
-	state, samples, err := s.load(ctx, req.GetParent())
-	if err != nil {
-		return nil, err
-	}
-	atWork, err := s.atWorkByRun(ctx, state)
+	samples, err := s.deps.Live.Samples(ctx, req.GetParent())
 	if err != nil {
 		return nil, err
 	}
 	resp, size := &agentv1.ListSamplesResponse{}, 0
-	for i := from; i < int64(len(state.Slots)); i++ {
-		slot := &state.Slots[i]
-		r := shown(state.Resource(slot, samples.At(slot.Sample)), atWork)
+	for i := from; i < int64(samples.Len()); i++ {
+		r := samples.At(int(i))
 		if len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), r.GetState()) {
 			continue
+		}
+		if !req.GetContent() {
+			r = content.Without(r)
 		}
 		size += proto.Size(r)
 		if n := len(resp.GetSamples()); n == page.Size || n > 0 && size > journal.PageBytes {

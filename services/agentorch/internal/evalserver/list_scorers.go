@@ -10,14 +10,14 @@ import (
 
 // ListScorers lists what can judge.
 func (s *Server) ListScorers(_ context.Context, req *agentv1.ListScorersRequest) (*agentv1.ListScorersResponse, error) {
-	if _, err := resource.Project("parent", req.GetParent()); err != nil {
+	if _, err := resource.ParseProject("parent", req.GetParent()); err != nil {
 		return nil, err
 	}
 	resp := &agentv1.ListScorersResponse{}
-	for _, d := range s.judges.Scorers.Definitions() {
+	for _, d := range s.deps.Judges.Scorers.Definitions() {
 		resp.Scorers = append(resp.Scorers, &agentv1.ScorerInfo{Name: d.Name, Description: d.Description, ParametersJson: string(d.Params.Schema()), Metrics: d.Metrics})
 	}
-	for _, d := range s.judges.Metrics.Definitions() {
+	for _, d := range s.deps.Judges.Metrics.Definitions() {
 		resp.Metrics = append(resp.Metrics, d.Name)
 	}
 	for _, d := range reduce.Definitions() {

@@ -5,6 +5,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 )
 
 // ResumeEval goes on with what is not done.
@@ -12,9 +13,10 @@ func (s *Server) ResumeEval(ctx context.Context, req *agentv1.ResumeEvalRequest)
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return nil, err
 	}
-	state, err := s.engine.Resume(ctx, req.GetName())
+	state, err := s.deps.Engine.Resume(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return s.now(ctx, state.Eval)
+	e, err := s.deps.Live.Eval(ctx, state.Eval)
+	return content.Without(e), err
 }

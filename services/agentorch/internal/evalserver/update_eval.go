@@ -5,6 +5,7 @@ import (
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
 )
 
@@ -13,13 +14,13 @@ func (s *Server) UpdateEval(ctx context.Context, req *agentv1.UpdateEvalRequest)
 	if _, err := resource.Parse("eval.name", req.GetEval().GetName(), "evals"); err != nil {
 		return nil, err
 	}
-	changes, err := eval.ParseUpdate(req.GetEval().GetSpec(), req.GetUpdatePaths())
+	changes, err := eval.ParseUpdate(req.GetEval(), req.GetUpdateMask())
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.engine.Update(ctx, req.GetEval().GetName(), changes, req.GetReason())
+	state, err := s.deps.Engine.Update(ctx, req.GetEval().GetName(), changes, req.GetReason(), req.GetEval().GetEtag())
 	if err != nil {
 		return nil, err
 	}
-	return state.Eval, nil
+	return content.Without(state.Eval), nil
 }

@@ -1,17 +1,19 @@
 package evalserver
 
 import (
+	"context"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/evalfleet/evalfleet/pkg/board"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/eval"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/watch"
 )
 
 const (
@@ -33,103 +35,60 @@ func (s *Server) WatchEval(req *agentv1.WatchEvalRequest, stream agentv1.EvalSer
 	if _, err := resource.Parse("name", req.GetName(), "evals"); err != nil {
 		return err
 	}
-	bound := &agentv1.WatchEvalRequest{Name: req.GetName()}
-	after, err := resource.ReadCursor(req.GetCursor(), bound)
+	state := &eval.State{} // What came before the cursor counts for the progress and the end.
+	w := watch.Watch{
+		Journal: req.GetName(), Cursor: req.GetCursor(), FromHead: req.GetFromHead(), Of: &agentv1.WatchEvalRequest{Name: req.GetName()}, Content: req.GetContent(),
+		Fold:  state.Apply,
+		Ended: func(*agentv1.Event) bool { return state.Ended() },
+		Emit: func(e *agentv1.Event, cursor string) error {
+			r := &agentv1.WatchEvalResponse{Cursor: cursor}
+			if e != nil {
+				r.Update = &agentv1.WatchEvalResponse_Event{Event: e}
+			}
+			return stream.Send(r)
+		},
+	}
+	if req.GetProgress() {
+		notes := s.deps.Notes.Watch(note.OfEval(req.GetName()))
+		defer notes.Close()
+		p := &progress{server: s, state: state, stream: stream, content: req.GetContent()}
+		w.More, w.Look, w.Idle = notes.C, lookPause, func(_ string, ended bool) error { return p.send(stream.Context(), ended) }
+	}
+	return watch.Follow(stream.Context(), s.deps.Journals, w)
+}
+
+// progress sends how an evaluation that is watched stands.
+type progress struct {
+	server *Server
+	state  *eval.State
+	stream grpc.ServerStreamingServer[agentv1.WatchEvalResponse]
+	sent   *agentv1.WatchEvalResponse
+	// content leaves what is sent its content.
+	content bool
+}
+
+// send sends the progress where it has changed. Then it rests for a while, so that changes which come together are shown
+// together.
+func (p *progress) send(ctx context.Context, ended bool) error {
+	began := time.Now()
+	standing, running, err := p.server.deps.Live.Progress(ctx, p.state, maxSamples)
 	if err != nil {
 		return err
 	}
-	ctx := stream.Context()
-	sub := s.journals.Subscribe(req.GetName())
-	defer sub.Close()
-	head, err := s.journals.Open(ctx, req.GetName())
-	if err != nil {
-		return journal.Gone(err, req.GetName())
+	pause := min(max(progressPause, progressRest*time.Since(began)), lookPause)
+	notes := note.Latest(p.server.deps.Notes, note.OfEval(p.state.Eval.GetName()), maxNotes)
+	now := &agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: standing}, Notes: notes, Running: running}
+	if !p.content {
+		now = content.Without(now)
 	}
-	state := &eval.State{}
-	for event, err := range journal.All(ctx, s.journals, head.Ref, 0) { // What came before the cursor counts for the progress.
-		if err != nil {
-			return journal.Gone(err, head.Name)
+	if !proto.Equal(now, p.sent) {
+		if err := p.stream.Send(now); err != nil {
+			return err
 		}
-		if event.GetSeq() > after {
-			break
-		}
-		state.Apply(event)
+		p.sent = now
 	}
-	send := func(event *agentv1.Event) error {
-		if !req.GetContent() {
-			event = s.bare(event)
-		}
-		return stream.Send(&agentv1.WatchEvalResponse{Event: event, Cursor: resource.Cursor(event.GetSeq(), bound)})
+	if ended {
+		return nil
 	}
-	beats := time.NewTicker(board.Heartbeat)
-	defer beats.Stop()
-	var (
-		noted <-chan struct{}
-		look  <-chan time.Time
-	)
-	if req.GetProgress() {
-		notes := s.notes.Watch(note.OfEval(req.GetName()))
-		defer notes.Close()
-		looks := time.NewTicker(lookPause)
-		defer looks.Stop()
-		noted, look = notes.C, looks.C
-	}
-	var (
-		sent  *agentv1.WatchEvalResponse
-		pause time.Duration
-	)
-	for {
-		for event, err := range journal.All(ctx, s.journals, head.Ref, after) {
-			if err != nil {
-				return journal.Gone(err, head.Name)
-			}
-			state.Apply(event)
-			after = event.GetSeq()
-			if err := send(event); err != nil {
-				return err
-			}
-		}
-		if req.GetProgress() {
-			began := time.Now()
-			var open map[string][]*agentv1.Run
-			if !state.Ended() {
-				if open, err = s.running(ctx, journal.Query{Parent: req.GetName()}); err != nil {
-					return err
-				}
-			}
-			runs := open[req.GetName()]
-			progress, err := s.live(ctx, state.Eval, runs)
-			if err != nil {
-				return err
-			}
-			pause = min(max(progressPause, progressRest*time.Since(began)), lookPause)
-			running := s.atWork(state, runs[:min(len(runs), maxSamples)])
-			notes := note.Latest(s.notes, note.OfEval(req.GetName()), maxNotes)
-			if now := (&agentv1.WatchEvalResponse{Progress: progress, Notes: notes, Running: running}); !proto.Equal(now, sent) {
-				if err := stream.Send(now); err != nil {
-					return err
-				}
-				sent = now
-			}
-		}
-		if state.Ended() {
-			return nil
-		}
-		if req.GetProgress() { // Changes that come together are shown together.
-			if err := retry.Sleep(ctx, pause); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-sub.C:
-		case <-look:
-		case <-noted:
-		case <-beats.C:
-			if err := stream.Send(&agentv1.WatchEvalResponse{}); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return retry.Sleep(ctx, pause)
 }

@@ -22,13 +22,14 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/launch"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/workers"
 )
 
@@ -58,7 +59,7 @@ type Fleet struct {
 	// Workers hosts workers of scorers and of agents' functions; nil where there are none.
 	Workers *workers.Workers
 	Notes   *note.Board
-	Config  turn.Config
+	Config  engine.Config
 	// Wrap changes the store that the next engine gets, and WrapModels replaces its model gateway.
 	Wrap       func(journal.Store) journal.Store
 	WrapModels modelv1.ModelServiceClient
@@ -67,8 +68,8 @@ type Fleet struct {
 	// Logger is that of engines; nil logs to the test where it is verbose.
 	Logger *slog.Logger
 
-	Engine   *turn.Engine
-	Launcher *launch.Launcher
+	Engine *engine.Engine
+	Runs   *runs.Runs
 	// Stop ends the engine that was started last.
 	Stop func()
 }
@@ -113,19 +114,16 @@ func (f *Fleet) Start() *Fleet {
 	if f.Logger == nil && testing.Verbose() {
 		logger = slog.New(slog.NewTextHandler(logWriter{f.T}, nil))
 	}
-	engineDeps := turn.Deps{
+	engineDeps := engine.Deps{
 		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers,
 		Notes: f.Notes, Lack: f.Lack, Logger: logger,
 	}
-	launchDeps := launch.Deps{
-		Store: store, Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes, Agents: f.Agents, Scorers: f.Scorers, Logger: logger,
-	}
+	checker := plan.Checker{Services: plan.Services{Models: models, Tools: f.Tools, Sandboxes: f.Sandboxes}, Agents: f.Agents, Scorers: f.Scorers}
 	if f.Workers != nil {
-		engineDeps.Workers, launchDeps.Workers = f.Workers, f.Workers
+		engineDeps.Workers, checker.Workers = f.Workers, f.Workers
 	}
-	f.Engine = turn.New(f.Config, engineDeps)
-	launchDeps.Engine = f.Engine
-	f.Launcher = launch.New(launchDeps)
+	f.Engine = engine.New(f.Config, engineDeps)
+	f.Runs = runs.New(runs.Deps{Store: store, Engine: f.Engine, Checker: checker, Patient: checker.Services, Notes: f.Notes, Logger: logger})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	engine := f.Engine
@@ -156,11 +154,10 @@ func (w logWriter) Write(b []byte) (int, error) {
 // Create checks a specification and creates its run in the project p.
 func (f *Fleet) Create(s *agentv1.RunSpec) journal.Head {
 	f.T.Helper()
-	plan, err := f.Launcher.Check(context.Background(), "p", s)
+	checked, err := f.Runs.Check(context.Background(), "p", s)
 	require.NoError(f.T, err)
-	head, created, err := f.Launcher.Start(context.Background(), plan, launch.Request{}, "user:test")
+	head, err := f.Runs.Start(context.Background(), checked, runs.Key{}, "user:test")
 	require.NoError(f.T, err)
-	require.True(f.T, created)
 	return head
 }
 

@@ -15,7 +15,9 @@ package journal
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"strconv"
 	"time"
@@ -26,8 +28,9 @@ import (
 )
 
 var (
-	// ErrFenced says that an append came from one who does not own the journal any more, or who does not know its last event, such as one whose last append became durable although
-	// it was answered with an error. [Journals.Open] says which.
+	// ErrFenced says that an append came from one who does not own the journal any more, or who does not know its last
+	// event, such as one whose last append became durable although it was answered with an error. [FencedError] says
+	// which.
 	ErrFenced = errors.New("journal: owned by another under a newer epoch, or its head moved")
 	// ErrNotFound says that there is no journal of that name.
 	ErrNotFound = errors.New("journal: not found")
@@ -71,6 +74,23 @@ func (e *InUseError) Error() string { return e.Why.Error() + ": " + e.By }
 // Unwrap returns why.
 func (e *InUseError) Unwrap() error { return e.Why }
 
+// FencedError says where a journal stands that refused an append. It wraps [ErrFenced].
+type FencedError struct {
+	// Now is the head of the journal; zero where there is none any more.
+	Now Head
+}
+
+// Error names the owner.
+func (e *FencedError) Error() string {
+	if e.Now == (Head{}) {
+		return ErrFenced.Error() + ": it is gone"
+	}
+	return fmt.Sprintf("%v: %s is at %d of epoch %d, owned by %s", ErrFenced, e.Now.Name, e.Now.Seq, e.Now.Epoch, e.Now.Owner)
+}
+
+// Unwrap returns ErrFenced.
+func (e *FencedError) Unwrap() error { return ErrFenced }
+
 // Store keeps journals. See the package comment.
 type Store interface {
 	Journals
@@ -85,7 +105,8 @@ type Journals interface {
 	// Create makes a journal with its first events and returns its head. When a journal was made by the same request before, it returns that one's head and
 	// created is false; with other content it fails with [ErrReused].
 	Create(ctx context.Context, c Creation) (head Head, created bool, err error)
-	// Append adds events and returns when they are durable. It fails with [ErrFenced] and then has changed nothing.
+	// Append adds events, and letters to the inboxes of other journals, and returns when they are durable. It fails with
+	// a [FencedError] and then has changed nothing. A letter to a journal that there is not is dropped.
 	// An event of more than [bound.JournalEventBytes] is refused with REQUEST_TOO_LARGE, and nothing is changed.
 	// After any other error it may be durable all the same: only the journal says. An error of a store that is away has the kind UNAVAILABLE (STORE_UNAVAILABLE).
 	Append(ctx context.Context, a Append) error
@@ -130,7 +151,7 @@ type Inbox interface {
 
 // Index lists journals by what their rows say.
 type Index interface {
-	// List returns journals that match, newest first; with Query.Open oldest first, and with Query.ChangedAfter in the order of their last change.
+	// List returns journals that match, newest first; with Query.Open oldest first.
 	List(ctx context.Context, q Query) ([]Listed, error)
 	// Waits returns what the journals below a parent wait for, ordered by reason.
 	Waits(ctx context.Context, parent string) ([]Wait, error)
@@ -213,6 +234,38 @@ type Append struct {
 	Row *Row
 	// Took names the inbox commands that these events answer.
 	Took []string
+	// Tell are letters to other journals.
+	Tell []Letter
+}
+
+// Letter is a command that one journal sends to another: it is in the inbox as soon as the append that sends it is
+// durable, and never without it. A letter of an id that the inbox has already is the same letter.
+type Letter struct {
+	To      string // the name of a journal
+	Command Command
+}
+
+// ended is the body of the letter of a journal that has ended.
+type ended struct {
+	Type string `json:"type"`
+	Ref  Ref    `json:"ref"`
+}
+
+const typeEnded = "ended"
+
+// Ended is the letter by which a journal tells its parent that it has ended.
+func Ended(parent string, child Ref) Letter {
+	body, _ := json.Marshal(ended{typeEnded, child}) // It always has a JSON form.
+	return Letter{parent, Command{ID: "ended/" + strconv.FormatInt(int64(child), 10), Body: body}}
+}
+
+// HasEnded returns the journal whose letter a command is; false for another command.
+func HasEnded(c Command) (child Ref, is bool) {
+	var e ended
+	if err := json.Unmarshal(c.Body, &e); err != nil || e.Type != typeEnded {
+		return 0, false
+	}
+	return e.Ref, true
 }
 
 // Row is what lists show of a journal: a projection of its events.
@@ -251,8 +304,6 @@ const (
 type Listed struct {
 	Head
 	Row
-	// Changed orders the changes of rows: the row that changed last has the highest number.
-	Changed int64
 	// Beaten is when the owner before beat last, of a journal that [Owners.Adopt] gave; zero where it never has.
 	Beaten time.Time
 }
@@ -330,8 +381,6 @@ type Query struct {
 	Waiting *bool
 	// Before gives older journals than this one only.
 	Before Ref
-	// ChangedAfter gives rows that changed later only, in the order of their changes.
-	ChangedAfter *int64
 	// Roots gives journals without a parent after After, the oldest first.
 	Roots bool
 	After Ref

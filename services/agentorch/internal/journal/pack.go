@@ -14,6 +14,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
 )
 
 const (
@@ -190,6 +191,8 @@ func bare(e *agentv1.Event) *agentv1.Event {
 		Actor:        e.GetActor(),
 		Id:           e.GetId(),
 		Span:         e.GetSpan(),
+		Conversation: e.GetConversation(),
+		Features:     e.GetFeatures(),
 		Critical:     e.GetCritical(),
 		WorkingStart: e.GetWorkingStart(),
 		Kind:         e.GetKind(),
@@ -215,7 +218,8 @@ func withoutContent(e *agentv1.Event) (*agentv1.Event, proto.Message) {
 	return c, kind.Get(field).Message().Interface()
 }
 
-// contentField returns the message of the event's kind and its field `content`, which is nil where the kind has none or is not known.
+// contentField returns the message of the event's kind and its field of content that is a message, which is nil where the
+// kind has none or is not known.
 func contentField(e *agentv1.Event) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	m := e.ProtoReflect()
 	kind := kindField(m)
@@ -223,11 +227,13 @@ func contentField(e *agentv1.Event) (protoreflect.Message, protoreflect.FieldDes
 		return nil, nil
 	}
 	message := m.Get(kind).Message()
-	field := message.Descriptor().Fields().ByName("content")
-	if field == nil || field.Message() == nil || field.IsList() || field.IsMap() {
-		return message, nil
+	fields := message.Descriptor().Fields()
+	for i := range fields.Len() {
+		if f := fields.Get(i); f.Message() != nil && !f.IsList() && !f.IsMap() && content.Field(f) {
+			return message, f
+		}
 	}
-	return message, field
+	return message, nil
 }
 
 func kindField(m protoreflect.Message) protoreflect.FieldDescriptor {

@@ -16,6 +16,9 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -173,31 +176,34 @@ func hit(kind string, bound, value float64, message string) *agentv1.LimitReache
 	return &agentv1.LimitReached{Type: kind, Limit: bound, Value: value, Message: fmt.Sprintf(message, kind, strconv.FormatFloat(bound, 'f', -1, 64))}
 }
 
-// Overlay returns base with the members that over sets.
-func Overlay(base, over *agentv1.RunLimits) *agentv1.RunLimits {
-	merged := &agentv1.RunLimits{}
-	for _, layer := range []*agentv1.RunLimits{base, over} {
-		if layer == nil {
-			continue
-		}
-		merged.Messages = or(layer.Messages, merged.Messages)
-		merged.Tokens = or(layer.Tokens, merged.Tokens)
-		merged.Turns = or(layer.Turns, merged.Turns)
-		merged.Cost = or(layer.Cost, merged.Cost)
-		merged.Time = or(layer.Time, merged.Time)
-		merged.WorkingTime = or(layer.WorkingTime, merged.WorkingTime)
-		if layer.GetTokenFormula() != "" {
-			merged.TokenFormula = layer.GetTokenFormula()
-		}
+// Settable are the fields of a set of bounds.
+func Settable() []string {
+	var names []string
+	fields := (&agentv1.RunLimits{}).ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		names = append(names, string(fields.Get(i).Name()))
 	}
-	return merged
+	return names
 }
 
-func or[T any](a, b *T) *T {
-	if a != nil {
-		return a
+// Retune returns base with the named fields of now: those that now has not are lifted.
+func Retune(base, now *agentv1.RunLimits, names []string) *agentv1.RunLimits {
+	retuned := &agentv1.RunLimits{}
+	if base != nil {
+		retuned = proto.CloneOf(base)
 	}
-	return b
+	from, to := now.ProtoReflect(), retuned.ProtoReflect()
+	for _, name := range names {
+		f := to.Descriptor().Fields().ByName(protoreflect.Name(name))
+		switch {
+		case f == nil: // Of a later version, which would not have been let in.
+		case from.Has(f):
+			to.Set(f, from.Get(f))
+		default:
+			to.Clear(f)
+		}
+	}
+	return retuned
 }
 
 // inputTokens and outputTokens are what a formula is about.

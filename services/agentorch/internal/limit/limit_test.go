@@ -99,11 +99,18 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestOverlay(t *testing.T) {
+// A bound that is named and not set is lifted; one that is not named stays.
+func TestRetune(t *testing.T) {
 	t.Parallel()
-	got := limit.Overlay(&agentv1.RunLimits{Messages: new(int32(1)), Tokens: new(int64(2))}, &agentv1.RunLimits{Tokens: new(int64(0)), Turns: new(int32(3))})
+	base := &agentv1.RunLimits{Messages: new(int32(1)), Tokens: new(int64(2)), Cost: new(1.0), TokenFormula: "input"}
+	now := &agentv1.RunLimits{Tokens: new(int64(0)), Turns: new(int32(3)), Messages: new(int32(9))}
+	got := limit.Retune(base, now, []string{"tokens", "turns", "cost", "token_formula"})
 	assert.Equal(t, int32(1), got.GetMessages())
 	assert.Equal(t, new(int64(0)), got.Tokens)
 	assert.Equal(t, int32(3), got.GetTurns())
-	assert.Nil(t, got.Time)
+	assert.Nil(t, got.Cost)
+	assert.Empty(t, got.GetTokenFormula())
+	assert.InDelta(t, 1.0, base.GetCost(), 0, "the base stays as it is")
+	assert.Equal(t, int32(9), limit.Retune(nil, now, limit.Settable()).GetMessages())
+	assert.Nil(t, limit.Retune(base, nil, limit.Settable()).Messages)
 }

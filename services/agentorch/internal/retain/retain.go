@@ -7,6 +7,7 @@
 package retain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ type Config struct {
 	Bodies time.Duration `yaml:"bodies" env:"EVALFLEET_RETAIN_BODIES"`
 }
 
-// SetDefaults sets what is not zero by default.
-func (c *Config) SetDefaults() { c.Bodies = 24 * time.Hour }
+// SetDefaults fills in what is not zero by default.
+func (c *Config) SetDefaults() { c.Bodies = cmp.Or(c.Bodies, 24*time.Hour) }
 
 // minBodies is the least time for which a body is kept: what was uploaded is to be named by an evaluation first.
 const minBodies = time.Hour

@@ -30,9 +30,9 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	journalsqlite "github.com/evalfleet/evalfleet/services/agentorch/internal/journal/sqlite"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -263,7 +263,7 @@ func TestWhatIsAboutToBeNamedIsKept(t *testing.T) {
 	posted, late, deep, lost := r.put("posted", ""), r.put("late", ""), r.put("deep", ""), r.put("lost", "")
 	r.make("projects/p/runs/open", "", "", journal.KindRun, now, time.Time{})
 	request := &agentv1.PostMessageRequest{Messages: []*modelv1.ChatMessage{chat.User(posted)}}
-	command, err := turn.Command{ID: "m", Request: request}.Pack()
+	command, err := inbox.Command{ID: "m", Request: request}.Pack()
 	require.NoError(t, err)
 	require.NoError(t, r.store.Post(t.Context(), "projects/p/runs/open", command))
 	r.age(48 * time.Hour)
@@ -271,7 +271,7 @@ func TestWhatIsAboutToBeNamedIsKept(t *testing.T) {
 		r.make("projects/p/evals/late", "", late, journal.KindEval, now, now)
 		r.put("samples "+deep, "")
 	}}
-	k := New(Config{Bodies: 24 * time.Hour}, Deps{Journals: journals, Bodies: r.bodies, CommandText: turn.CommandText, Logger: slog.New(slog.DiscardHandler)})
+	k := New(Config{Bodies: 24 * time.Hour}, Deps{Journals: journals, Bodies: r.bodies, CommandText: inbox.Text, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, k.Sweep(t.Context(), now))
 	assert.True(t, r.has(posted), "a command names it")
 	assert.True(t, r.has(late), "a journal names it that was made meanwhile")

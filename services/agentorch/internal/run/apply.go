@@ -41,6 +41,7 @@ func (s *State) Apply(e *agentv1.Event) error {
 		return fmt.Errorf("%w: event %d does not follow %d", journal.ErrUnreadable, e.GetSeq(), s.Seq)
 	}
 	s.Seq, s.Epoch = e.GetSeq(), e.GetEpoch()
+	s.TooNew = s.TooNew || len(e.GetFeatures()) > 0 // this version has none
 	if err := s.apply(e); err != nil {
 		return fmt.Errorf("%w: event %d: %w", journal.ErrUnreadable, e.GetSeq(), err)
 	}
@@ -162,14 +163,4 @@ func (s *State) command(c *agentv1.CommandReceived) {
 			s.drop()
 		}
 	}
-}
-
-// Critical reports whether a replica must know the event's kind to own the run: all kinds that the fold reads.
-func Critical(e *agentv1.Event) bool {
-	switch e.GetKind().(type) {
-	case *agentv1.Event_Info, *agentv1.Event_LogLine, *agentv1.Event_SandboxActed, *agentv1.Event_SpanBegan, *agentv1.Event_SpanEnded, *agentv1.Event_Extension,
-		*agentv1.Event_ScoreEdited, *agentv1.Event_SampleInvalidated, nil:
-		return false
-	}
-	return true
 }

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 )
 
 // Calls are the tool calls of one assistant message, in its order, from their review until their results are in the conversation.
@@ -25,6 +26,8 @@ type Calls struct {
 	Stage *Stage
 	// Failed says that a call failed for good: no later stage begins.
 	Failed bool
+	// FailFast is what the message wants after a call that failed.
+	FailFast toolcall.FailFast
 
 	added int
 }
@@ -64,18 +67,23 @@ func (c *Calls) Next() []*Call {
 	if from < 0 || c.All[from].Intent != nil || c.Failed {
 		return nil
 	}
-	to := from + 1
-	if side(c.All[from]) {
-		for to < len(c.All) && side(c.All[to]) && c.All[to].Intent == nil {
-			to++
-		}
-	}
-	return c.All[from:to]
+	return c.All[from:toolcall.StageEnd(from, len(c.All), c.parallel)]
 }
 
-// side reports whether a call runs and may do so beside its neighbours.
-func side(c *Call) bool {
-	return c.Review.GetDecision() == toolv1.ReviewDecision_REVIEW_DECISION_RUN && c.Review.GetParallel()
+// parallel reports whether a call runs and may do so beside its neighbours.
+func (c *Calls) parallel(i int) bool {
+	call := c.All[i]
+	return call.Review.GetDecision() == toolv1.ReviewDecision_REVIEW_DECISION_RUN &&
+		c.FailFast.Parallel(call.Call.GetFunction(), call.Review.GetParallel())
+}
+
+// Skips reports whether a call is skipped, since an earlier call of its function failed.
+func (c *Calls) Skips(call *Call) bool {
+	return c.FailFast.Skips(call.Call.GetFunction(), func(function string) bool {
+		return slices.ContainsFunc(c.All, func(other *Call) bool {
+			return other.Call.GetFunction() == function && other.Outcome.GetToolOutcome().GetErrorType() != toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNSPECIFIED
+		})
+	})
 }
 
 // find returns the first call of that id which fits. Ids of a message should differ, but providers repeat them.
@@ -92,11 +100,12 @@ func (s *State) toolsReviewed(r *agentv1.ToolsReviewed) error {
 	if s.Calls != nil {
 		return fmt.Errorf("the calls of %s are reviewed while those of %s are at hand", r.GetMessageId(), s.Calls.MessageID)
 	}
-	s.Calls = &Calls{MessageID: r.GetMessageId()}
+	message := s.message(r.GetMessageId())
+	s.Calls = &Calls{MessageID: r.GetMessageId(), FailFast: toolcall.FailFastOf(message)}
 	for i, review := range r.GetContent().GetReviews() {
 		call := review.GetCall()
-		if call == nil {
-			call = s.called(r.GetMessageId(), i)
+		if call == nil && i < len(message.GetToolCalls()) { // A review holds only a call that differs.
+			call = message.GetToolCalls()[i]
 		}
 		if call == nil {
 			return fmt.Errorf("a review of the call %s, which the message %s has not", review.GetCallId(), r.GetMessageId())
@@ -106,11 +115,11 @@ func (s *State) toolsReviewed(r *agentv1.ToolsReviewed) error {
 	return nil
 }
 
-// called returns a call as the message made it. A review holds only what differs.
-func (s *State) called(messageID string, index int) *toolv1.ToolCall {
+// message returns the message of an id; nil for none.
+func (s *State) message(id string) *modelv1.ChatMessage {
 	for _, m := range slices.Backward(s.messages) {
-		if m.GetId() == messageID && index < len(m.GetToolCalls()) {
-			return m.GetToolCalls()[index]
+		if m.GetId() == id {
+			return m
 		}
 	}
 	return nil
@@ -146,12 +155,10 @@ func (s *State) call(id string, fits func(*Call) bool) (*Call, error) {
 // declared returns the entries of the store that a tool declares.
 func (s *State) declared(function string) map[string]string {
 	entries := map[string]string{}
-	for _, pattern := range s.Tool(function).GetStoreKeys() {
-		prefix, rest := strings.CutSuffix(pattern, "*")
-		for key, value := range s.store {
-			if key == pattern || rest && strings.HasPrefix(key, prefix) {
-				entries[key] = value
-			}
+	keys := s.Tool(function).GetStoreKeys()
+	for key, value := range s.store {
+		if toolcall.Covers(keys, key) {
+			entries[key] = value
 		}
 	}
 	return entries
@@ -199,4 +206,19 @@ func (s *State) resultAdded(m *modelv1.ChatMessage) {
 // Ended reports whether every call of the stage has its outcome; false for no stage.
 func (s *Stage) Ended() bool {
 	return s != nil && !slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Outcome == nil })
+}
+
+// ToolOutcome is how a call that began has ended.
+func ToolOutcome(intent *agentv1.Event, result *toolv1.ToolResult) *agentv1.Event {
+	i := intent.GetToolIntent()
+	if result.GetContent() == nil {
+		result.Content = chat.TextContent("")
+	}
+	if result.GetArgumentsJson() == i.GetContent().GetArgumentsJson() {
+		result.ArgumentsJson = "" // the call has them
+	}
+	return NewEvent(&agentv1.ToolOutcome{
+		Intent: intent.GetSeq(), CallId: i.GetCallId(), Function: i.GetFunction(), ErrorType: result.GetError().GetType(), Failure: result.GetFailure(),
+		Truncation: result.GetTruncation(), Timing: result.GetTiming(), MessageId: i.GetResultMessageId(), Content: &agentv1.ToolOutcomeContent{Result: result},
+	})
 }

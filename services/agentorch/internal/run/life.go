@@ -15,7 +15,7 @@ func (s *State) created(e *agentv1.Event, c *agentv1.RunCreated) error {
 	if s.spec != nil {
 		return fmt.Errorf("the run was created before")
 	}
-	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion || len(c.GetFeatures()) > 0 // this version has none
+	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion
 	s.spec, s.tools, s.Warnings = Join(c), c.GetTools(), c.GetWarnings()
 	s.messages = append(s.messages, s.spec.GetInput()...)
 	for key, value := range s.spec.GetStore() {

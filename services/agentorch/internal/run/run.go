@@ -26,6 +26,7 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
 )
@@ -162,7 +163,7 @@ func (s *State) Project() string { return strings.Split(s.Name, "/")[1] }
 func (s *State) ID() string { return s.Name[strings.LastIndexByte(s.Name, '/')+1:] }
 
 // Parent returns `projects/{project}`.
-func (s *State) Parent() string { return "projects/" + s.Project() }
+func (s *State) Parent() string { return resource.Project(s.Project()) }
 
 // Key returns the key of the effect whose intent is the event of that number.
 func (s *State) Key(seq int64) string { return fmt.Sprintf("%s/%d", s.ID(), seq) }

@@ -98,6 +98,9 @@ func TestALaterVersionsRunIsLeftAlone(t *testing.T) {
 	s, err = run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}), &agentv1.Event{}))
 	require.NoError(t, err)
 	assert.False(t, s.TooNew, "an unknown kind that can be passed over")
+	s, err = run.Fold(name, nil, journalOf(created(&agentv1.RunSpec{}), &agentv1.Event{Features: []string{"conversations"}}))
+	require.NoError(t, err)
+	assert.True(t, s.TooNew, "an event may ask for what its kind does not")
 }
 
 // TestACriticalKindThatTheFoldDoesNotKnow has the protocol know more kinds than the fold: each is folded, or says that a later version wrote it.

@@ -26,6 +26,7 @@ func (s *State) View(full bool) *agentv1.Run {
 		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working),
 		SandboxFault: s.SandboxFault, Retries: int32(s.Retries), Activity: s.activity(),
 		LostModelCalls: int32(s.LostModelCalls), Cancelling: s.Cancel != nil && !s.Finished, Warnings: s.Warnings,
+		Limits: s.Limits.Bounds(), Used: s.used(),
 	}
 	for environment, box := range s.Sandboxes {
 		if r.Sandboxes == nil {
@@ -39,10 +40,21 @@ func (s *State) View(full bool) *agentv1.Run {
 		r.Spec, r.Messages, r.Output, r.Store = s.spec, s.messages, s.output, s.store
 		return r
 	}
-	r.Spec, _ = Split(s.spec)
-	content.Strip(r.GetSpec())
-	r.Scores = bareScores(s.scores)
-	return r
+	r.Spec = s.spec
+	return content.Without(r)
+}
+
+// used is what the run has used of each of its bounds. Wall time is known of a run that has ended only.
+func (s *State) used() *agentv1.RunLimits {
+	u := s.Use()
+	used := &agentv1.RunLimits{
+		Messages: new(int32(u.Messages)), Tokens: new(s.Limits.Metered(u.Usage)), Turns: new(int32(u.Turns)), Cost: new(u.Usage.GetTotalCost()),
+		WorkingTime: durationpb.New(s.Working),
+	}
+	if s.Finished && !s.Started.IsZero() {
+		used.Time = durationpb.New(max(0, s.Elapsed(s.Ended)))
+	}
+	return used
 }
 
 // maxActivities bounds the open effects that are named. The rest is counted.
@@ -69,15 +81,6 @@ func (s *State) activity() string {
 		return fmt.Sprintf("%s, and %d more", strings.Join(open[:maxActivities], ", "), more)
 	}
 	return strings.Join(open, ", ")
-}
-
-// bareScores are scores without what says what they are about: answers, explanations and metadata.
-func bareScores(scores []*agentv1.NamedScore) []*agentv1.NamedScore {
-	var bare []*agentv1.NamedScore
-	for _, named := range scores {
-		bare = append(bare, &agentv1.NamedScore{Name: named.GetName(), Score: &agentv1.Score{Value: named.GetScore().GetValue(), Reason: named.GetScore().Reason}})
-	}
-	return bare
 }
 
 // Etag returns the etag of a resource whose journal has that head.

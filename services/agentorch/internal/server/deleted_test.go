@@ -2,7 +2,7 @@ package server_test
 
 import (
 	"context"
-	"log/slog"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,7 +14,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 )
 
 // vanishing is a store whose journals are deleted between their opening and the first read.
@@ -31,7 +30,7 @@ func (v vanishing) Open(ctx context.Context, name string) (journal.Head, error) 
 func TestWhatIsDeletedWhileItIsReadIsNotFound(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
-	runs := server.NewRuns(server.Deps{Store: vanishing{r.Store}, Launcher: r.Launcher, Agents: r.Agents, Notes: r.Notes, Logger: slog.New(slog.DiscardHandler)})
+	runs := r.over(vanishing{r.Store}, io.Discard)
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(s, runs) })
 	client := agentv1.NewRunServiceClient(conn)
 	for call, do := range map[string]func(name string) error{

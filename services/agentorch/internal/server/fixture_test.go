@@ -26,6 +26,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/retain"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/builtin"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 )
@@ -39,10 +40,8 @@ var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // rig is a fleet whose services are served in memory.
 type rig struct {
 	*fleettest.Fleet
-	server    *server.Runs
-	runs      agentv1.RunServiceClient
-	approvals agentv1.ApprovalServiceClient
-	admin     agentv1.AdminServiceClient
+	runs  agentv1.RunServiceClient
+	admin agentv1.AdminServiceClient
 }
 
 // serve starts a fleet whose model says "the answer", and serves it to ada.
@@ -59,16 +58,22 @@ func serve(t *testing.T) *rig {
 	f.Start()
 	logger := slog.New(slog.DiscardHandler)
 	keeper := retain.New(retain.Config{}, retain.Deps{Journals: f.Store, Logger: logger})
-	r := &rig{Fleet: f, server: server.NewRuns(server.Deps{Store: f.Store, Launcher: f.Launcher, Agents: f.Agents, Notes: f.Notes, Delete: keeper.Delete, Logger: logger})}
+	r := &rig{Fleet: f}
 	conn := grpcservertest.Serve(t, "user:ada", func(s grpc.ServiceRegistrar) {
-		agentv1.RegisterRunServiceServer(s, r.server)
-		agentv1.RegisterApprovalServiceServer(s, agentv1.UnimplementedApprovalServiceServer{})
+		agentv1.RegisterRunServiceServer(s, server.NewRuns(server.Deps{Runs: f.Runs, Store: f.Store, Notes: f.Notes, Delete: keeper.Delete, Logger: logger}))
 		agentv1.RegisterAdminServiceServer(s, server.NewAdmin(server.AdminConfig{
 			Services: []string{"agentorch", "gateway"}, DataDir: "/data", Replica: "one", Started: started,
 		}, f.Sandboxes, logger))
 	})
-	r.runs, r.approvals, r.admin = agentv1.NewRunServiceClient(conn), agentv1.NewApprovalServiceClient(conn), agentv1.NewAdminServiceClient(conn)
+	r.runs, r.admin = agentv1.NewRunServiceClient(conn), agentv1.NewAdminServiceClient(conn)
 	return r
+}
+
+// over is the RunService over another store and with another log.
+func (r *rig) over(store journal.Store, log io.Writer) *server.Runs {
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	made := runs.New(runs.Deps{Store: store, Engine: r.Engine, Checker: r.Runs.Checker, Patient: r.Runs.Services, Notes: r.Notes, Logger: logger})
+	return server.NewRuns(server.Deps{Runs: made, Store: store, Notes: r.Notes, Logger: logger})
 }
 
 // answering is the specification of a run of one model call.

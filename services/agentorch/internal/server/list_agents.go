@@ -9,7 +9,7 @@ import (
 
 // ListAgents lists agents and solvers with the schemas of their parameters.
 func (s *Runs) ListAgents(_ context.Context, r *agentv1.ListAgentsRequest) (*agentv1.ListAgentsResponse, error) {
-	project, err := resource.Project("parent", r.GetParent())
+	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -18,7 +18,7 @@ func (s *Runs) ListAgents(_ context.Context, r *agentv1.ListAgentsRequest) (*age
 		return nil, err
 	}
 	answer := &agentv1.ListAgentsResponse{}
-	for _, d := range s.deps.Agents.Definitions() {
+	for _, d := range s.deps.Runs.Agents.Definitions() {
 		if d.Name <= page.After {
 			continue
 		}

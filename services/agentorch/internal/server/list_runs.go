@@ -2,21 +2,15 @@ package server
 
 import (
 	"context"
-	"errors"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
-	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
 // ListRuns lists runs, newest first. Counts of a run at work may be a second old; states never are.
 func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agentv1.ListRunsResponse, error) {
-	project, err := resource.Project("parent", r.GetParent())
+	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -48,31 +42,11 @@ func (s *Runs) ListRuns(ctx context.Context, r *agentv1.ListRunsRequest) (*agent
 	page.Size = journal.Fitting(rows, page.Size)
 	rows, answer.NextPageToken = resource.Cut(page, rows, journal.Listed.Position)
 	for _, row := range rows {
-		one, err := s.listed(ctx, row)
+		one, err := s.deps.Runs.Listed(ctx, row)
 		if err != nil {
 			return nil, err
 		}
-		answer.Runs = append(answer.Runs, s.live(one, row.Done))
+		answer.Runs = append(answer.Runs, one)
 	}
 	return answer, nil
-}
-
-// listed is a run as its row shows it, and its journal where the row cannot be read. Of a run whose journal cannot be read
-// either it has the name and the state.
-func (s *Runs) listed(ctx context.Context, row journal.Listed) (*agentv1.Run, error) {
-	one := &agentv1.Run{}
-	if err := proto.Unmarshal(row.View, one); err != nil {
-		s.deps.Logger.Error("the row of a run cannot be read; its journal is read instead", "run", row.Name, "error", err)
-		state, err := s.fold(ctx, row.Head)
-		switch {
-		case err == nil:
-			one = state.View(false)
-		case errors.Is(err, journal.ErrUnreadable) || rpcerr.Code(err) == codes.NotFound: // Deleted meanwhile.
-			one = &agentv1.Run{Name: row.Name, State: agentv1.RunState(row.State)}
-		default:
-			return nil, err
-		}
-	}
-	one.Head, one.Epoch, one.Owner, one.Etag = row.Seq, row.Epoch, row.Owner, run.Etag(row.Seq)
-	return one, nil
 }

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bytes"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,7 +19,6 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/pkg/waittest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/fleettest"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 )
 
 func TestARunIsTheFoldOfItsJournal(t *testing.T) {
@@ -77,7 +75,7 @@ func TestTheLogSaysWhyARunWasRefused(t *testing.T) {
 	t.Parallel()
 	r := serve(t)
 	var b bytes.Buffer
-	runs := server.NewRuns(server.Deps{Store: r.Store, Launcher: r.Launcher, Agents: r.Agents, Notes: r.Notes, Logger: slog.New(slog.NewTextHandler(&b, nil))})
+	runs := r.over(r.Store, &b)
 	spec := answering()
 	spec.Model.Model = "openai/gpt-4o"
 	_, err := runs.CreateRun(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: spec})
@@ -111,13 +109,12 @@ func TestASlotOfAnEvalHasOneRunHoweverItIsAskedFor(t *testing.T) {
 	r := serve(t)
 	slot := answering()
 	slot.Attribution = &effectv1.Attribution{Eval: project + "/evals/e"}
-	request := &agentv1.CreateRunRequest{Parent: project, RequestId: "e/1/1", Spec: slot}
-	first, err := r.server.Create(t.Context(), request)
+	first, err := r.Runs.CreateSample(t.Context(), "default", slot, "e/1/1")
 	require.NoError(t, err)
-	request.Spec.Prompt = "the question in other words"
-	again, err := r.server.Create(t.Context(), request)
+	slot.Prompt = "the question in other words"
+	again, err := r.Runs.CreateSample(t.Context(), "default", slot, "e/1/1")
 	require.NoError(t, err)
-	assert.Equal(t, first.GetName(), again.GetName())
+	assert.Equal(t, first, again)
 }
 
 func TestOnlyThePlatformSaysOnWhoseBehalfARunIs(t *testing.T) {
@@ -130,13 +127,15 @@ func TestOnlyThePlatformSaysOnWhoseBehalfARunIs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, got.GetSpec().GetAttribution(), "a caller from outside")
 
-	inner, err := r.server.Create(t.Context(), &agentv1.CreateRunRequest{Parent: project, Spec: spec})
+	inner, err := r.Runs.CreateSample(t.Context(), "default", spec, "e/1/1")
 	require.NoError(t, err)
-	assert.Equal(t, "s", inner.GetSpec().GetAttribution().GetSample(), "an eval")
+	got, err = r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: inner, View: agentv1.RunView_RUN_VIEW_FULL})
+	require.NoError(t, err)
+	assert.Equal(t, "s", got.GetSpec().GetAttribution().GetSample(), "an eval")
 	of, err := r.runs.ListRuns(t.Context(), &agentv1.ListRunsRequest{Parent: project, Eval: project + "/evals/e"})
 	require.NoError(t, err)
 	require.Len(t, of.GetRuns(), 1)
-	assert.Equal(t, inner.GetName(), of.GetRuns()[0].GetName())
+	assert.Equal(t, inner, of.GetRuns()[0].GetName())
 }
 
 func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
@@ -12,53 +13,48 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/turn"
 )
 
-// steer sends a command that a run which has ended refuses, and returns the number of the event that took it.
-func (s *Runs) steer(ctx context.Context, name, id string, c turn.Command) (int64, error) {
-	var seq int64
-	state, err := s.send(ctx, name, id, c, func(_ *run.State, taken int64) bool { seq = taken; return taken > 0 })
-	switch {
-	case err != nil:
-		return 0, err
-	case seq == 0:
-		return 0, finished(state)
-	}
-	return seq, nil
-}
-
-// RetuneLimits changes limits of a run that goes on.
+// RetuneLimits sets and lifts limits of a run that goes on.
 func (s *Runs) RetuneLimits(ctx context.Context, r *agentv1.RetuneLimitsRequest) (*agentv1.Run, error) {
 	if _, err := limit.New(r.GetLimits()); err != nil {
 		return nil, rpcerr.InvalidField("limits", "%v", err)
 	}
+	names, err := resource.Mask(r.GetUpdateMask(), r.GetLimits(), limit.Settable()...)
+	if err != nil {
+		return nil, err
+	}
 	if limits := r.GetLimits(); limits != nil && limits.Cost != nil {
-		run, err := s.view(ctx, r.GetRun(), true)
-		if err != nil {
-			return nil, err
-		}
 		name, err := resource.Parse("run", r.GetRun(), "runs")
 		if err != nil {
 			return nil, err
 		}
-		if err := s.deps.Launcher.CheckCost(ctx, name.Project, run.GetSpec(), limits); err != nil {
+		run, err := s.deps.Runs.View(ctx, r.GetRun(), true)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.deps.Runs.CheckCost(ctx, name.Project, run.GetSpec(), limits); err != nil {
 			return nil, err
 		}
 	}
-	command := turn.Command{ID: "limits", Request: &agentv1.RetuneLimitsRequest{Run: r.GetRun(), Limits: r.GetLimits()}}
-	if _, err := s.steer(ctx, r.GetRun(), r.GetRequestId(), command); err != nil {
+	request := &agentv1.RetuneLimitsRequest{
+		Run: r.GetRun(), Limits: r.GetLimits(), UpdateMask: &fieldmaskpb.FieldMask{Paths: names}, Etag: r.GetEtag(),
+	}
+	if _, err := s.steer(ctx, "run", r.GetRun(), "limits", r.GetRequestId(), request); err != nil {
 		return nil, err
 	}
-	return s.view(ctx, r.GetRun(), false)
+	return s.deps.Runs.View(ctx, r.GetRun(), false)
 }
 
 // PostMessage puts an operator's message before the agent's next turn.
 func (s *Runs) PostMessage(ctx context.Context, r *agentv1.PostMessageRequest) (*agentv1.PostMessageResponse, error) {
 	if r.GetText() != "" {
+		message := chat.User(r.GetText())
+		if r.GetRequestId() != "" { // A repeated request has the same content.
+			message.Id = resource.DerivedID("message", r.GetRun(), r.GetRequestId())
+		}
 		r = proto.CloneOf(r)
-		r.Messages, r.Text = append(r.GetMessages(), chat.User(r.GetText())), ""
+		r.Messages, r.Text = append(r.GetMessages(), message), ""
 	}
 	if len(r.GetMessages()) == 0 {
 		return nil, rpcerr.InvalidField("messages", "is empty; give a user message, or text")
@@ -68,25 +64,25 @@ func (s *Runs) PostMessage(ctx context.Context, r *agentv1.PostMessageRequest) (
 			return nil, rpcerr.InvalidField(fmt.Sprintf("messages[%d].role", i), "is %s; an operator speaks as the user", m.GetRole())
 		}
 	}
-	command := turn.Command{ID: "message", Request: &agentv1.PostMessageRequest{Run: r.GetRun(), Messages: r.GetMessages()}}
-	seq, err := s.steer(ctx, r.GetRun(), r.GetRequestId(), command)
+	request := &agentv1.PostMessageRequest{Run: r.GetRun(), Messages: r.GetMessages()}
+	seq, err := s.steer(ctx, "run", r.GetRun(), "message", r.GetRequestId(), request)
 	return &agentv1.PostMessageResponse{Seq: seq}, err
 }
 
 // HoldRun lets the current step end and starts no other until the run is resumed.
 func (s *Runs) HoldRun(ctx context.Context, r *agentv1.HoldRunRequest) (*agentv1.Run, error) {
-	command := turn.Command{ID: "hold", Request: &agentv1.HoldRunRequest{Name: r.GetName(), Reason: r.GetReason()}}
-	if _, err := s.steer(ctx, r.GetName(), r.GetRequestId(), command); err != nil {
+	request := &agentv1.HoldRunRequest{Name: r.GetName(), Reason: r.GetReason()}
+	if _, err := s.steer(ctx, "name", r.GetName(), "hold", r.GetRequestId(), request); err != nil {
 		return nil, err
 	}
-	return s.view(ctx, r.GetName(), false)
+	return s.deps.Runs.View(ctx, r.GetName(), false)
 }
 
 // ResumeRun lets a held run go on.
 func (s *Runs) ResumeRun(ctx context.Context, r *agentv1.ResumeRunRequest) (*agentv1.Run, error) {
-	command := turn.Command{ID: "resume", Request: &agentv1.ResumeRunRequest{Name: r.GetName()}}
-	if _, err := s.steer(ctx, r.GetName(), r.GetRequestId(), command); err != nil {
+	request := &agentv1.ResumeRunRequest{Name: r.GetName()}
+	if _, err := s.steer(ctx, "name", r.GetName(), "resume", r.GetRequestId(), request); err != nil {
 		return nil, err
 	}
-	return s.view(ctx, r.GetName(), false)
+	return s.deps.Runs.View(ctx, r.GetName(), false)
 }

@@ -2,13 +2,14 @@ package server_test
 
 import (
 	"context"
-	"log/slog"
+	"io"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
@@ -20,7 +21,6 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/server"
 )
 
 func TestACancelEndsARun(t *testing.T) {
@@ -108,7 +108,7 @@ func TestACommandReadsEachEventOnce(t *testing.T) {
 	name := r.create(answering())
 	waittest.For(t, asked, "the model call of the run")
 	read := &reading{Store: r.Store}
-	runs := server.NewRuns(server.Deps{Store: read, Launcher: r.Launcher, Agents: r.Agents, Notes: r.Notes, Logger: slog.New(slog.DiscardHandler)})
+	runs := r.over(read, io.Discard)
 	cancelled, err := runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
 	require.NoError(t, err)
 	assert.LessOrEqual(t, read.events.Load(), cancelled.GetHead())
@@ -148,8 +148,34 @@ func TestSteering(t *testing.T) {
 	posted, err := r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Messages: []*modelv1.ChatMessage{fleettest.User("be brief")}})
 	require.NoError(t, err)
 	assert.Positive(t, posted.GetSeq())
-	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
+	short := &agentv1.PostMessageRequest{Run: name, Text: "and quick", RequestId: "short"}
+	first, err := r.runs.PostMessage(t.Context(), short)
 	require.NoError(t, err)
+	again, err := r.runs.PostMessage(t.Context(), short)
+	require.NoError(t, err, "the same key is the same message")
+	assert.Equal(t, first.GetSeq(), again.GetSeq())
+	_, err = r.runs.PostMessage(t.Context(), &agentv1.PostMessageRequest{Run: name, Text: "and slow", RequestId: "short"})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED), "%v", err)
+	retuned, err := r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Turns: new(int32(7)), Messages: new(int32(90))}})
+	require.NoError(t, err)
+	assert.Equal(t, []int32{7, 90}, []int32{retuned.GetLimits().GetTurns(), retuned.GetLimits().GetMessages()})
+	assert.Equal(t, int32(1), retuned.GetUsed().GetMessages())
+	assert.NotNil(t, retuned.GetUsed().GetTime())
+	lift := &agentv1.RetuneLimitsRequest{Run: name, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"messages"}}, Etag: "1", RequestId: "lift"}
+	for range 2 {
+		_, err = r.runs.RetuneLimits(t.Context(), lift)
+		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ETAG_MISMATCH), "%v", err)
+	}
+	now, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, int32(90), now.GetLimits().GetMessages(), "a command of another state changes nothing")
+	lift.Etag, lift.RequestId = now.GetEtag(), "again"
+	retuned, err = r.runs.RetuneLimits(t.Context(), lift)
+	require.NoError(t, err)
+	assert.Nil(t, retuned.GetLimits().Messages)
+	assert.Equal(t, int32(7), retuned.GetLimits().GetTurns())
+	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name})
+	require.ErrorContains(t, err, "nothing is to be changed")
 	close(answer)
 	r.Until(name, func(s *run.State) bool { return s.Phase == agentv1.RunState_RUN_STATE_WAITING })
 	held, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
@@ -169,8 +195,14 @@ func TestSteering(t *testing.T) {
 	_, err = r.watch(&agentv1.WatchRunRequest{Name: name})
 	require.NoError(t, err)
 	state := r.State(name)
-	assert.Equal(t, []string{"U:the question", "A:going", "T:ok", "U:be brief", "A:done"}, fleettest.Texts(state.Messages()))
+	assert.Equal(t, []string{"U:the question", "A:going", "T:ok", "U:be brief\n\nand quick", "A:done"}, fleettest.Texts(state.Messages()))
 	assert.Equal(t, int32(7), state.Limits.Bounds().GetTurns())
+	ended, err := r.runs.GetRun(t.Context(), &agentv1.GetRunRequest{Name: name})
+	require.NoError(t, err)
+	used := ended.GetUsed()
+	assert.Equal(t, []int32{5, 2}, []int32{used.GetMessages(), used.GetTurns()})
+	assert.Equal(t, ended.GetWorkingTime().AsDuration(), used.GetWorkingTime().AsDuration())
+	assert.GreaterOrEqual(t, used.GetTime().AsDuration(), used.GetWorkingTime().AsDuration())
 }
 
 // lateStore answers the first question whether a command was taken with no, after the time of its answer.
@@ -206,7 +238,7 @@ func TestACommandThatARunTookBeforeItsEndIsAnswered(t *testing.T) {
 		close(answer)
 		r.Until(name, func(s *run.State) bool { return s.Finished })
 	}}
-	runs := server.NewRuns(server.Deps{Store: late, Launcher: r.Launcher, Agents: r.Agents, Notes: r.Notes, Logger: slog.New(slog.DiscardHandler)})
+	runs := r.over(late, io.Discard)
 	for range 2 {
 		_, err := runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, RequestId: "k", Limits: &agentv1.RunLimits{Turns: new(int32(7))}})
 		require.NoError(t, err)
@@ -249,21 +281,6 @@ func TestCommandsAreChecked(t *testing.T) {
 	require.ErrorContains(t, err, "messages[0].role")
 	_, err = r.runs.RetuneLimits(t.Context(), &agentv1.RetuneLimitsRequest{Run: name, Limits: &agentv1.RunLimits{Messages: new(int32(-1))}})
 	require.ErrorContains(t, err, "messages")
-}
-
-func TestWhatIsNotBuiltSaysSo(t *testing.T) {
-	t.Parallel()
-	r := serve(t)
-	ctx, name := t.Context(), project+"/runs/r"
-	_, interrupt := r.runs.InterruptRun(ctx, &agentv1.InterruptRunRequest{Run: name})
-	_, edit := r.runs.EditPendingCall(ctx, &agentv1.EditPendingCallRequest{Run: name, Call: &toolv1.ToolCall{}})
-	_, call := r.runs.CancelCall(ctx, &agentv1.CancelCallRequest{Run: name, CallId: "c"})
-	_, fork := r.runs.ForkRun(ctx, &agentv1.ForkRunRequest{Name: name, Seq: 1})
-	_, approvals := r.approvals.ListApprovals(ctx, &agentv1.ListApprovalsRequest{Parent: project})
-	_, projects := r.admin.ListProjects(ctx, &agentv1.ListProjectsRequest{})
-	for what, err := range map[string]error{"interrupt": interrupt, "edit": edit, "call": call, "fork": fork, "approvals": approvals, "projects": projects} {
-		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_NOT_BUILT_YET), "%s: %v", what, err)
-	}
 }
 
 func TestTheServerTellsAboutItself(t *testing.T) {

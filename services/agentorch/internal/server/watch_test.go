@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
@@ -170,4 +171,32 @@ func TestARunAtWorkIsShownWithItsRetries(t *testing.T) {
 	}
 	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
 	require.NoError(t, err)
+}
+
+func TestARunIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := serve(t)
+	asked := r.hang()
+	name := r.create(answering())
+	waittest.For(t, asked, "the model call of the run")
+	now, err := r.runs.WaitRun(t.Context(), &agentv1.WaitRunRequest{Name: name, Timeout: durationpb.New(0)})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_RUNNING, now.GetState(), "the time is over")
+
+	ended := make(chan *agentv1.Run, 1)
+	go func() {
+		one, err := r.runs.WaitRun(t.Context(), &agentv1.WaitRunRequest{Name: name, View: agentv1.RunView_RUN_VIEW_FULL})
+		assert.NoError(t, err)
+		ended <- one
+	}()
+	_, err = r.runs.CancelRun(t.Context(), &agentv1.CancelRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, waittest.For(t, ended, "the run that is waited for").GetState())
+	one, err := r.runs.WaitRun(t.Context(), &agentv1.WaitRunRequest{Name: name})
+	require.NoError(t, err)
+	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, one.GetState(), "one that has ended is not waited for")
+	_, err = r.runs.WaitRun(t.Context(), &agentv1.WaitRunRequest{Name: name + "x"})
+	assert.Equal(t, codes.NotFound, rpcerr.Code(err))
+	_, err = r.runs.WaitRun(t.Context(), &agentv1.WaitRunRequest{Name: "x"})
+	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err))
 }

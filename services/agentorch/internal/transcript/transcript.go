@@ -11,6 +11,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
@@ -134,9 +135,9 @@ func (b *Builder) Add(e *agentv1.Event) error {
 		}
 		b.scorers = ""
 	case *agentv1.Event_MessageAdded:
-		b.messages = run.Added(b.messages, k.MessageAdded)
+		b.messages = agent.Added(b.messages, k.MessageAdded)
 	case *agentv1.Event_HistoryChanged:
-		b.messages = run.Changed(b.messages, k.HistoryChanged)
+		b.messages = agent.Changed(b.messages, k.HistoryChanged)
 	case *agentv1.Event_StoreChanged:
 		b.store(e, k.StoreChanged.GetContent().GetChanges())
 	default:

@@ -6,7 +6,6 @@ package workers
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -133,12 +132,12 @@ type Request struct {
 // could not begin ([effect.IsNotStarted]), was cancelled, or has to be taken up by another process.
 func (w *Workers) Ask(ctx context.Context, r Request) (*agentv1.WorkerOutcome, error) {
 	key := effect.Key{Project: r.Project, ID: r.Key}
-	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(r.Payload)
+	hash, err := effectrpc.Hash(&agentv1.WorkerRef{Kind: r.Worker.GetKind(), Name: r.Worker.GetName()}, r.Payload)
 	if err != nil {
 		return nil, err
 	}
 	request := effect.Request{
-		Key: key, Hash: sha256.Sum256(append([]byte(r.Worker.GetKind()+"\x00"+r.Worker.GetName()+"\x00"), content...)), Unique: true, Reissue: true,
+		Key: key, Hash: hash, Unique: true, Reissue: true,
 		Kept: func() { w.host.Accept(key) },
 	}
 	kept, err := w.effects.Do(ctx, request, func(ctx context.Context, attempt effect.Attempt) ([]byte, error) { return w.call(ctx, r, attempt) })

@@ -55,10 +55,10 @@ const (
 // finishes is a watch that tells the end at once.
 func finishes(s *server, state agentv1.EvalState) func(int, *agentv1.WatchEvalRequest, agentv1.EvalService_WatchEvalServer) error {
 	return func(_ int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
-		if err := stream.Send(&agentv1.WatchEvalResponse{Progress: at(running, 2)}); err != nil {
+		if err := stream.Send(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: at(running, 2)}}); err != nil {
 			return err
 		}
-		return stream.Send(&agentv1.WatchEvalResponse{Progress: s.become(at(state, 4))})
+		return stream.Send(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: s.become(at(state, 4))}})
 	}
 }
 
@@ -162,7 +162,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 	s.watch = func(n int, req *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
 		cursors = append(cursors, req.GetCursor())
 		if n == 0 {
-			if err := stream.Send(&agentv1.WatchEvalResponse{Cursor: "c7", Event: &agentv1.Event{Seq: 7}}); err != nil {
+			if err := stream.Send(&agentv1.WatchEvalResponse{Cursor: "c7", Update: &agentv1.WatchEvalResponse_Event{Event: &agentv1.Event{Seq: 7}}}); err != nil {
 				return err
 			}
 			return status.Error(codes.Unavailable, "going down")
@@ -182,7 +182,7 @@ func waits(s *server, watching chan<- bool) func(int, *agentv1.WatchEvalRequest,
 			<-stream.Context().Done()
 			return stream.Context().Err()
 		}
-		return stream.Send(&agentv1.WatchEvalResponse{Progress: s.become(at(cancelled, 1))})
+		return stream.Send(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: s.become(at(cancelled, 1))}})
 	}
 }
 

@@ -90,7 +90,7 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 	}
 	within, cancel := context.WithTimeout(ctx, dirlock.Patience)
 	defer cancel()
-	for {
+	for backoff := (retry.Backoff{First: 50 * time.Millisecond, Max: time.Second}); ; {
 		lock, holder, err := dir.Lock().Claim(within)
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (a *app) connect(ctx context.Context, work bool) (*session, error) {
 		if rpcerr.Code(err) != codes.Unavailable {
 			return s, err
 		}
-		if retry.Sleep(within, lookAgain) != nil { // It was just going.
+		if backoff.Wait(within) != nil { // It was just going.
 			return nil, err
 		}
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 )
 
@@ -116,7 +116,7 @@ is below every number: compare where .value != null.`,
 				if err != nil {
 					return err
 				}
-				e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+				e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name, Content: true})
 				if err != nil {
 					return err
 				}
@@ -145,7 +145,7 @@ func (a *app) evalCancelCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					e, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: name, Reason: reason, RequestId: uuid.NewString()})
+					e, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: name, Reason: reason, RequestId: resource.NewID()})
 					if err != nil {
 						return err
 					}
@@ -198,7 +198,7 @@ func (a *app) evalResumeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				e, err := s.evals.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: name, RequestId: uuid.NewString()})
+				e, err := s.evals.ResumeEval(ctx, &agentv1.ResumeEvalRequest{Name: name, RequestId: resource.NewID()})
 				if err != nil {
 					return err
 				}

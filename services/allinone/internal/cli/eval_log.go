@@ -118,7 +118,7 @@ func (k *logKeeper) keep(ctx context.Context) {
 	written := int32(-1) // samples
 	for pause := time.Duration(0); retry.Sleep(ctx, pause) == nil; {
 		began := time.Now()
-		eval, err := k.session.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: k.name})
+		eval, err := k.session.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: k.name, Content: true})
 		if err == nil && ended(eval) {
 			return
 		}

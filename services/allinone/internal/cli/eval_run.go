@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/grpcserver"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/revision"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
 	"github.com/evalfleet/evalfleet/services/modelgw"
@@ -244,7 +244,7 @@ func (s *session) createEval(ctx context.Context, task *taskfile.Task, req *agen
 
 // runEval makes the evaluation and follows it.
 func (s *session) runEval(ctx context.Context, task *taskfile.Task, check bool, logDir string) error {
-	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: uuid.NewString(), ValidateOnly: check}
+	req := &agentv1.CreateEvalRequest{Parent: s.app.parent(), Spec: task.Spec, RequestId: resource.NewID(), ValidateOnly: check}
 	if size := proto.Size(req); size > grpcserver.MaxMessageBytes {
 		return usage("%s: the evaluation is %d bytes as a request, over the limit of %d; move its samples into a file: `dataset: samples.jsonl`",
 			task.Spec.GetTaskFile(), size, grpcserver.MaxMessageBytes)

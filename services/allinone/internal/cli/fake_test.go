@@ -232,7 +232,7 @@ func (s *server) CreateRun(context.Context, *agentv1.CreateRunRequest) (*agentv1
 // WatchRun gives the events of the run that has ended.
 func (s *server) WatchRun(_ *agentv1.WatchRunRequest, stream agentv1.RunService_WatchRunServer) error {
 	for _, e := range s.events {
-		if err := stream.Send(&agentv1.WatchRunResponse{Event: e}); err != nil {
+		if err := stream.Send(&agentv1.WatchRunResponse{Update: &agentv1.WatchRunResponse_Event{Event: e}}); err != nil {
 			return err
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
@@ -53,7 +53,7 @@ func (s *session) abandon(ctx context.Context, eval *agentv1.Eval, began time.Ti
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()
 	err := again(ctx, func() error {
-		_, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: eval.GetName(), Reason: "interrupted", RequestId: uuid.NewString()})
+		_, err := s.evals.CancelEval(ctx, &agentv1.CancelEvalRequest{Name: eval.GetName(), Reason: "interrupted", RequestId: resource.NewID()})
 		return err
 	})
 	if err == nil {
@@ -132,7 +132,7 @@ func (s *session) follow(ctx context.Context, eval *agentv1.Eval, began time.Tim
 			if err != nil {
 				return state.Eval(), err
 			}
-			state.Observe(&agentv1.WatchEvalResponse{Progress: last})
+			state.Observe(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: last}})
 			if !s.app.json {
 				view.Show(state)
 			}
@@ -180,7 +180,7 @@ func (s *session) watch(ctx context.Context, name string, said chan<- *agentv1.W
 // eval returns an evaluation as it is now, also where the server is just starting again.
 func (s *session) eval(ctx context.Context, name string) (e *agentv1.Eval, err error) {
 	err = again(ctx, func() (err error) {
-		e, err = s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+		e, err = s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name, Content: true})
 		return err
 	})
 	return e, err
@@ -208,7 +208,8 @@ func receiveAll[R interface{ GetCursor() string }](stream interface{ Recv() (R, 
 
 // Patience with a server that is away: it may be starting again.
 const (
-	againEvery = 500 * time.Millisecond
+	firstAgain = 200 * time.Millisecond
+	lastAgain  = time.Second
 	againFor   = 30 * time.Second
 )
 
@@ -220,19 +221,24 @@ func again(ctx context.Context, f func() error) error {
 
 // resume is again for a watch, which calls heard with each message: the while begins anew with it.
 func resume(ctx context.Context, f func(heard func()) error) error {
+	backoff := retry.Backoff{First: firstAgain, Max: lastAgain}
 	for away := time.Now(); ; {
 		began := time.Now()
-		err := f(func() { away = time.Now() })
+		err := f(func() {
+			away = time.Now()
+			backoff.Reset()
+		})
 		if rpcerr.Code(err) != codes.Unavailable || rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_ENGINE_UNAVAILABLE) {
 			return err
 		}
 		if time.Since(began) > againFor {
 			away = time.Now() // It was there for a while.
+			backoff.Reset()
 		}
 		if time.Since(away) > againFor {
 			return err
 		}
-		if retry.Sleep(ctx, againEvery) != nil {
+		if backoff.Wait(ctx) != nil {
 			return err
 		}
 	}

@@ -95,7 +95,7 @@ eval run and eval resume write this log by themselves. With --all the logs of al
 
 // exportEval writes a log for each model that is asked for.
 func (s *session) exportEval(ctx context.Context, name string, f exportFlags) error {
-	eval, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+	eval, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name, Content: true})
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (s *session) saveLog(ctx context.Context, eval *agentv1.Eval, req *agentv1.
 		return exported{}, err
 	}
 	if !ended(eval) {
-		now, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: eval.GetName()})
+		now, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: eval.GetName(), Content: true})
 		if err != nil {
 			return exported{}, err
 		}

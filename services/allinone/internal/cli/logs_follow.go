@@ -16,7 +16,7 @@ import (
 // fails where the evaluation did not succeed.
 func (s *session) followEval(ctx context.Context, name string, f logFlags) error {
 	a := s.app
-	e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name})
+	e, err := s.evals.GetEval(ctx, &agentv1.GetEvalRequest{Name: name, Content: true})
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestTheNextCommandIsTheNextUsefulThing(t *testing.T) {
 				if tt.change != nil {
 					tt.change(end)
 				}
-				return stream.Send(&agentv1.WatchEvalResponse{Progress: s.become(end)})
+				return stream.Send(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: s.become(end)}})
 			}
 			flags := serve(t, s)
 			c := begin(t, append(append(append(flags, "eval", "run", file), options...), tt.args...)...)

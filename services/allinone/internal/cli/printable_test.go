@@ -37,7 +37,7 @@ func TestForeignTextsDoNotActOnTheTerminal(t *testing.T) {
 			t.Parallel()
 			s := &server{eval: e}
 			s.watch = func(_ int, _ *agentv1.WatchEvalRequest, stream agentv1.EvalService_WatchEvalServer) error {
-				return stream.Send(&agentv1.WatchEvalResponse{Progress: e})
+				return stream.Send(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: e}})
 			}
 			if name == "an error" {
 				s.refusal = rpcerr.InvalidField("spec", "%s", evil)

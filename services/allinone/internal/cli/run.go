@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -16,6 +15,7 @@ import (
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/taskfile"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 	"github.com/evalfleet/evalfleet/services/modelgw"
@@ -177,7 +177,7 @@ func (s *session) createRun(ctx context.Context, prompt string, f runFlags) (run
 	if err := s.upload(ctx, bodies); err != nil {
 		return nil, err
 	}
-	req := &agentv1.CreateRunRequest{Parent: s.app.parent(), Spec: spec, RequestId: uuid.NewString()}
+	req := &agentv1.CreateRunRequest{Parent: s.app.parent(), Spec: spec, RequestId: resource.NewID()}
 	err = again(ctx, func() (err error) {
 		run, err = s.runs.CreateRun(ctx, req)
 		return err
@@ -244,7 +244,7 @@ func (s *session) abandonRun(ctx context.Context, name string) error {
 	s.app.note("cancelling %s; interrupt again to leave at once", short(name))
 	ctx, stop := s.app.untilInterrupt(ctx)
 	defer stop()
-	_, err := s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: "interrupted", RequestId: uuid.NewString()})
+	_, err := s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: "interrupted", RequestId: resource.NewID()})
 	if interrupted(ctx) {
 		s.leave = true
 		return errInterrupted

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/progress"
 	"github.com/evalfleet/evalfleet/services/allinone/internal/transcript"
 )
@@ -222,7 +222,7 @@ func (a *app) runCancelCommand() *cobra.Command {
 		Args: some("a run; evalfleet run list --active shows those that have not ended"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.eachRun(c.Context(), args, func(ctx context.Context, s *session, name string) (*agentv1.Run, error) {
-				return s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: reason, Mode: mode, RequestId: uuid.NewString()})
+				return s.runs.CancelRun(ctx, &agentv1.CancelRunRequest{Name: name, Reason: reason, Mode: mode, RequestId: resource.NewID()})
 			})
 		},
 	}
@@ -242,7 +242,7 @@ that did it. Resume has it done anew; cancel ends the run.`,
 		Args:    some("a run; evalfleet run list --active shows those that wait"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.eachRun(c.Context(), args, func(ctx context.Context, s *session, name string) (*agentv1.Run, error) {
-				return s.runs.ResumeRun(ctx, &agentv1.ResumeRunRequest{Name: name, RequestId: uuid.NewString()})
+				return s.runs.ResumeRun(ctx, &agentv1.ResumeRunRequest{Name: name, RequestId: resource.NewID()})
 			})
 		},
 	}

@@ -14,7 +14,7 @@ import (
 
 // samples lists samples of an evaluation.
 func (s *session) samples(ctx context.Context, eval string, states ...agentv1.RunState) ([]*agentv1.EvalSample, error) {
-	req := &agentv1.ListSamplesRequest{Parent: eval, PageSize: 1000, States: states}
+	req := &agentv1.ListSamplesRequest{Parent: eval, PageSize: 1000, States: states, Content: true}
 	return page(0, func(token string) ([]*agentv1.EvalSample, string, error) {
 		req.PageToken = token
 		r, err := s.evals.ListSamples(ctx, req)

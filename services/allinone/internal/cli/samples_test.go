@@ -48,7 +48,7 @@ func TestFollowingAnEvaluationNamesTheModels(t *testing.T) {
 			{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Sample: "a", Epoch: 1, Run: "r1", State: agentv1.RunState_RUN_STATE_SUCCEEDED}}},
 			{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Sample: "b", Epoch: 1, ModelIndex: 1, State: agentv1.RunState_RUN_STATE_FAILED}}},
 		} {
-			if err := stream.Send(&agentv1.WatchEvalResponse{Event: e}); err != nil {
+			if err := stream.Send(&agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Event{Event: e}}); err != nil {
 				return err
 			}
 		}
@@ -63,7 +63,7 @@ func TestFollowingAnEvaluationNamesTheModels(t *testing.T) {
 func TestFollowingAnEvaluationWritesALineForEachSampleThatEnds(t *testing.T) {
 	t.Parallel()
 	ends := func(f *agentv1.SampleFinished) *agentv1.WatchEvalResponse {
-		return &agentv1.WatchEvalResponse{Event: &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}}
+		return &agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Event{Event: &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: f}}}}
 	}
 	for state, code := range map[agentv1.EvalState]int{succeeded: 0, failed: 1, cancelled: 1} {
 		s := &server{eval: at(running, 0)}

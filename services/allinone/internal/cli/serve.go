@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/evalfleet/evalfleet/pkg/config"
 	"github.com/evalfleet/evalfleet/pkg/daemon"
 	"github.com/evalfleet/evalfleet/pkg/dirlock"
 	"github.com/evalfleet/evalfleet/pkg/telemetry"
@@ -46,7 +47,7 @@ metrics at its own address; all share one --token-file and one folder of bodies 
 			if target != "" {
 				cfg.Target = target
 			}
-			if err := errors.Join(cfg.Validate(), cfg.Config.Validate()); err != nil {
+			if err := config.Validate(&cfg); err != nil {
 				return usageError{err}
 			}
 			return a.serve(c.Context(), cfg)

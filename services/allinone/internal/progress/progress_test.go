@@ -19,9 +19,9 @@ import (
 
 // at is a state with so many samples of forty done.
 func at(done, failed int32) *agentv1.WatchEvalResponse {
-	return &agentv1.WatchEvalResponse{Progress: &agentv1.Eval{Progress: &agentv1.EvalProgress{
+	return &agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Progress{Progress: &agentv1.Eval{Progress: &agentv1.EvalProgress{
 		Total: 40, Succeeded: done, Failed: failed, Running: 3, TotalTokens: 12_345, TotalCost: new(0.0123),
-	}}}
+	}}}}
 }
 
 func finished(values ...*agentv1.ScoreValue) *agentv1.WatchEvalResponse {
@@ -29,7 +29,8 @@ func finished(values ...*agentv1.ScoreValue) *agentv1.WatchEvalResponse {
 	for _, v := range values {
 		content.Scores = append(content.Scores, &agentv1.NamedScore{Name: "match", Score: &agentv1.Score{Value: v}})
 	}
-	return &agentv1.WatchEvalResponse{Event: &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Content: content}}}}
+	event := &agentv1.Event{Kind: &agentv1.Event_SampleFinished{SampleFinished: &agentv1.SampleFinished{Content: content}}}
+	return &agentv1.WatchEvalResponse{Update: &agentv1.WatchEvalResponse_Event{Event: event}}
 }
 
 func text(v string) *agentv1.ScoreValue {

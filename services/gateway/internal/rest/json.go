@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/bound"
@@ -16,10 +18,17 @@ import (
 // encoding/json would look for its end first, and an answer is not copied.
 type messages struct{ runtime.JSONPb }
 
-// Marshal writes a message, or what else the mapping hands over.
+// Marshal writes a message, or what else the mapping hands over. An error has one form, alone and at the end of a stream.
 func (m *messages) Marshal(v any) ([]byte, error) {
-	if p, ok := v.(proto.Message); ok {
-		return m.MarshalOptions.Marshal(p)
+	if end, ok := v.(map[string]proto.Message); ok {
+		v = end["error"]
+	}
+	switch v := v.(type) {
+	case *statuspb.Status:
+		s := status.FromProto(v)
+		return rpcerr.JSON(s, httpStatus(s)), nil
+	case proto.Message:
+		return m.MarshalOptions.Marshal(v)
 	}
 	return m.JSONPb.Marshal(v)
 }

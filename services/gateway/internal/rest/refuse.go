@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
@@ -14,13 +15,38 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/auth"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// body is a request's body, at most MaxBodyBytes of it. The mapping keeps only the text of what its decoder says, so the body keeps the error itself.
+// maxDrained bounds how much of a body that is too large is read and thrown away. Most clients read the answer when they
+// have sent all, and lose it where the connection ends before.
+const maxDrained = 64 << 20
+
+var errBodyTooLarge = errors.New("the body is too large")
+
+// body is a request's body, at most MaxBodyBytes of it. The mapping keeps only the text of what its decoder says, so the
+// body keeps the error itself.
 type body struct {
 	io.ReadCloser
+	read int64
+	// unsent says that the body is too large and that the client sends it only when it is told to go on.
+	unsent  bool
 	refused error
+}
+
+// Read fails with errBodyTooLarge where there is more than may be.
+func (b *body) Read(p []byte) (int, error) {
+	if b.unsent || b.read > MaxBodyBytes {
+		return 0, errBodyTooLarge
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.read += int64(n); b.read <= MaxBodyBytes {
+		return n, err
+	}
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, maxDrained) // Whatever comes of it, the answer is the same.
+	return 0, errBodyTooLarge
 }
 
 // bounded gives every request a body of that kind.
@@ -28,7 +54,8 @@ func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil {
 			r = r.WithContext(r.Context())
-			r.Body = &body{ReadCloser: http.MaxBytesReader(w, r.Body, MaxBodyBytes)}
+			asks := strings.EqualFold(r.Header.Get("Expect"), "100-continue")
+			r.Body = &body{ReadCloser: r.Body, unsent: asks && r.ContentLength > MaxBodyBytes}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -42,16 +69,46 @@ func refuse(r io.Reader, err error) error {
 	return err
 }
 
-// answerError writes err as every error of the platform: with a reason, and the fields that are wrong.
-func answerError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+// answer writes err as every error of the platform: with a reason, and the fields that are wrong.
+func (n naming) answer(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if b, ok := r.Body.(*body); ok && b.refused != nil {
-		err = b.refused
+		err = spelled{b.refused}
+	}
+	if own, ok := errors.AsType[spelled](err); ok {
+		err = own.error
+	} else {
+		err = n.of(ctx, err)
 	}
 	// What the mapping itself refuses, such as a query parameter that is no number, has no details.
 	if s := status.Convert(err); s.Code() == codes.InvalidArgument && len(s.Details()) == 0 {
 		err = rpcerr.InvalidRequest("%s", s.Message())
 	}
+	err = &runtime.HTTPStatusError{HTTPStatus: httpStatus(status.Convert(err)), Err: err}
 	runtime.DefaultHTTPErrorHandler(ctx, mux, m, challenging{w}, r, err)
+}
+
+// httpStatus is the HTTP status of an error.
+func httpStatus(s *status.Status) int {
+	if rpcerr.Is(rpcerr.FromStatus(s.Err()), errorsv1.ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED) {
+		return http.StatusMethodNotAllowed
+	}
+	return runtime.HTTPStatusFromCode(s.Code())
+}
+
+// maxShownPath bounds the path that an error names, in bytes.
+const maxShownPath = 200
+
+// unrouted answers a request that is no call's.
+func (n naming) unrouted(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+	path := headtail.Cut(r.URL.Path, maxShownPath)
+	err := error(rpcerr.RouteNotFound(r.Method, path))
+	switch code {
+	case http.StatusMethodNotAllowed:
+		err = rpcerr.MethodNotAllowed(r.Method, path)
+	case http.StatusBadRequest:
+		err = rpcerr.InvalidRequest("the path %s cannot be read", path)
+	}
+	n.answer(ctx, mux, m, w, r, err)
 }
 
 // challenging writes what a credential should be into answers that lack one, where the mapping would write the error's
@@ -69,7 +126,7 @@ func (c challenging) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // unread says why a body could not be read to its end.
 func unread(err error) error {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	if errors.Is(err, errBodyTooLarge) {
 		return rpcerr.RequestTooLarge("", MaxBodyBytes,
 			"the body may have %d bytes and has more; send what is large as a blob first (UploadBlob of gRPC takes any size) and name it by its hash", MaxBodyBytes)
 	}

@@ -1,17 +1,14 @@
-// Package rest is the REST face of the gRPC services: grpc-gateway's mapping with the platform's JSON, errors, idempotency keys, and streams as server-sent events.
+// Package rest is the REST face of the gRPC services: grpc-gateway's mapping with the platform's JSON, errors, keys and etags in headers, and streams as server-sent events.
 package rest
 
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
@@ -23,53 +20,62 @@ import (
 // MaxBodyBytes bounds a request's body: a message of 4 MiB, whose bytes are longer in JSON.
 const MaxBodyBytes = 6 << 20
 
-// keyHeader is a request's key over REST; it becomes the field `request_id`.
-const keyHeader = "Idempotency-Key"
-
 // register ties the paths of one service to the connection that has it.
 type register func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error
 
 // services are all services with a mapping, by full name.
 func services() map[string]register {
 	return map[string]register{
-		agentv1.RunService_ServiceDesc.ServiceName:       over(agentv1.NewRunServiceClient, agentv1.RegisterRunServiceHandlerClient),
-		agentv1.EvalService_ServiceDesc.ServiceName:      over(agentv1.NewEvalServiceClient, agentv1.RegisterEvalServiceHandlerClient),
-		agentv1.ApprovalService_ServiceDesc.ServiceName:  over(agentv1.NewApprovalServiceClient, agentv1.RegisterApprovalServiceHandlerClient),
-		agentv1.AdminService_ServiceDesc.ServiceName:     over(agentv1.NewAdminServiceClient, agentv1.RegisterAdminServiceHandlerClient),
-		modelv1.ModelService_ServiceDesc.ServiceName:     over(modelv1.NewModelServiceClient, modelv1.RegisterModelServiceHandlerClient),
-		modelv1.CacheService_ServiceDesc.ServiceName:     over(modelv1.NewCacheServiceClient, modelv1.RegisterCacheServiceHandlerClient),
-		modelv1.BatchService_ServiceDesc.ServiceName:     over(modelv1.NewBatchServiceClient, modelv1.RegisterBatchServiceHandlerClient),
-		modelv1.LimitService_ServiceDesc.ServiceName:     over(modelv1.NewLimitServiceClient, modelv1.RegisterLimitServiceHandlerClient),
-		toolv1.ToolService_ServiceDesc.ServiceName:       over(toolv1.NewToolServiceClient, toolv1.RegisterToolServiceHandlerClient),
-		toolv1.McpService_ServiceDesc.ServiceName:        over(toolv1.NewMcpServiceClient, toolv1.RegisterMcpServiceHandlerClient),
-		sandboxv1.SandboxService_ServiceDesc.ServiceName: over(sandboxv1.NewSandboxServiceClient, sandboxv1.RegisterSandboxServiceHandlerClient),
-		blobv1.BlobService_ServiceDesc.ServiceName:       over(blobv1.NewBlobServiceClient, blobv1.RegisterBlobServiceHandlerClient),
+		agentv1.RunService_ServiceDesc.ServiceName:        over(agentv1.NewRunServiceClient, agentv1.RegisterRunServiceHandlerClient),
+		agentv1.EvalService_ServiceDesc.ServiceName:       over(agentv1.NewEvalServiceClient, agentv1.RegisterEvalServiceHandlerClient),
+		agentv1.ApprovalService_ServiceDesc.ServiceName:   over(agentv1.NewApprovalServiceClient, agentv1.RegisterApprovalServiceHandlerClient),
+		agentv1.CatalogueService_ServiceDesc.ServiceName:  over(agentv1.NewCatalogueServiceClient, agentv1.RegisterCatalogueServiceHandlerClient),
+		agentv1.ForkService_ServiceDesc.ServiceName:       over(agentv1.NewForkServiceClient, agentv1.RegisterForkServiceHandlerClient),
+		agentv1.ScoreService_ServiceDesc.ServiceName:      over(agentv1.NewScoreServiceClient, agentv1.RegisterScoreServiceHandlerClient),
+		agentv1.SteeringService_ServiceDesc.ServiceName:   over(agentv1.NewSteeringServiceClient, agentv1.RegisterSteeringServiceHandlerClient),
+		agentv1.AdminService_ServiceDesc.ServiceName:      over(agentv1.NewAdminServiceClient, agentv1.RegisterAdminServiceHandlerClient),
+		modelv1.ModelService_ServiceDesc.ServiceName:      over(modelv1.NewModelServiceClient, modelv1.RegisterModelServiceHandlerClient),
+		modelv1.CacheService_ServiceDesc.ServiceName:      over(modelv1.NewCacheServiceClient, modelv1.RegisterCacheServiceHandlerClient),
+		modelv1.BatchService_ServiceDesc.ServiceName:      over(modelv1.NewBatchServiceClient, modelv1.RegisterBatchServiceHandlerClient),
+		modelv1.LimitService_ServiceDesc.ServiceName:      over(modelv1.NewLimitServiceClient, modelv1.RegisterLimitServiceHandlerClient),
+		toolv1.ToolService_ServiceDesc.ServiceName:        over(toolv1.NewToolServiceClient, toolv1.RegisterToolServiceHandlerClient),
+		toolv1.McpService_ServiceDesc.ServiceName:         over(toolv1.NewMcpServiceClient, toolv1.RegisterMcpServiceHandlerClient),
+		sandboxv1.SandboxService_ServiceDesc.ServiceName:  over(sandboxv1.NewSandboxServiceClient, sandboxv1.RegisterSandboxServiceHandlerClient),
+		sandboxv1.PauseService_ServiceDesc.ServiceName:    over(sandboxv1.NewPauseServiceClient, sandboxv1.RegisterPauseServiceHandlerClient),
+		sandboxv1.PortService_ServiceDesc.ServiceName:     over(sandboxv1.NewPortServiceClient, sandboxv1.RegisterPortServiceHandlerClient),
+		sandboxv1.SessionService_ServiceDesc.ServiceName:  over(sandboxv1.NewSessionServiceClient, sandboxv1.RegisterSessionServiceHandlerClient),
+		sandboxv1.SnapshotService_ServiceDesc.ServiceName: over(sandboxv1.NewSnapshotServiceClient, sandboxv1.RegisterSnapshotServiceHandlerClient),
+		blobv1.BlobService_ServiceDesc.ServiceName:        over(blobv1.NewBlobServiceClient, blobv1.RegisterBlobServiceHandlerClient),
 	}
 }
 
 // over makes the mapping of a service from its generated parts.
-func over[Client any](client func(grpc.ClientConnInterface) Client, mapping func(context.Context, *runtime.ServeMux, Client) error) register {
+func over[Client any](newClient func(grpc.ClientConnInterface) Client, mapping func(context.Context, *runtime.ServeMux, Client) error) register {
 	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return mapping(ctx, mux, client(conn))
+		return mapping(ctx, mux, newClient(conn))
 	}
 }
 
-// New maps REST to the given connections, by the full name of their services. A connection needs UnaryKeys as an interceptor for Idempotency-Key to count.
+// New maps REST to the given connections, by the full name of their services.
 func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.Handler, error) {
 	asJSON := &messages{runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{},
 		UnmarshalOptions: protojson.UnmarshalOptions{}, // An unknown field is an error that names it.
 	}}
+	names := naming(bodies())
 	var mux *runtime.ServeMux
 	answer := func(w http.ResponseWriter, r *http.Request, err error) {
 		_, m := runtime.MarshalerForRequest(mux, r)
-		runtime.HTTPError(r.Context(), mux, m, w, r, err)
+		runtime.HTTPError(r.Context(), mux, m, w, r, spelled{err})
 	}
 	mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, asJSON),
 		runtime.WithMarshalerOption(eventStream, &events{json: asJSON}),
 		runtime.WithIncomingHeaderMatcher(header),
-		runtime.WithErrorHandler(answerError),
+		runtime.WithErrorHandler(names.answer),
+		runtime.WithStreamErrorHandler(func(ctx context.Context, err error) *status.Status { return status.Convert(names.of(ctx, err)) }),
+		runtime.WithRoutingErrorHandler(names.unrouted),
+		runtime.WithForwardResponseOption(showEtag),
 		runtime.WithMiddlewares(strict(answer), resume),
 		runtime.WithWriteContentLength(),
 	)
@@ -78,46 +84,11 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		if !ok {
 			continue
 		}
-		if err := register(ctx, mux, asked{conn}); err != nil {
+		if err := register(ctx, mux, client{conn}); err != nil {
 			return nil, err
 		}
 	}
 	return bounded(mux), nil
-}
-
-// header says which headers reach the services, and under which name.
-func header(name string) (string, bool) {
-	switch http.CanonicalHeaderKey(name) {
-	case "X-Request-Id":
-		return "x-request-id", true
-	case keyHeader:
-		return strings.ToLower(keyHeader), true
-	case "Authorization":
-		return "", false // The mapping passes it on by itself, under its own name.
-	}
-	return "", false
-}
-
-// UnaryKeys puts the key of the header into the request's `request_id`, where the request has that field and leaves it empty.
-func UnaryKeys(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if md, ok := metadata.FromOutgoingContext(ctx); ok {
-		if keys := md.Get(keyHeader); len(keys) == 1 {
-			setKey(req, keys[0])
-		}
-	}
-	return invoker(ctx, method, req, reply, cc, opts...)
-}
-
-func setKey(req any, key string) {
-	m, ok := req.(proto.Message)
-	if !ok {
-		return
-	}
-	r := m.ProtoReflect()
-	f := r.Descriptor().Fields().ByName("request_id")
-	if f != nil && f.Kind() == protoreflect.StringKind && r.Get(f).String() == "" {
-		r.Set(f, protoreflect.ValueOfString(key))
-	}
 }
 
 // resume makes `Last-Event-ID`, which a browser sends when it connects again, the cursor to go on after.

@@ -13,10 +13,8 @@ import (
 
 	workerv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/worker/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	workers "github.com/evalfleet/evalfleet/pkg/worker"
 )
-
-// maxStrays bounds results in a row that no host has asked for.
-const maxStrays = 1_000
 
 // stall is how long a worker may leave a frame unread.
 const stall = 30 * time.Second
@@ -35,7 +33,7 @@ type worker struct {
 	calls  map[string]*host // in the worker's hands, or with a result that is not accepted yet
 	busy   map[string]bool  // of those, the ones that the worker works on
 	queue  []held           // calls beyond the worker's bound
-	strays int
+	strays workers.Strays   // of frames from the worker
 }
 
 // host is one service that has a share of the worker's offers.
@@ -95,7 +93,7 @@ func (w *worker) connect(ctx context.Context, all Hosts) error {
 			answer.Forget = append(answer.Forget, key)
 		}
 	}
-	w.strays = -len(answer.Forget) // Their results may be on the way.
+	w.strays.Expect(len(answer.Forget))
 	return w.up.Send(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Registered{Registered: answer}})
 }
 
@@ -228,9 +226,9 @@ func (w *worker) result(key string, frame *workerv1.ConnectRequest) error {
 		if err := w.tell(&workerv1.ConnectResponse{Frame: &workerv1.ConnectResponse_Accepted{Accepted: &workerv1.ResultAccepted{Key: key}}}); err != nil {
 			return err
 		}
-		return w.stray()
+		return w.strays.Stray(w.register.GetWorker())
 	}
-	w.strays = min(w.strays, 0)
+	w.strays.Known()
 	return h.tell(frame)
 }
 
@@ -258,17 +256,9 @@ func (w *worker) progress(key string, frame *workerv1.ConnectRequest) error {
 	h := w.calls[key]
 	w.mu.Unlock()
 	if h == nil {
-		return w.stray()
+		return w.strays.Stray(w.register.GetWorker())
 	}
 	return h.tell(frame)
-}
-
-// stray counts frames about calls that no host has asked for.
-func (w *worker) stray() error {
-	if w.strays++; w.strays <= maxStrays {
-		return nil
-	}
-	return rpcerr.WorkerRefused(w.register.GetWorker(), time.Minute, "%d frames in a row are about calls that this worker does not have", w.strays)
 }
 
 // tell says something to a host. That it has ended is for its reader to notice.

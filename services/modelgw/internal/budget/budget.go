@@ -186,6 +186,16 @@ func (m *Memory) wake() {
 	m.changed = make(chan struct{})
 }
 
+// Bounds returns the bounds of a scope.
+func (m *Memory) Bounds(scope string) Bounds {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s, known := m.scopes[scope]; known {
+		return s.Bounds
+	}
+	return Bounds{}
+}
+
 // Set changes the bounds of a scope; calls that wait look again.
 func (m *Memory) Set(scope string, b Bounds) State {
 	m.mu.Lock()

@@ -12,7 +12,7 @@ import (
 // CountTokens counts what a request takes. No provider counts by itself yet, so every count is an estimate. A model
 // whose arguments cannot be used counts nothing.
 func (c *Calls) CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error) {
-	project, err := resource.Project("parent", r.GetParent())
+	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}

@@ -43,12 +43,13 @@ func (c *Calls) do(ctx context.Context, w *work, sink generate.Sink) (*modelv1.G
 			call.Sink, call.Asleep = stream, c.retries.of(w.key)
 		}
 		call.Origin.Reissued = attempt.Reissued > 0
-		answer, err := c.answer(ctx, &call)
+		outcome := &generate.Outcome{Start: time.Now()}
+		answer, err := c.answer(ctx, &call, outcome)
 		if rpcerr.NotStarted(err) {
 			err = effect.NotStarted(err)
 		}
 		if err != nil {
-			return nil, timed(err, reissued(call.Notes.Timing(), attempt.Reissued))
+			return nil, timed(err, reissued(outcome.Timing(), attempt.Reissued))
 		}
 		answer.UnsentOptions, answer.Warnings = w.unsentOptions(), append(w.warnings(), answer.Warnings...)
 		reissued(answer.Timing, attempt.Reissued)
@@ -98,16 +99,15 @@ func decode(result effect.Result) (*modelv1.GenerateResponse, error) {
 }
 
 // answer sends a call through the pipeline.
-func (c *Calls) answer(ctx context.Context, call *generate.Call) (*modelv1.GenerateResponse, error) {
-	call.Notes.Start = time.Now()
+func (c *Calls) answer(ctx context.Context, call *generate.Call, outcome *generate.Outcome) (*modelv1.GenerateResponse, error) {
 	prepared := call.Messages
 	var err error
 	if call.Messages, err = prepare.Load(ctx, prepared, c.blobsOf(call.Origin.Project)); err != nil {
 		return nil, effect.NotStarted(ended(ctx, err))
 	}
-	response, err := c.deps.Pipeline(ctx, call)
+	response, err := c.deps.Pipeline(ctx, call, outcome)
 	if err != nil {
-		return nil, call.Notes.Explain(ended(ctx, err))
+		return nil, outcome.Explain(ended(ctx, err))
 	}
 	output := response.Output
 	chat.CompleteOutput(output)
@@ -119,12 +119,12 @@ func (c *Calls) answer(ctx context.Context, call *generate.Call) (*modelv1.Gener
 	}
 	answer := &modelv1.GenerateResponse{
 		Output:         output,
-		Timing:         call.Notes.Timing(),
-		Cache:          call.Notes.Cache,
+		Timing:         outcome.Timing(),
+		Cache:          outcome.Cache,
 		Call:           response.Call,
 		Config:         call.Config,
 		Warnings:       response.Warnings,
-		FailedAttempts: call.Notes.FailedAttempts(),
+		FailedAttempts: outcome.FailedAttempts(),
 		BrokenOff:      response.BrokenOff,
 	}
 	if call.Changed {
@@ -190,6 +190,6 @@ func content(r *modelv1.GenerateRequest) *modelv1.GenerateRequest {
 	return &modelv1.GenerateRequest{
 		Parent: r.GetParent(), Model: r.GetModel(), Account: r.GetAccount(), BaseUrl: r.GetBaseUrl(), ModelArgsJson: r.GetModelArgsJson(),
 		Messages: r.GetMessages(), Prefix: r.GetPrefix(), Tools: r.GetTools(), ToolChoice: r.GetToolChoice(), Config: r.GetConfig(),
-		Raw: r.GetRaw(), BudgetScopes: r.GetBudgetScopes(), RecordCall: r.GetRecordCall(),
+		Raw: r.GetRaw(), RecordCall: r.GetRecordCall(),
 	}
 }

@@ -63,7 +63,7 @@ func (w *work) warnings() []string {
 
 // plan checks a request and prepares its call. What fails here has no effect and is kept under no key.
 func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
-	project, err := resource.Project("parent", r.GetParent())
+	project, err := resource.ParseProject("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,11 @@ func (c *Calls) plan(r *modelv1.GenerateRequest) (*work, error) {
 	w := &work{request: r, unsent: unsent, call: generate.Call{
 		Model: model, BaseURL: r.GetBaseUrl(), Args: r.GetModelArgsJson(), Conversation: conversation,
 		Origin: provider.Origin{Project: project, RequestID: r.GetRequestId(), Attribution: r.GetAttribution()},
-		Scopes: r.GetBudgetScopes(), Record: recordOf(r),
+		Record: recordOf(r),
 	}}
+	if eval := r.GetAttribution().GetEval(); eval != "" {
+		w.call.Scopes = []string{eval}
+	}
 	if r.GetRequestId() != "" {
 		w.key = effect.Key{Project: project, ID: r.GetRequestId()}
 	}

@@ -25,7 +25,8 @@ func readBody(r *http.Request, most int64) (*buffer.Buffer, error) {
 	return nil, refuse(http.StatusBadRequest, "the body did not come whole")
 }
 
-// spliced is a body with one value exchanged: the bytes before it, the new value, and the bytes after it. All who send it on share its bytes.
+// spliced is a body with one value exchanged: the bytes before it, the new value, and the bytes after it. All who send
+// it on share its bytes.
 type spliced struct {
 	*buffer.Buffer
 	value jsonscan.Span

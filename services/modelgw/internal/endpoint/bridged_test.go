@@ -25,7 +25,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// bridged are the endpoints with one provider, whose models a case scripts: `out-…` answer with its output, `err-N` fail with the status N, or without one where N is 0.
+// bridged are the endpoints with one provider, whose models a case scripts: `out-…` answer with its output, `err-N`
+// fail with the status N, or without one where N is 0.
 type bridged struct {
 	handler http.Handler
 	output  *modelv1.ModelOutput

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	"github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/respcache"
@@ -18,22 +19,22 @@ import (
 
 // convert answers a request through the canonical form.
 func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model, doc []byte) error {
-	a, err := x.parse(doc)
+	a, err := x.ParseRequest(doc)
 	if err != nil {
 		return err
 	}
-	if err := x.honoured(a.config, m); err != nil {
+	if err := x.honoured(a.Config, m); err != nil {
 		return err
 	}
 	r := &modelv1.GenerateRequest{
-		Parent: "projects/" + x.project, RequestId: x.request.Header.Get(keyHeader), Model: a.model, Account: x.account,
-		Messages: a.messages, Tools: a.tools, ToolChoice: a.choice, Config: a.config,
+		Parent: resource.Project(x.project), RequestId: x.request.Header.Get(keyHeader), Model: a.Model, Account: x.account,
+		Messages: a.Messages, Tools: a.Tools, ToolChoice: a.Choice, Config: a.Config,
 	}
 	if len(r.GetRequestId()) > maxKeyBytes {
 		return refuse(http.StatusBadRequest, "the header "+keyHeader+" is too long")
 	}
 	if r.GetRequestId() != "" {
-		for i, m := range a.messages { // The same request must have the same content, its messages' ids included.
+		for i, m := range a.Messages { // The same request must have the same content, its messages' ids included.
 			m.Id = strconv.Itoa(i + 1)
 		}
 	}
@@ -48,8 +49,10 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		}
 		r.Config.Cache = &modelv1.CacheSetting{Enabled: true, Policy: &modelv1.CachePolicy{Expiry: expiry}}
 	}
-	about := meta{id: x.idPrefix + strings.TrimPrefix(x.id, "req_"), model: a.model, created: time.Now().Unix(), includeUsage: a.includeUsage}
-	if a.stream {
+	about := dialect.ResponseMeta{
+		ID: x.about.IDPrefix + strings.TrimPrefix(x.id, "req_"), Model: a.Model, Created: time.Now().Unix(), IncludeUsage: a.IncludeUsage,
+	}
+	if a.Stream {
 		return e.follow(ctx, x, r, about)
 	}
 	answer, err := e.deps.Models.Answer(ctx, r, e.cfg.MaxRetryWait)
@@ -60,9 +63,9 @@ func (e *Endpoints) convert(ctx context.Context, x *exchange, m *provider.Model,
 		return errBrokenOff
 	}
 	if said, tooLong := chat.Overflow(answer.GetOutput()); tooLong {
-		return &refusal{Failure: x.tooLong(said)}
+		return &refusal{Failure: x.TooLong(said)}
 	}
-	encoded, err := buffer.Of(func(dst []byte) ([]byte, error) { return x.encode(dst, answer.GetOutput(), about) })
+	encoded, err := buffer.Of(func(dst []byte) ([]byte, error) { return x.AppendResponse(dst, answer.GetOutput(), about) })
 	if err != nil {
 		return refuse(http.StatusBadGateway, err.Error())
 	}
@@ -76,12 +79,14 @@ const maxKeyBytes = 128
 // errRestarted ends a stream whose call began anew: a client cannot take back what it was given.
 var errRestarted = refuse(http.StatusConflict, "the model broke off and began anew; ask again")
 
-// errBrokenOff ends an answer that the vendor cut off: in the client's format nothing else would say that it is not whole.
+// errBrokenOff ends an answer that the vendor cut off: in the client's format nothing else would say that it is not
+// whole.
 var errBrokenOff = refuse(http.StatusBadGateway, "the model's answer broke off before its end; what came of it is not the whole")
 
-// follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its own.
-func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about meta) error {
-	w := x.stream(x.out, about)
+// follow answers with events. The head is sent with the first piece, so that what fails before it has a status of its
+// own.
+func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.GenerateRequest, about dialect.ResponseMeta) error {
+	w := x.NewStreamWriter(x.out, about)
 	err := e.deps.Models.Follow(ctx, r, e.cfg.MaxRetryWait, func(event *modelv1.StreamGenerateResponse) (err error) {
 		switch event := event.GetEvent().(type) {
 		case *modelv1.StreamGenerateResponse_Delta:
@@ -92,7 +97,7 @@ func (e *Endpoints) follow(ctx context.Context, x *exchange, r *modelv1.Generate
 				return errBrokenOff
 			}
 			if said, tooLong := chat.Overflow(event.Completed.GetOutput()); tooLong && !x.begun {
-				return &refusal{Failure: x.tooLong(said)}
+				return &refusal{Failure: x.TooLong(said)}
 			}
 			x.beginStream()
 			err = w.Close(event.Completed.GetOutput())
@@ -132,15 +137,15 @@ func (x *exchange) beginStream() {
 
 // estimate answers how many tokens a request takes, for a model whose provider does not count in the client's format.
 func (e *Endpoints) estimate(ctx context.Context, x *exchange, _ *provider.Model, doc []byte) error {
-	a, err := x.parseCount(doc)
+	a, err := x.counter.ParseCountRequest(doc)
 	if err != nil {
 		return err
 	}
 	count, err := e.deps.Models.CountTokens(ctx, &modelv1.CountTokensRequest{
-		Parent: "projects/" + x.project, Model: a.model, Account: x.account, Messages: a.messages, Tools: a.tools,
+		Parent: resource.Project(x.project), Model: a.Model, Account: x.account, Messages: a.Messages, Tools: a.Tools,
 	})
 	if err != nil {
 		return err
 	}
-	return x.send(http.StatusOK, anthropic.EncodeCount(count.GetMessageTokens()+count.GetToolTokens()))
+	return x.send(http.StatusOK, x.counter.AppendCountResponse(nil, count.GetMessageTokens()+count.GetToolTokens()))
 }

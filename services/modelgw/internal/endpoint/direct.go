@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// maxRefusalBytes bounds an answer that is an error, which is held until it is known whether the call is tried again.
+	// maxRefusalBytes bounds an answer that is an error, which is held until it is known whether the call is tried
+	// again.
 	maxRefusalBytes = 1 << 20
 	// bytesPerToken estimates tokens of a request that nobody counted.
 	bytesPerToken = 4
@@ -55,9 +56,10 @@ type refused struct {
 
 // run makes the call, with the stages around each attempt.
 func (r *relay) run(ctx context.Context, call *generate.Call, stages []generate.Stage) error {
-	_, err := generate.Chain(r.attempt, stages...)(ctx, call)
+	outcome := &generate.Outcome{}
+	_, err := generate.Chain(r.attempt, stages...)(ctx, call, outcome)
 	if log := r.endpoints.deps.Logger; log.Enabled(ctx, slog.LevelDebug) {
-		log.DebugContext(ctx, "passed through", "model", call.Model.FullName(), "account", call.Model.Account, "attempts", call.Notes.Attempts, "queued", call.Notes.Queued,
+		log.DebugContext(ctx, "passed through", "model", call.Model.FullName(), "account", call.Model.Account, "attempts", outcome.Attempts, "queued", outcome.Queued,
 			"response_id", r.facts.ID, "stop_reason", r.facts.StopReason, "usage", r.facts.Usage, "request_id", r.id)
 	}
 	switch {
@@ -78,7 +80,8 @@ func isUpstream(err error) bool {
 	return ok
 }
 
-// passRefused answers with a vendor's error as it came. What it says about our credential is left out: it is not the caller's, and the words may hold a part of it.
+// passRefused answers with a vendor's error as it came. What it says about our credential is left out: it is not the
+// caller's, and the words may hold a part of it.
 func (r *relay) passRefused(refused *refused, class provider.Class) error {
 	if refused.status == http.StatusUnauthorized {
 		return refuse(http.StatusBadRequest, r.upstream.Provider+": the key of the account was refused; check the account's configuration")
@@ -94,11 +97,11 @@ func (r *relay) passRefused(refused *refused, class provider.Class) error {
 }
 
 // attempt makes one attempt. What comes back with a good status goes to the client at once; anything else is kept.
-func (r *relay) attempt(call context.Context, c *generate.Call) (*provider.Response, error) {
+func (r *relay) attempt(call context.Context, _ *generate.Call, o *generate.Outcome) (*provider.Response, error) {
 	ctx := call
 	start := time.Now()
-	c.Notes.Attempts++
-	defer func() { c.Notes.Working += time.Since(start) }()
+	o.Attempts++
+	defer func() { o.Working += time.Since(start) }()
 	if limit := r.endpoints.deps.AttemptTimeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("the attempt took longer than %s", limit))
@@ -126,14 +129,14 @@ func (r *relay) attempt(call context.Context, c *generate.Call) (*provider.Respo
 	err = r.copy(answer)
 	switch {
 	case r.begun:
-		r.broken, c.Notes.BrokenOff = err, err != nil || r.facts.Failed
+		r.broken, o.BrokenOff = err, err != nil || r.facts.Failed
 	case call.Err() != nil:
 		return nil, call.Err()
 	default:
 		r.refused = nil
 		return nil, err
 	}
-	return &provider.Response{Output: &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage(c.Notes.BrokenOff)}}, nil
+	return &provider.Response{Output: &modelv1.ModelOutput{Model: r.upstream.Model, Usage: r.usage(o.BrokenOff)}}, nil
 }
 
 // send posts the request.
@@ -181,11 +184,11 @@ func (r *relay) keep(answer *http.Response) error {
 // chunks are buffers for one read.
 var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// copy sends an answer on as it comes. A stream is flushed at each read; other answers are sent as the server sees fit. An answer that is none, such as a page that a proxy
-// put in its place, is not begun.
+// copy sends an answer on as it comes. A stream is flushed at each read; other answers are sent as the server sees fit.
+// An answer that is none, such as a page that a proxy put in its place, is not begun.
 func (r *relay) copy(answer *http.Response) (err error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	side := newSideReader(kind == "text/event-stream", r.glance, &r.facts)
+	side := newSideReader(kind == "text/event-stream", r.Codec, &r.facts)
 	side.encoded = answer.Header.Get("Content-Encoding") != ""
 	side.full = side.encoded
 	defer func() {
@@ -252,7 +255,8 @@ func (r *relay) pass(piece []byte, flush bool) error {
 	return err
 }
 
-// usage is what the call took, whose answer may have broken off: what the vendor says, or else an estimate, so that nobody is free of a budget by not asking for usage.
+// usage is what the call took, whose answer may have broken off: what the vendor says, or else an estimate, so that
+// nobody is free of a budget by not asking for usage.
 func (r *relay) usage(brokenOff bool) *modelv1.ModelUsage {
 	if r.facts.Usage != nil && !brokenOff {
 		return r.facts.Usage
@@ -262,7 +266,8 @@ func (r *relay) usage(brokenOff bool) *modelv1.ModelUsage {
 
 func (r *relay) inputTokens() int64 { return min(r.body.size()/bytesPerToken, mostInput) }
 
-// ownHeaders are headers of an answer that are between the vendor and us: those of the connection (RFC 9110, 7.6.1), and what a client would take for ours.
+// ownHeaders are headers of an answer that are between the vendor and us: those of the connection (RFC 9110, 7.6.1),
+// and what a client would take for ours.
 var ownHeaders = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"Set-Cookie", "Alt-Svc", "Strict-Transport-Security",

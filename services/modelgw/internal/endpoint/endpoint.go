@@ -1,16 +1,17 @@
-// Package endpoint serves models in the shapes of vendors' own APIs, so that their clients need no more than another base URL.
+// Package endpoint serves models in the shapes of vendors' own APIs, so that their clients need no more than another
+// base URL.
 //
-// Two lanes, decided once per request. A request for a model whose provider speaks the client's format goes through as bytes: a scan finds the few values that limits
-// and accounts need, the model's name is exchanged, and the answer streams back untouched while a side reader picks its usage (direct.go). Any other goes through the
-// canonical form and the pipeline of every other call, and its answer is written in the client's format (convert.go).
+// Two lanes, decided once per request. A request for a model whose provider speaks the client's format goes through as
+// bytes: a scan finds the few values that limits and accounts need, the model's name is exchanged, and the answer
+// streams back untouched while a side reader picks its usage (direct.go). Any other goes through the canonical form and
+// the pipeline of every other call, and its answer is written in the client's format (convert.go).
 //
 // What a vendor's format is, is in pkg/dialect; the table of those that are served is in format.go.
 package endpoint
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -34,18 +35,23 @@ import (
 type Config struct {
 	// MaxBodyBytes bounds the body of a request. Default 32 MiB.
 	MaxBodyBytes int64 `yaml:"max_body_bytes" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_BODY_BYTES"`
-	// WriteTimeout is how long a client may let an answer lie unread before the call is ended. Zero is no bound. Default 30s.
+	// WriteTimeout is how long a client may let an answer lie unread before the call is ended. Zero is no bound.
+	// Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout" env:"EVALFLEET_MODELGW_ENDPOINTS_WRITE_TIMEOUT"`
-	// MaxRetries is how often a failed call is tried again, as long as nothing of its answer has been sent. Default 2, as the vendors' own clients do.
+	// MaxRetries is how often a failed call is tried again, as long as nothing of its answer has been sent. Default 2,
+	// as the vendors' own clients do.
 	MaxRetries int `yaml:"max_retries" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRIES"`
-	// MaxRetryWait is how long a vendor may ask to wait before a call is tried again. Where it asks for more, its error goes to the client at once, who would have left before
-	// the wait was over. Zero is no bound. Default 1m.
+	// MaxRetryWait is how long a vendor may ask to wait before a call is tried again. Where it asks for more, its error
+	// goes to the client at once, who would have left before the wait was over. Zero is no bound. Default 1m.
 	MaxRetryWait time.Duration `yaml:"max_retry_wait" env:"EVALFLEET_MODELGW_ENDPOINTS_MAX_RETRY_WAIT"`
 }
 
-// SetDefaults sets what is not zero by default.
+// SetDefaults fills in what is not zero by default.
 func (c *Config) SetDefaults() {
-	*c = Config{MaxBodyBytes: 32 << 20, WriteTimeout: 30 * time.Second, MaxRetries: 2, MaxRetryWait: time.Minute}
+	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, 32<<20)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
+	c.MaxRetries = cmp.Or(c.MaxRetries, 2)
+	c.MaxRetryWait = cmp.Or(c.MaxRetryWait, time.Minute)
 }
 
 // Validate refuses bounds that make no sense.
@@ -70,7 +76,8 @@ func (c *Config) Validate() error {
 type Models interface {
 	// Answer answers at once. It fails where the wait before another attempt would be longer than maxWait.
 	Answer(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration) (*modelv1.GenerateResponse, error)
-	// Follow is Answer that gives the answer as it comes, the completed one last. It does not begin an answer anew that it has given a piece of, unless the request has a key.
+	// Follow is Answer that gives the answer as it comes, the completed one last. It does not begin an answer anew that
+	// it has given a piece of, unless the request has a key.
 	Follow(ctx context.Context, r *modelv1.GenerateRequest, maxWait time.Duration, emit func(*modelv1.StreamGenerateResponse) error) error
 	// CountTokens counts what a request takes.
 	CountTokens(ctx context.Context, r *modelv1.CountTokensRequest) (*modelv1.CountTokensResponse, error)
@@ -168,7 +175,7 @@ const (
 func (e *Endpoints) serve(route route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{
-			start: time.Now(), format: route.format(r), request: r, out: pace.NewWriter(w, e.cfg.WriteTimeout), id: requestID(),
+			start: time.Now(), format: route.format(r), request: r, out: pace.NewWriter(w, e.cfg.WriteTimeout), id: "req_" + resource.NewID(),
 			triesAgain: e.cfg.MaxRetries > 0, project: r.Header.Get(projectHeader), account: r.Header.Get(accountHeader),
 		}
 		if x.project == "" {
@@ -220,16 +227,10 @@ func (e *Endpoints) answer(ctx context.Context, route route, x *exchange) (err e
 		x.out.Header().Set("Allow", route.method)
 		return refuse(http.StatusMethodNotAllowed, x.request.URL.Path+" takes "+route.method)
 	}
-	if _, err := resource.Project(projectHeader, "projects/"+x.project); err != nil {
+	if _, err := resource.ParseProject(projectHeader, resource.Project(x.project)); err != nil {
 		return err
 	}
 	return route.serve(ctx, x)
-}
-
-func requestID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "req_" + hex.EncodeToString(b[:])
 }
 
 // begin sends the head of an answer of our own.

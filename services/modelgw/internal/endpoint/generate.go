@@ -26,7 +26,8 @@ func (e *Endpoints) generate(ctx context.Context, x *exchange) error {
 	}, e.convert)
 }
 
-// count answers how many tokens a request takes: the vendor says it where it has the model, else it is an estimate. Neither takes a slot or costs anything.
+// count answers how many tokens a request takes: the vendor says it where it has the model, else it is an estimate.
+// Neither takes a slot or costs anything.
 func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	x.triesAgain = false
 	return e.choose(ctx, x, "/count_tokens", func(r *relay, _ []jsonscan.Span) error {
@@ -34,7 +35,8 @@ func (e *Endpoints) count(ctx context.Context, x *exchange) error {
 	}, e.estimate)
 }
 
-// choose reads a request and takes the lane that fits: direct where the model's provider speaks the client's format, below its path, else converted.
+// choose reads a request and takes the lane that fits: direct where the model's provider speaks the client's format,
+// below its path, else converted.
 func (e *Endpoints) choose(
 	ctx context.Context, x *exchange, below string, direct func(*relay, []jsonscan.Span) error,
 	converted func(context.Context, *exchange, *provider.Model, []byte) error,
@@ -57,7 +59,7 @@ func (e *Endpoints) choose(
 		return err
 	}
 	upstream := m.Capabilities().Upstream
-	if upstream == nil || upstream.Dialect != x.dialect || x.request.Header.Get(cacheHeader) != "" {
+	if upstream == nil || upstream.Dialect != x.about.Name || x.request.Header.Get(cacheHeader) != "" {
 		if !jsonscan.AtMost(b.Bytes, bound.RequestValues) {
 			return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body may have %d JSON values for a model whose provider has another format", bound.RequestValues))
 		}
@@ -72,7 +74,7 @@ func (e *Endpoints) choose(
 
 // scan finds the values that the lanes need: the model, and the bounds of output tokens.
 func (f *format) scan(doc []byte) ([]jsonscan.Span, error) {
-	names := append([]string{modelMember}, f.bounds...)
+	names := append([]string{modelMember}, f.about.OutputBounds...)
 	found := make([]jsonscan.Span, len(names))
 	err := jsonscan.Object(doc, names, found)
 	if duplicate, ok := errors.AsType[*jsonscan.DuplicateError](err); ok {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/goldentest"
 	"github.com/evalfleet/evalfleet/pkg/goldentest/match"
@@ -22,8 +23,9 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// The recorded cases are of the bridge of sandboxed agents, which translates as the endpoints do. What the bridge does beyond that (its rules for models, generation parameters that it withholds,
-// remote media that it refuses) is left to it.
+// The recorded cases are of the bridge of sandboxed agents, which translates as the endpoints do. What the bridge does
+// beyond that (its rules for models, generation parameters that it withholds, remote media that it refuses) is left to
+// it.
 
 // formats are those whose cases are replayed, by the names of their dialects in the record.
 var formats = map[string]*format{"openai-chat": chatCompletions, "anthropic": messages}
@@ -149,7 +151,7 @@ func compareAnswer(t *goldentest.T, format *format, c goldentest.Case) {
 	output, err := chat.ParseOutput(written(t, c, "output"))
 	require.NoError(t, err)
 	want, _ := c.At("expect", "response").(map[string]any)
-	answer, err := format.encode(nil, output, meta{id: fmt.Sprint(want["id"]), model: fmt.Sprint(want["model"]), created: 1})
+	answer, err := format.AppendResponse(nil, output, dialect.ResponseMeta{ID: fmt.Sprint(want["id"]), Model: fmt.Sprint(want["model"]), Created: 1})
 	if refused, _ := c.At("expect", "error").(map[string]any); refused != nil {
 		require.Error(t, err)
 		return
@@ -166,29 +168,30 @@ func withheld(c *modelv1.GenerateConfig) *modelv1.GenerateConfig {
 // saw is what reaches the model, in the recorded form.
 func (f *format) saw(t *goldentest.T, c goldentest.Case) (map[string]any, error) {
 	t.Helper()
-	a, err := f.parse(written(t, c, "request"))
+	a, err := f.ParseRequest(written(t, c, "request"))
 	if err != nil {
 		return nil, err
 	}
 	if c.At("input", "options", "forward_generation_config") != true {
-		a.config = withheld(a.config)
+		a.Config = withheld(a.Config)
 	}
-	for _, m := range a.messages {
+	for _, m := range a.Messages {
 		if f == chatCompletions && m.GetRole() == modelv1.Role_ROLE_ASSISTANT {
 			m.Model = target
 		}
 	}
-	prepared, err := prepare.Prepare(prepare.Conversation{Messages: a.messages, Tools: a.tools, Choice: a.choice, Config: a.config}, provider.Capabilities{})
+	prepared, err := prepare.Prepare(prepare.Conversation{Messages: a.Messages, Tools: a.Tools, Choice: a.Choice, Config: a.Config}, provider.Capabilities{})
 	if err != nil {
 		return nil, err
 	}
 	return map[string]any{
 		"messages": decoded(t, chat.MessagesJSON(prepared.Messages)), "tools": asRecorded(decoded(t, chat.ToolsJSON(prepared.Tools))),
-		"tool_choice": decoded(t, chat.ToolChoiceJSON(prepared.Choice)), "config": decoded(t, chat.ConfigJSON(a.config)), "calls": 1.0,
+		"tool_choice": decoded(t, chat.ToolChoiceJSON(prepared.Choice)), "config": decoded(t, chat.ConfigJSON(a.Config)), "calls": 1.0,
 	}, nil
 }
 
-// asRecorded fills in what the record says of each tool's parameters, where the client leaves it out: the platform keeps schemas byte for byte.
+// asRecorded fills in what the record says of each tool's parameters, where the client leaves it out: the platform
+// keeps schemas byte for byte.
 func asRecorded(tools any) any {
 	list, _ := tools.([]any)
 	for _, tool := range list {

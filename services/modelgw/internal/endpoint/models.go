@@ -17,7 +17,8 @@ import (
 // model is a model as lists of vendors name one.
 type model struct{ name, owner string }
 
-// open opens the model that a request names. What is no model here is answered as the vendor does, with how to find out what is.
+// open opens the model that a request names. What is no model here is answered as the vendor does, with how to find out
+// what is.
 func (e *Endpoints) open(x *exchange, name string) (*provider.Model, error) {
 	m, err := e.deps.Registry.Open(provider.Ref{Project: x.project, Model: name, Account: x.account})
 	_, _, malformed := provider.SplitName(name)
@@ -53,7 +54,8 @@ func cut(name string) string {
 	return strings.ToValidUTF8(name[:maxNamed], "") + "…"
 }
 
-// listModels lists models of providers that have an account, as far as they answer in the client's format. Providers take other names too.
+// listModels lists models of providers that have an account, as far as they answer in the client's format. Providers
+// take other names too.
 func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	var all []model
 	for _, kind := range e.deps.Registry.Kinds() {
@@ -69,14 +71,15 @@ func (e *Endpoints) listModels(_ context.Context, x *exchange) error {
 	return x.send(http.StatusOK, x.list(all))
 }
 
-// answers says whether a listed model answers in the client's format. One that cannot be opened, such as for want of this account, is refused with its reason when it is asked.
+// answers says whether a listed model answers in the client's format. One that cannot be opened, such as for want of
+// this account, is refused with its reason when it is asked.
 func (e *Endpoints) answers(x *exchange, name string) bool {
 	m, err := e.open(x, name)
 	if err != nil {
 		return true
 	}
 	upstream := m.Capabilities().Upstream
-	return m.Check(&modelv1.GenerateConfig{}) == nil || upstream != nil && upstream.Dialect == x.dialect
+	return m.Check(&modelv1.GenerateConfig{}) == nil || upstream != nil && upstream.Dialect == x.about.Name
 }
 
 func (e *Endpoints) getModel(_ context.Context, x *exchange) error {

@@ -47,7 +47,7 @@ func (x *exchange) refuse(err error) {
 	}
 	failure := r.Failure // r may be a value that others answer with too.
 	failure.RequestID = x.id
-	_ = x.send(r.Status, x.fail(failure)) // A client that left needs no answer.
+	_ = x.send(r.Status, x.AppendError(nil, failure)) // A client that left needs no answer.
 }
 
 // giveUp tells the client not to try again: the vendors' own read it.

@@ -15,7 +15,7 @@ const maxSideBytes = 8 << 20
 type sideReader struct {
 	// events says that it is a stream.
 	events bool
-	glance func([]byte, *dialect.Facts)
+	codec  dialect.Codec
 	facts  *dialect.Facts
 
 	// kept is the line that has begun, or all of an answer that is no stream.
@@ -29,8 +29,8 @@ type sideReader struct {
 }
 
 // newSideReader returns a reader of one answer. The caller must end it.
-func newSideReader(events bool, glance func([]byte, *dialect.Facts), facts *dialect.Facts) *sideReader {
-	s := &sideReader{events: events, glance: glance, facts: facts, buffer: buffer.New()}
+func newSideReader(events bool, codec dialect.Codec, facts *dialect.Facts) *sideReader {
+	s := &sideReader{events: events, codec: codec, facts: facts, buffer: buffer.New()}
 	s.kept = s.buffer.Bytes
 	return s
 }
@@ -40,8 +40,8 @@ var (
 	lineEnd   = []byte("\n")
 )
 
-// room returns where the next piece of the answer may be read to: chunk, or where the side reader keeps the answer, which saves a copy. length is that of the answer
-// where it is known.
+// room returns where the next piece of the answer may be read to: chunk, or where the side reader keeps the answer,
+// which saves a copy. length is that of the answer where it is known.
 func (s *sideReader) room(chunk []byte, length int64) []byte {
 	if s.events || s.full || len(s.kept)+len(chunk) > maxSideBytes {
 		return chunk
@@ -90,7 +90,7 @@ func (s *sideReader) keep(piece []byte) {
 // line takes a line of a stream. Vendors write each event's data as one line.
 func (s *sideReader) line(line []byte) {
 	if data, ok := bytes.CutPrefix(line, dataField); ok && !s.full {
-		s.glance(bytes.TrimSpace(data), s.facts)
+		s.codec.ScanUsage(bytes.TrimSpace(data), s.facts)
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *sideReader) end() (whole bool) {
 	case s.full:
 		return true
 	default:
-		s.glance(s.kept, s.facts)
+		s.codec.ScanUsage(s.kept, s.facts)
 		return closes(s.kept)
 	}
 }
@@ -125,7 +125,8 @@ func opens(piece []byte) (plausible, events bool) {
 	return len(piece) > 0 && (len(begun) == 0 || begun[0] == '{'), false
 }
 
-// closes says whether a document ends as a JSON object does. It is not read for that: one that breaks off right behind a brace is taken for whole.
+// closes says whether a document ends as a JSON object does. It is not read for that: one that breaks off right behind
+// a brace is taken for whole.
 func closes(doc []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(doc, blanks), []byte("{")) && bytes.HasSuffix(bytes.TrimRight(doc, blanks), []byte("}"))
 }

@@ -21,10 +21,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // seen is what a side reader finds in an answer that comes in pieces.
-func seen(t testing.TB, events bool, glance func([]byte, *dialect.Facts), r io.Reader) *dialect.Facts {
+func seen(t testing.TB, events bool, codec dialect.Codec, r io.Reader) *dialect.Facts {
 	t.Helper()
 	facts := &dialect.Facts{}
-	s := newSideReader(events, glance, facts)
+	s := newSideReader(events, codec, facts)
 	var piece [64]byte
 	for {
 		n, err := r.Read(piece[:])
@@ -42,9 +42,9 @@ func FuzzSideReader(f *testing.F) {
 	f.Add("data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"usage\":{\"input_tokens\":3}}}\n\n", true)
 	f.Add(`{"id":"a","usage":{"prompt_tokens":1,"input_tokens":4}}`, false)
 	f.Fuzz(func(t *testing.T, answer string, events bool) {
-		for _, glance := range []func([]byte, *dialect.Facts){openaichat.Glance, anthropic.Glance} {
-			whole := seen(t, events, glance, strings.NewReader(answer))
-			bytewise := seen(t, events, glance, iotest.OneByteReader(strings.NewReader(answer)))
+		for _, codec := range []dialect.Codec{openaichat.Codec{}, anthropic.Codec{}} {
+			whole := seen(t, events, codec, strings.NewReader(answer))
+			bytewise := seen(t, events, codec, iotest.OneByteReader(strings.NewReader(answer)))
 			if !assert.ObjectsAreEqualValues(whole, bytewise) {
 				t.Fatalf("%q: %v at once, %v by byte", answer, whole, bytewise)
 			}
@@ -55,7 +55,7 @@ func FuzzSideReader(f *testing.F) {
 func TestTheSideReaderKeepsNoMoreThanItsBound(t *testing.T) {
 	t.Parallel()
 	facts := &dialect.Facts{}
-	s := newSideReader(true, openaichat.Glance, facts)
+	s := newSideReader(true, openaichat.Codec{}, facts)
 	s.add([]byte("data: "))
 	for range maxSideBytes / 1024 * 2 {
 		s.add(bytes.Repeat([]byte("x"), 1024))

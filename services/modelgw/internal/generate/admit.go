@@ -23,15 +23,15 @@ const queueRetry = time.Second
 // that follows a failed one stands at the head of its project's line. maxWaiting bounds the callers that wait for one pool; zero is no bound.
 func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 	return func(next Func) Func {
-		return func(ctx context.Context, c *Call) (*provider.Response, error) {
-			r, err := poolOf(c)
+		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
+			r, err := poolOf(c, o.Attempts > 0)
 			if err != nil {
 				return nil, err
 			}
 			r.MaxWaiting = maxWaiting
 			start := time.Now()
 			release, err := limiter.Acquire(ctx, r)
-			c.Notes.Queued += time.Since(start)
+			o.Queued += time.Since(start)
 			switch {
 			case errors.Is(err, limit.ErrFull):
 				account := c.Model.Kind.Name + "/" + c.Model.Account
@@ -40,9 +40,9 @@ func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 				return nil, err
 			}
 			defer release()
-			response, err := next(ctx, c)
+			response, err := next(ctx, c, o)
 			if r.Adaptive != nil {
-				report(ctx, limiter, r.Key, c, err)
+				report(ctx, limiter, r.Key, c, o.Attempts, err)
 			}
 			return response, err
 		}
@@ -50,24 +50,25 @@ func Admit(limiter limit.Limiter, maxWaiting int) Stage {
 }
 
 // report tells a pool of a success without retries, and of a rate limit. Other failures say nothing about the limit.
-func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, err error) {
+func report(ctx context.Context, limiter limit.Limiter, key string, c *Call, attempts int, err error) {
 	ctx = context.WithoutCancel(ctx)
 	switch {
-	case err == nil && c.Attempt <= 1:
+	case err == nil && attempts <= 1:
 		limiter.Report(ctx, key, limit.Clean, c.Model.FullName())
 	case provider.ClassOfError(err) == provider.RateLimit:
 		limiter.Report(ctx, key, limit.RateLimited, c.Model.FullName())
 	}
 }
 
-// poolOf says which pool a call belongs to, and how that is bounded when this call makes it.
-func poolOf(c *Call) (limit.Request, error) {
+// poolOf returns which pool a call belongs to, and how that is bounded when this call makes it. Again says that an attempt
+// of the call failed before.
+func poolOf(c *Call, again bool) (limit.Request, error) {
 	caps := c.Model.Capabilities()
 	key := c.Model.Kind.Name + "/" + c.Model.Account
 	if caps.ConnectionKey != "" {
 		key += "/" + caps.ConnectionKey
 	}
-	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: c.Attempt > 1}
+	r := limit.Request{Key: key, Tenant: c.Origin.Project, Front: again}
 	bounds, err := chat.Adaptive(c.Config)
 	if err != nil {
 		return r, rpcerr.InvalidField("config", "%v", err)

@@ -16,10 +16,10 @@ import (
 // Attempt makes one attempt: the innermost function. An attempt that takes longer than its bound, or that streams and falls silent, is cut and
 // counts as transient. limit is the bound where the configuration has none; zero is none. maxAnswerBytes bounds what is read of an answer.
 func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
-	return func(ctx context.Context, c *Call) (*provider.Response, error) {
+	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 		start := time.Now()
-		c.Notes.Attempts++
-		defer func() { c.Notes.Working += time.Since(start) }()
+		o.Attempts++
+		defer func() { o.Working += time.Since(start) }()
 
 		ctx, cut := context.WithCancelCause(ctx)
 		defer cut(nil)
@@ -31,13 +31,13 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 			timer := cutAfter(bound, cut, "the attempt took longer than %s")
 			defer timer.Stop()
 		}
-		r := c.request()
+		r := c.request(o)
 		r.MaxAnswerBytes = maxAnswerBytes
 		brokenOff := false
 		r.Unfinished = func(said *modelv1.ModelUsage, pieces int64) {
 			brokenOff = true
 			input := tokens.Messages(c.Messages) + tokens.Tools(c.Tools)
-			c.Notes.unfinished = chat.AddUsage(c.Notes.unfinished, Unfinished(said, input, pieces))
+			o.unfinished = chat.AddUsage(o.unfinished, Unfinished(said, input, pieces))
 		}
 		if c.Config.StreamIdleTimeout != nil && c.Model.Capabilities().Features.GetStreaming() {
 			idle := seconds.Duration(c.Config.GetStreamIdleTimeout())
@@ -49,7 +49,7 @@ func Attempt(limit time.Duration, maxAnswerBytes int64) Func {
 		if err != nil {
 			return nil, c.explain(ctx, err)
 		}
-		response.BrokenOff, c.Notes.BrokenOff = brokenOff, brokenOff
+		response.BrokenOff, o.BrokenOff = brokenOff, brokenOff
 		if response.Output.Time == nil {
 			response.Output.Time = provider.Clock(start)
 		}
@@ -74,27 +74,27 @@ func (c *Call) explain(ctx context.Context, err error) error {
 }
 
 // request returns what the provider gets, and tells the sink that an attempt begins.
-func (c *Call) request() *provider.Request {
+func (c *Call) request(o *Outcome) *provider.Request {
 	r := &provider.Request{
 		Messages:   c.Messages,
 		Tools:      c.Tools,
 		ToolChoice: c.Choice,
 		Config:     c.Config,
-		Attempt:    c.Attempt,
+		Attempt:    o.Attempts,
 		Origin:     c.Origin,
 		Record:     c.Record,
 	}
 	if c.Sink == nil {
 		return r
 	}
-	if c.Notes.streamed {
-		c.Sink.Restart(c.Attempt)
+	if o.streamed {
+		c.Sink.Restart(o.Attempts)
 	} else {
-		c.Sink.Started(c.Attempt)
+		c.Sink.Started(o.Attempts)
 	}
-	c.Notes.streamed = false
+	o.streamed = false
 	r.Stream = func(d *modelv1.GenerateDelta) {
-		c.Notes.streamed = true
+		o.streamed = true
 		c.Sink.Delta(d)
 	}
 	return r

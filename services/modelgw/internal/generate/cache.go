@@ -37,11 +37,11 @@ func NewCache(store cache.Cache, log *slog.Logger) *Cache {
 
 // Stage puts the cache before next.
 func (s *Cache) Stage(next Func) Func {
-	return func(ctx context.Context, c *Call) (*provider.Response, error) {
+	return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 		if !c.Config.GetCache().GetEnabled() {
-			return next(ctx, c)
+			return next(ctx, c, o)
 		}
-		return s.answer(ctx, c, next)
+		return s.answer(ctx, c, o, next)
 	}
 }
 
@@ -63,7 +63,7 @@ var errStopping = errors.New("the model gateway is stopping")
 // stopping is how a caller hears of it.
 func stopping() error { return rpcerr.ServiceUnavailable("modelgw", time.Second, "%w", errStopping) }
 
-func (s *Cache) answer(ctx context.Context, c *Call, next Func) (*provider.Response, error) {
+func (s *Cache) answer(ctx context.Context, c *Call, o *Outcome, next Func) (*provider.Response, error) {
 	policy := c.Config.GetCache().GetPolicy()
 	if policy == nil {
 		policy = &modelv1.CachePolicy{}
@@ -76,14 +76,14 @@ func (s *Cache) answer(ctx context.Context, c *Call, next Func) (*provider.Respo
 		return nil, rpcerr.InvalidField("config.cache", "%v", err)
 	}
 	if output := s.find(ctx, key); output != nil {
-		c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
+		o.Cache = modelv1.CacheUse_CACHE_USE_READ
 		return &provider.Response{Output: output}, nil
 	}
 	r, err := routeOf(c, key)
 	if err != nil {
 		return nil, rpcerr.InvalidField("config", "%v", err)
 	}
-	f, leads, err := s.board(ctx, c, r, policy, next)
+	f, leads, err := s.board(ctx, c, *o, r, policy, next)
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +91,14 @@ func (s *Cache) answer(ctx context.Context, c *Call, next Func) (*provider.Respo
 	select {
 	case <-f.done:
 	case <-ctx.Done():
-		s.leave(r, f, c)
+		s.leave(r, f, c, o)
 		return nil, context.Cause(ctx)
 	}
 	switch {
 	case leads:
-		c.Notes, c.Attempt = f.notes, f.notes.Attempts
+		*o = f.outcome
 	case f.err != nil:
-		c.Notes.Failed = f.notes.Failed
+		o.Failed = f.outcome.Failed
 	}
 	if f.err != nil {
 		return nil, f.err
@@ -109,8 +109,8 @@ func (s *Cache) answer(ctx context.Context, c *Call, next Func) (*provider.Respo
 		own.Call = f.response.Call
 		return own, nil
 	}
-	c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
-	c.Notes.Queued += time.Since(start)
+	o.Cache = modelv1.CacheUse_CACHE_USE_READ
+	o.Queued += time.Since(start)
 	return own, nil
 }
 

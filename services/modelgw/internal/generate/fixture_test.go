@@ -92,14 +92,15 @@ type rig struct {
 	limiter   *limit.Memory
 	budgets   *budget.Memory
 	responses *generate.Cache
-	generate  generate.Func
+	stages    generate.Func
+	outcomes  sync.Map // of *generate.Outcome by *generate.Call
 	random    float64
 }
 
 func newRig(steps ...step) *rig {
 	g := &rig{provider: &scripted{steps: steps}, limiter: &limit.Memory{}, budgets: budget.NewMemory(nil)}
 	g.model = &provider.Model{Kind: provider.Kind{Name: "test"}, Name: "m", Account: "default", Provider: g.provider}
-	g.generate = g.pipeline(g.limiter)
+	g.stages = g.pipeline(g.limiter)
 	return g
 }
 
@@ -116,6 +117,17 @@ func (g *rig) pipeline(limiter limit.Limiter) generate.Func {
 		generate.Retry(schedule, log),
 		generate.Admit(limiter, 0),
 	)
+}
+
+// generate answers a call and keeps its outcome.
+func (g *rig) generate(ctx context.Context, c *generate.Call) (*provider.Response, error) {
+	return g.stages(ctx, c, g.outcome(c))
+}
+
+// outcome is the outcome of a call.
+func (g *rig) outcome(c *generate.Call) *generate.Outcome {
+	o, _ := g.outcomes.LoadOrStore(c, &generate.Outcome{})
+	return o.(*generate.Outcome)
 }
 
 func (g *rig) call(config *modelv1.GenerateConfig) *generate.Call {

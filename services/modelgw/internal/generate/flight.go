@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +30,8 @@ type route struct {
 }
 
 func routeOf(c *Call, key cache.Key) (route, error) {
-	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(&modelv1.GenerateRequest{Config: c.Config, BudgetScopes: c.Scopes})
-	r := route{Key: key, terms: string(terms), maxWait: c.MaxWait}
+	terms, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Config)
+	r := route{Key: key, terms: strings.Join(slices.Concat(c.Scopes, []string{string(terms)}), "\n"), maxWait: c.MaxWait}
 	if c.Committed {
 		r.alone = c
 	}
@@ -49,7 +50,7 @@ type flight struct {
 	asleep bool
 
 	// The rest is final once done is closed.
-	notes    Notes
+	outcome  Outcome
 	response *provider.Response
 	err      error
 }
@@ -70,12 +71,12 @@ func (f *flight) take(c *Call) {
 	}
 }
 
-// drop lets a call off, which hears nothing any more, and returns how many are left. The call takes along what failed meanwhile.
-func (f *flight) drop(c *Call) (left int) {
+// drop lets a call off, which hears nothing any more, and returns how many are left. Its outcome keeps what failed meanwhile.
+func (f *flight) drop(c *Call, o *Outcome) (left int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.aboard, c)
-	c.Notes.Failed = slices.Clone(f.failed)
+	o.Failed = slices.Clone(f.failed)
 	if f.asleep && c.Asleep != nil {
 		c.Asleep(nil)
 	}
@@ -116,7 +117,7 @@ func (s leaderSink) pass(tell func(Sink)) {
 }
 
 // board joins the flight on a route, or starts one and leads it. It fails once the cache is closed.
-func (s *Cache) board(ctx context.Context, c *Call, r route, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool, err error) {
+func (s *Cache) board(ctx context.Context, c *Call, o Outcome, r route, policy *modelv1.CachePolicy, next Func) (f *flight, leads bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -137,19 +138,19 @@ func (s *Cache) board(ctx context.Context, c *Call, r route, policy *modelv1.Cac
 	}
 	s.flying.Go(func() {
 		defer cancel(nil)
-		s.fly(work, r, f, &inner, policy, next)
+		s.fly(work, r, f, &inner, &o, policy, next)
 	})
 	return f, true, nil
 }
 
 // fly makes the call of a flight and lands it.
-func (s *Cache) fly(ctx context.Context, r route, f *flight, c *Call, policy *modelv1.CachePolicy, next Func) {
+func (s *Cache) fly(ctx context.Context, r route, f *flight, c *Call, o *Outcome, policy *modelv1.CachePolicy, next Func) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.log.ErrorContext(ctx, "a shared model call panicked", "panic", p, "stack", string(debug.Stack()))
 			f.err = rpcerr.Internal("a shared model call")
 		}
-		f.notes = c.Notes
+		f.outcome = *o
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.flights[r] == f {
@@ -160,23 +161,23 @@ func (s *Cache) fly(ctx context.Context, r route, f *flight, c *Call, policy *mo
 	// An equal call may have been answered since this one's leader looked.
 	if output := s.find(ctx, r.Key); output != nil {
 		f.response = &provider.Response{Output: output}
-		c.Notes.Cache = modelv1.CacheUse_CACHE_USE_READ
+		o.Cache = modelv1.CacheUse_CACHE_USE_READ
 		return
 	}
-	f.response, f.err = next(ctx, c)
+	f.response, f.err = next(ctx, c, o)
 	switch {
 	case f.err == nil && !f.response.BrokenOff:
-		c.Notes.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
+		o.Cache = s.keep(ctx, r.Key, policy, f.response.Output)
 	case errors.Is(context.Cause(ctx), errStopping):
 		f.err = stopping()
 	}
 }
 
 // leave gives up waiting; the last one ends the flight.
-func (s *Cache) leave(r route, f *flight, c *Call) {
+func (s *Cache) leave(r route, f *flight, c *Call, o *Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.drop(c) > 0 {
+	if f.drop(c, o) > 0 {
 		return
 	}
 	f.cancel(nil)

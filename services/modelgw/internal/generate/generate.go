@@ -1,4 +1,5 @@
-// Package generate is the pipeline around a provider. Each stage is a decorator of one function type, and knows none of the others:
+// Package generate is the pipeline around a provider. Each stage is a decorator of one function type, and knows none of the
+// others: it reads the call, which no stage changes, and adds to the outcome, which all share.
 //
 //	cache → measure → budget → retry → admission → attempt
 //
@@ -19,8 +20,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// Func answers a call.
-type Func func(ctx context.Context, c *Call) (*provider.Response, error)
+// Func answers a call. What becomes known of it meanwhile is added to o, also where the call fails.
+type Func func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error)
 
 // Stage puts something around a Func.
 type Stage func(next Func) Func
@@ -33,7 +34,7 @@ func Chain(f Func, stages ...Stage) Func {
 	return f
 }
 
-// Call is one call of a model on its way. It belongs to one goroutine.
+// Call is one call of a model. It is not changed while it is under way.
 type Call struct {
 	Model *provider.Model
 	// BaseURL and Args are those of the request.
@@ -55,10 +56,6 @@ type Call struct {
 	Committed bool
 	// MaxWait ends the call where the wait before the next attempt would be longer: whoever asked would not be there any more. Zero is no bound.
 	MaxWait time.Duration
-	// Attempt is the number of the attempt under way, from 1. The retry stage counts.
-	Attempt int
-	// Notes are what the stages found out.
-	Notes Notes
 }
 
 // Sink follows a call. Its methods are called from one goroutine at a time, and not once the call has returned. They do not wait for whoever reads.
@@ -71,12 +68,13 @@ type Sink interface {
 	Restart(attempt int)
 }
 
-// Notes are what the stages of a call found out.
-type Notes struct {
+// Outcome is what became known of a call: where its time went, and which attempts failed. It belongs to one goroutine.
+type Outcome struct {
+	// Start is when the call began.
 	Start time.Time
 	// Queued was spent waiting for capacity, RetryWait asleep between attempts, Working in attempts.
 	Queued, RetryWait, Working time.Duration
-	// Attempts counts calls of the provider.
+	// Attempts counts calls of the provider, with the one under way.
 	Attempts int
 	Failed   []*modelv1.FailedAttempt
 	// records are those of the latest of Failed; nil where none was asked for.
@@ -92,13 +90,13 @@ type Notes struct {
 }
 
 // Timing returns where the time of a call went, up to now.
-func (n *Notes) Timing() *effectv1.Timing {
+func (o *Outcome) Timing() *effectv1.Timing {
 	return &effectv1.Timing{
-		StartedAt:   timestamppb.New(n.Start),
+		StartedAt:   timestamppb.New(o.Start),
 		CompletedAt: timestamppb.Now(),
-		Queued:      durationpb.New(n.Queued),
-		RetryWait:   durationpb.New(n.RetryWait),
-		Working:     durationpb.New(n.Working),
-		Attempts:    int32(n.Attempts),
+		Queued:      durationpb.New(o.Queued),
+		RetryWait:   durationpb.New(o.RetryWait),
+		Working:     durationpb.New(o.Working),
+		Attempts:    int32(o.Attempts),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
 	"github.com/evalfleet/evalfleet/pkg/chat/chattest"
@@ -41,10 +42,10 @@ func TestASleepingRetryHoldsNoSlot(t *testing.T) {
 		response, err := g.generate(t.Context(), second)
 		require.NoError(t, err)
 		assert.Equal(t, "other", response.Output.GetCompletion())
-		assert.Zero(t, second.Notes.Queued)
+		assert.Zero(t, g.outcome(second).Queued)
 		require.NoError(t, <-done)
-		assert.Equal(t, 2, first.Notes.Attempts)
-		assert.Equal(t, 3*time.Second, first.Notes.RetryWait)
+		assert.Equal(t, 2, g.outcome(first).Attempts)
+		assert.Equal(t, 3*time.Second, g.outcome(first).RetryWait)
 	})
 }
 
@@ -79,10 +80,10 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		c := g.call(nil)
 		_, err := g.generate(t.Context(), c)
 		require.NoError(t, err)
-		assert.Equal(t, 40*time.Second, c.Notes.RetryWait)
-		require.Len(t, c.Notes.Failed, 1)
-		assert.Equal(t, int32(429), c.Notes.Failed[0].GetStatus())
-		assert.Equal(t, 40*time.Second, c.Notes.Failed[0].GetWait().AsDuration())
+		assert.Equal(t, 40*time.Second, g.outcome(c).RetryWait)
+		require.Len(t, g.outcome(c).Failed, 1)
+		assert.Equal(t, int32(429), g.outcome(c).Failed[0].GetStatus())
+		assert.Equal(t, 40*time.Second, g.outcome(c).Failed[0].GetWait().AsDuration())
 	})
 }
 
@@ -129,8 +130,8 @@ func TestAnAttemptThatHangsIsCutAndRetried(t *testing.T) {
 		response, err := g.generate(t.Context(), c)
 		require.NoError(t, err)
 		assert.Equal(t, "in time", response.Output.GetCompletion())
-		assert.Equal(t, 2500*time.Millisecond, c.Notes.Working)
-		assert.Contains(t, c.Notes.Failed[0].GetError(), "longer than 2.5s")
+		assert.Equal(t, 2500*time.Millisecond, g.outcome(c).Working)
+		assert.Contains(t, g.outcome(c).Failed[0].GetError(), "longer than 2.5s")
 	})
 }
 
@@ -144,7 +145,7 @@ func TestATimeoutEndsTheRetries(t *testing.T) {
 			g := newRig(slow, slow, after(10*time.Second, says("x")))
 			c := g.call(&modelv1.GenerateConfig{Timeout: &timeout})
 			_, err := g.generate(t.Context(), c)
-			assert.Equal(t, attempts, c.Notes.Attempts, "%v s", timeout)
+			assert.Equal(t, attempts, g.outcome(c).Attempts, "%v s", timeout)
 			assert.Equal(t, attempts == 3, err == nil, "%v s: %v", timeout, err)
 		})
 	}
@@ -164,9 +165,9 @@ func TestAStreamThatFallsSilentIsCutAndRetried(t *testing.T) {
 		c := g.call(&modelv1.GenerateConfig{StreamIdleTimeout: new(5.0)})
 		_, err := g.generate(t.Context(), c)
 		require.NoError(t, err)
-		assert.Equal(t, 2, c.Notes.Attempts)
-		assert.Equal(t, 25*time.Second, c.Notes.Working)
-		assert.Contains(t, c.Notes.Failed[0].GetError(), "nothing came for 5s")
+		assert.Equal(t, 2, g.outcome(c).Attempts)
+		assert.Equal(t, 25*time.Second, g.outcome(c).Working)
+		assert.Contains(t, g.outcome(c).Failed[0].GetError(), "nothing came for 5s")
 	})
 }
 
@@ -202,11 +203,11 @@ func TestTimeIsAccountedFor(t *testing.T) {
 		}()
 		synctest.Wait()
 		c := g.call(one(1))
-		c.Notes.Start = time.Now()
+		g.outcome(c).Start = time.Now()
 		_, err := g.generate(t.Context(), c)
 		require.NoError(t, err)
 		<-done
-		timing := c.Notes.Timing()
+		timing := g.outcome(c).Timing()
 		assert.Equal(t, 5*time.Second, timing.GetQueued().AsDuration())
 		assert.Equal(t, 3*time.Second, timing.GetRetryWait().AsDuration())
 		assert.Equal(t, 3*time.Second, timing.GetWorking().AsDuration())
@@ -254,7 +255,7 @@ func TestEqualCachedCallsInFlightShareOne(t *testing.T) {
 				response, err := g.generate(t.Context(), c)
 				assert.NoError(t, err)
 				answers <- response
-				uses <- c.Notes.Cache
+				uses <- g.outcome(c).Cache
 			}()
 		}
 		counts := map[modelv1.CacheUse]int{}
@@ -352,20 +353,37 @@ func (m *meddled) Get(ctx context.Context, key cache.Key) ([]byte, bool, error) 
 	return value, ok, err
 }
 
+// Stages share a call: what each finds out is in the outcome.
+func TestNoStageChangesACall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(fails(503, 0), says("x"))
+		c := g.call(cached())
+		before, config := *c, proto.CloneOf(c.Config)
+		_, err := g.generate(t.Context(), c)
+		require.NoError(t, err)
+		assert.Equal(t, before, *c)
+		assert.True(t, proto.Equal(config, c.Config))
+		assert.Equal(t, 2, g.outcome(c).Attempts)
+		assert.Len(t, g.outcome(c).Failed, 1)
+		assert.Equal(t, modelv1.CacheUse_CACHE_USE_WRITE, g.outcome(c).Cache)
+	})
+}
+
 func TestAnAnswerThatComesBetweenLookingAndCallingIsTaken(t *testing.T) {
 	t.Parallel()
 	g := newRig(says("x"))
 	store := &meddled{Cache: cache.NewMemory(1 << 20)}
 	generated := generate.NewCache(store, slog.New(slog.DiscardHandler)).Stage(generate.Attempt(0, provider.DefaultMaxAnswerBytes))
 	store.looked = func() {
-		_, err := generated(t.Context(), g.call(cached()))
+		_, err := generated(t.Context(), g.call(cached()), &generate.Outcome{})
 		assert.NoError(t, err)
 	}
 	c := g.call(cached())
-	response, err := generated(t.Context(), c)
+	response, err := generated(t.Context(), c, g.outcome(c))
 	require.NoError(t, err)
 	assert.Equal(t, "x", response.Output.GetCompletion())
-	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, c.Notes.Cache)
+	assert.Equal(t, modelv1.CacheUse_CACHE_USE_READ, g.outcome(c).Cache)
 	assert.Equal(t, 1, g.provider.count())
 }
 
@@ -517,13 +535,13 @@ func TestASharedFailureTellsEverybodyWhatWasTried(t *testing.T) {
 		g := newRig(fails(503, 10*time.Second), after(time.Second, fails(400, 0)))
 		hurried, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		notes := make(chan generate.Notes, 3)
+		notes := make(chan generate.Outcome, 3)
 		for _, ctx := range []context.Context{hurried, t.Context(), t.Context()} {
 			go func() {
 				c := g.call(cached())
 				_, err := g.generate(ctx, c)
 				assert.Error(t, err)
-				notes <- c.Notes
+				notes <- *g.outcome(c)
 			}()
 			synctest.Wait()
 		}

@@ -96,12 +96,12 @@ func playRetries(t *goldentest.T, c goldentest.Case, random float64) (o outcome)
 		g := newRig(attempts(t, list)...)
 		g.random = random
 		limiter := &counting{heard: map[limit.Outcome]int{}}
-		g.generate = g.pipeline(limiter)
+		g.stages = g.pipeline(limiter)
 		call := g.call(config(t, c.At("input", "config")))
 		_, o.err = g.generate(t.Context(), call)
-		o.calls, o.limits = call.Notes.Attempts, limiter.heard
+		o.calls, o.limits = g.outcome(call).Attempts, limiter.heard
 		o.waits = []any{}
-		for _, failed := range call.Notes.Failed {
+		for _, failed := range g.outcome(call).Failed {
 			o.waits = append(o.waits, failed.GetWait().AsDuration().Seconds())
 		}
 	})

@@ -55,12 +55,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // Measure counts and times calls.
 func Measure(m *Metrics) Stage {
 	return func(next Func) Func {
-		return func(ctx context.Context, c *Call) (*provider.Response, error) {
+		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 			start := time.Now()
-			response, err := next(ctx, c)
-			model := m.label(c.Model, err == nil || c.Notes.unfinished != nil)
-			m.duration.WithLabelValues(c.Model.Kind.Name, c.Model.Account, model, outcome(c, err)).Observe(time.Since(start).Seconds())
-			m.count(c.Model, model, c.Notes.unfinished)
+			response, err := next(ctx, c, o)
+			model := m.label(c.Model, err == nil || o.unfinished != nil)
+			m.duration.WithLabelValues(c.Model.Kind.Name, c.Model.Account, model, ended(o, err)).Observe(time.Since(start).Seconds())
+			m.count(c.Model, model, o.unfinished)
 			if err == nil && !response.BrokenOff { // Else it is counted already.
 				m.count(c.Model, model, response.Output.GetUsage())
 			}
@@ -102,10 +102,10 @@ func (m *Metrics) label(of *provider.Model, answered bool) string {
 	return of.Name
 }
 
-// outcome is how a call ended, in one word.
-func outcome(c *Call, err error) string {
+// ended is how a call ended, in one word.
+func ended(o *Outcome, err error) string {
 	switch {
-	case c.Notes.BrokenOff:
+	case o.BrokenOff:
 		return "broken_off"
 	case err == nil:
 		return "ok"

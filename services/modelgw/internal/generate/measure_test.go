@@ -48,9 +48,9 @@ func TestCallsAreMeasuredByHowTheyEndAndWhatTheyUse(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	g := newRig(says("a"), fails(429, time.Nanosecond), says("b"), fails(400, 0))
-	pipeline := generate.Measure(generate.NewMetrics(registry))(g.generate)
+	pipeline := generate.Measure(generate.NewMetrics(registry))(g.stages)
 	for range 3 {
-		_, _ = pipeline(t.Context(), g.call(nil))
+		_, _ = pipeline(t.Context(), g.call(nil), &generate.Outcome{})
 	}
 	assert.Equal(t, map[string]float64{"default m ok test": 2, "default m provider_rejected test": 1}, measured(t, registry, "evalfleet_model_call_duration_seconds"), "a retry is no call")
 	assert.Equal(t, map[string]float64{"default input m test": 6, "default output m test": 4}, measured(t, registry, "evalfleet_model_tokens_total"))
@@ -61,14 +61,14 @@ func TestModelsThatNobodyKnowsShareTheirMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	answers := true
-	pipeline := generate.Measure(generate.NewMetrics(registry))(func(context.Context, *generate.Call) (*provider.Response, error) {
+	pipeline := generate.Measure(generate.NewMetrics(registry))(func(context.Context, *generate.Call, *generate.Outcome) (*provider.Response, error) {
 		if !answers {
 			return nil, errors.New("no such model")
 		}
 		return &provider.Response{Output: &modelv1.ModelOutput{}}, nil
 	})
 	call := func(name string) {
-		_, _ = pipeline(t.Context(), &generate.Call{Model: &provider.Model{Kind: provider.Kind{Name: "test", Models: []string{"listed"}}, Name: name, Account: "default"}})
+		_, _ = pipeline(t.Context(), &generate.Call{Model: &provider.Model{Kind: provider.Kind{Name: "test", Models: []string{"listed"}}, Name: name, Account: "default"}}, &generate.Outcome{})
 	}
 	answers = false
 	for i := range 300 {

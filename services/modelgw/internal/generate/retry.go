@@ -21,25 +21,25 @@ import (
 
 // Retry repeats an attempt that failed in a way that may pass, after a wait: what the upstream API asks for, else the schedule. It ends as the call's
 // configuration says; without a word there it never gives up by itself. The last failure is turned into the caller's form.
-func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
+func Retry(schedule retry.Schedule, log *slog.Logger) Stage {
 	return func(next Func) Func {
-		return func(ctx context.Context, c *Call) (*provider.Response, error) {
+		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 			policy := policyOf(c.Config)
 			start := time.Now()
-			for c.Attempt = 1; ; c.Attempt++ {
-				response, err := next(ctx, c)
+			for failures := 1; ; failures++ {
+				response, err := next(ctx, c, o)
 				if err == nil {
 					return response, nil
 				}
 				failure, upstream := provider.As(err)
-				if c.Committed && c.Notes.streamed {
-					c.Notes.BrokenOff = true
+				if c.Committed && o.streamed {
+					o.BrokenOff = true
 					return nil, provider.RPC(err)
 				}
-				if !upstream || failure.Class == provider.Final || !policy.Allows(c.Attempt, time.Since(start)) {
+				if !upstream || failure.Class == provider.Final || !policy.Allows(failures, time.Since(start)) {
 					return nil, provider.RPC(err)
 				}
-				wait := schedule.Wait(c.Attempt, failure.RetryAfter)
+				wait := schedule.Delay(failures, failure.RetryAfter)
 				if c.MaxWait > 0 && wait > c.MaxWait {
 					return nil, provider.RPC(err)
 				}
@@ -49,10 +49,10 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 					EndTime: timestamppb.Now(),
 					Wait:    durationpb.New(wait),
 				}
-				c.Notes.fail(failed, failure.Call)
+				o.fail(failed, failure.Call)
 				log.InfoContext(ctx, "model call is retried", "model", c.Model.FullName(), "account", c.Model.Account,
-					"attempt", c.Attempt, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
-				if err := c.sleep(ctx, wait, failed); err != nil {
+					"attempt", o.Attempts, "status", failure.Status, "wait", wait, "request_id", c.Origin.RequestID)
+				if err := c.sleep(ctx, o, wait, failed); err != nil {
 					return nil, err
 				}
 			}
@@ -61,13 +61,13 @@ func Retry(schedule retry.Backoff, log *slog.Logger) Stage {
 }
 
 // sleep waits between attempts, and fails with ctx's error when that ends first.
-func (c *Call) sleep(ctx context.Context, wait time.Duration, after *modelv1.FailedAttempt) error {
+func (c *Call) sleep(ctx context.Context, o *Outcome, wait time.Duration, after *modelv1.FailedAttempt) error {
 	if c.Asleep != nil {
 		c.Asleep(after)
 		defer c.Asleep(nil)
 	}
 	began := time.Now()
-	defer func() { c.Notes.RetryWait += time.Since(began) }()
+	defer func() { o.RetryWait += time.Since(began) }()
 	return retry.Sleep(ctx, wait)
 }
 
@@ -80,17 +80,17 @@ const (
 )
 
 // fail notes an attempt that failed and is followed by another, with the record of it; nil is none.
-func (n *Notes) fail(failed *modelv1.FailedAttempt, record *modelv1.ModelCall) {
-	n.Failed, n.records = append(n.Failed, failed), append(n.records, record)
-	n.records = n.records[max(0, len(n.records)-keptRecords):]
+func (o *Outcome) fail(failed *modelv1.FailedAttempt, record *modelv1.ModelCall) {
+	o.Failed, o.records = append(o.Failed, failed), append(o.records, record)
+	o.records = o.records[max(0, len(o.records)-keptRecords):]
 }
 
 // FailedAttempts are the attempts that failed before an answer, the latest of them with their records, where those were
 // asked for.
-func (n *Notes) FailedAttempts() []*modelv1.FailedAttempt {
-	all := slices.Clone(n.Failed)
-	first := len(all) - len(n.records)
-	for i, record := range n.records {
+func (o *Outcome) FailedAttempts() []*modelv1.FailedAttempt {
+	all := slices.Clone(o.Failed)
+	first := len(all) - len(o.records)
+	for i, record := range o.records {
 		if record != nil { // Others hold the attempt too.
 			all[first+i] = proto.CloneOf(all[first+i])
 			all[first+i].Call = provider.Small(record)
@@ -100,15 +100,15 @@ func (n *Notes) FailedAttempts() []*modelv1.FailedAttempt {
 }
 
 // Explain adds to an error that ends a call the attempts that failed before.
-func (n *Notes) Explain(err error) error {
+func (o *Outcome) Explain(err error) error {
 	fault, ok := rpcerr.As(err)
-	if !ok || len(n.Failed) == 0 {
+	if !ok || len(o.Failed) == 0 {
 		return err
 	}
 	told := *fault
-	told.Message = fmt.Sprintf("%s; this was attempt %d, after %s", fault.Message, len(n.Failed)+1, history(n.Failed))
+	told.Message = fmt.Sprintf("%s; this was attempt %d, after %s", fault.Message, len(o.Failed)+1, history(o.Failed))
 	told.Details = slices.Clone(fault.Details)
-	for _, failed := range n.Failed[max(0, len(n.Failed)-toldAttempts):] {
+	for _, failed := range o.Failed[max(0, len(o.Failed)-toldAttempts):] {
 		told.Details = append(told.Details, failed)
 	}
 	return &told

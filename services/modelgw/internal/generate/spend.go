@@ -7,6 +7,7 @@ import (
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/tokens"
@@ -44,7 +45,7 @@ func Unfinished(said *modelv1.ModelUsage, input, pieces int64) *modelv1.ModelUsa
 // tell. The usage gets its cost where the price is known and the provider did not say it.
 func Spend(budgets Budgets, prices Prices) Stage {
 	return func(next Func) Func {
-		return func(ctx context.Context, c *Call) (*provider.Response, error) {
+		return func(ctx context.Context, c *Call, o *Outcome) (*provider.Response, error) {
 			if err := Affordable(budgets, prices, c); err != nil {
 				return nil, err
 			}
@@ -54,12 +55,12 @@ func Spend(budgets Budgets, prices Prices) Stage {
 			}
 			var taken *modelv1.ModelUsage
 			defer func() { settle(taken.GetTotalTokens(), taken.GetTotalCost()) }()
-			response, err := next(ctx, c)
+			response, err := next(ctx, c, o)
 			if err == nil && !response.BrokenOff {
-				c.Notes.unfinished = chat.AddUsage(c.Notes.unfinished, c.guess(response.Output))
+				o.unfinished = chat.AddUsage(o.unfinished, c.guess(response.Output))
 			}
-			prices.apply(c, "", c.Notes.unfinished)
-			taken = c.Notes.unfinished
+			prices.apply(c, "", o.unfinished)
+			taken = o.unfinished
 			if err != nil {
 				return nil, err
 			}
@@ -107,7 +108,7 @@ func (p Prices) apply(c *Call, fallback string, usage *modelv1.ModelUsage) {
 func (c *Call) fallback(name string) string { return c.Model.Kind.Name + "/" + name }
 
 func (c *Call) scopes() []string {
-	return append([]string{"projects/" + c.Origin.Project, "accounts/" + c.Model.Kind.Name + "/" + c.Model.Account}, c.Scopes...)
+	return append([]string{resource.Project(c.Origin.Project), "accounts/" + c.Model.Kind.Name + "/" + c.Model.Account}, c.Scopes...)
 }
 
 // guess returns what an answer is likely to have taken; nil where its provider says that, and for a refusal, for which

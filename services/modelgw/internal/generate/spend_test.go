@@ -27,10 +27,10 @@ func TestAnAnswerOfAFallbackModelHasItsPrice(t *testing.T) {
 			}
 			return response, err
 		})
-		spend := generate.Spend(g.budgets, prices)(func(ctx context.Context, _ *generate.Call) (*provider.Response, error) {
+		spend := generate.Spend(g.budgets, prices)(func(ctx context.Context, _ *generate.Call, _ *generate.Outcome) (*provider.Response, error) {
 			return g.provider.Generate(ctx, nil)
 		})
-		response, err := spend(t.Context(), g.call(nil))
+		response, err := spend(t.Context(), g.call(nil), &generate.Outcome{})
 		require.NoError(t, err)
 		if want == nil {
 			assert.Nil(t, response.Output.GetUsage().TotalCost, answered)

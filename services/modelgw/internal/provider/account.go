@@ -26,8 +26,8 @@ type Account struct {
 	KeyOptional bool `yaml:"key_optional"`
 }
 
-// Endpoint returns the base URL of a request without a slash at its end: the one it asks for where the account allows that, else the account's,
-// else the vendor's.
+// Endpoint returns the base URL of a request without a slash at its end: the one it asks for where the account allows
+// that, else the account's, else the vendor's.
 func (a Account) Endpoint(asked, vendor string) (string, error) {
 	own := a.BaseURL
 	if own == "" {
@@ -77,15 +77,56 @@ func ShownURL(address string) string {
 	return u.Redacted()
 }
 
-// Usable says by name whether requests can be made with accounts. Vendor is the vendor's own address, empty where there is none; hint says how to set an account's key.
-func Usable(accounts map[string]Account, vendor string, hint func(name string) string) []*modelv1.Account {
+// Accounts are the accounts of a provider as they are configured.
+type Accounts struct {
+	// Provider is the provider's name.
+	Provider string
+	// Named are the accounts by name.
+	Named map[string]Account
+	// Vendor is the vendor's own address; empty where there is none, so that each account needs its own.
+	Vendor string
+	// KeyHint says how to set the key of an account.
+	KeyHint func(name string) string
+}
+
+// Access is what an account gives: its credentials, and where the API is.
+type Access struct {
+	Account
+	// Endpoint is the base URL without a slash at its end.
+	Endpoint string
+}
+
+// Open returns access with an account, at the address that a request asks for; empty is the account's own. It fails
+// where the account is not configured, the address is not allowed, or the key is missing.
+func (a *Accounts) Open(name, baseURL string) (Access, error) {
+	account, known := a.Named[name]
+	if !known {
+		return Access{}, NoSuchAccount(a.Provider, name, slices.Sorted(maps.Keys(a.Named)))
+	}
+	endpoint, err := account.Endpoint(baseURL, a.Vendor)
+	switch {
+	case err != nil:
+		return Access{}, err
+	case endpoint == "":
+		return Access{}, rpcerr.ProviderNotConfigured(a.Provider, name, "the service %q of %s has no base_url in the configuration of modelgw", name, a.Provider)
+	case account.APIKey.IsZero() && !account.KeyOptional:
+		return Access{}, NoKey(a.Provider, name, a.KeyHint(name))
+	default:
+		return Access{Account: account, Endpoint: endpoint}, nil
+	}
+}
+
+// Usable says by name whether requests can be made with the accounts.
+func (a *Accounts) Usable() []*modelv1.Account {
 	var all []*modelv1.Account
-	for _, name := range slices.Sorted(maps.Keys(accounts)) {
-		a := accounts[name]
-		endpoint, _ := a.Endpoint("", vendor) // Fails only for an address that is asked for.
-		info := &modelv1.Account{Name: name, Usable: a.KeyOptional || !a.APIKey.IsZero(), Keyless: a.KeyOptional && a.APIKey.IsZero(), BaseUrl: ShownURL(endpoint)}
+	for _, name := range slices.Sorted(maps.Keys(a.Named)) {
+		account := a.Named[name]
+		endpoint, _ := account.Endpoint("", a.Vendor) // Fails only for an address that is asked for.
+		info := &modelv1.Account{
+			Name: name, Usable: account.KeyOptional || !account.APIKey.IsZero(), Keyless: account.KeyOptional && account.APIKey.IsZero(), BaseUrl: ShownURL(endpoint),
+		}
 		if !info.GetUsable() {
-			info.Problem = hint(name)
+			info.Problem = a.KeyHint(name)
 		}
 		all = append(all, info)
 	}

@@ -35,7 +35,8 @@ func TestAPasswordInABaseURLIsNotShown(t *testing.T) {
 		"https://plain.example/v1":               "https://plain.example/v1",
 		"":                                       "https://vendor.example",
 	} {
-		all := provider.Usable(map[string]provider.Account{"default": {BaseURL: url}}, "https://vendor.example", func(string) string { return "" })
+		accounts := provider.Accounts{Named: map[string]provider.Account{"default": {BaseURL: url}}, Vendor: "https://vendor.example", KeyHint: func(string) string { return "" }}
+		all := accounts.Usable()
 		assert.Equal(t, want, all[0].GetBaseUrl(), url)
 	}
 }

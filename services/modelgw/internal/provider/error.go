@@ -45,8 +45,8 @@ type Error struct {
 	Cause error
 }
 
-// Error says which provider failed, with which status, and what it said about it, cut to a bound. What an API says about a refused
-// credential is left out, since it may repeat a part of it.
+// Error says which provider failed, with which status, and what it said about it, cut to a bound. What an API says
+// about a refused credential is left out, since it may repeat a part of it.
 func (e *Error) Error() string {
 	text := e.Provider
 	if e.Status != 0 {
@@ -88,7 +88,8 @@ func ClassOf(status int) Class {
 	}
 }
 
-// Redirected is the failure of an attempt whose answer is a redirect. It is not followed, since it would carry the account's key elsewhere; a bad gateway is what it makes of us.
+// Redirected is the failure of an attempt whose answer is a redirect. It is not followed, since it would carry the
+// account's key elsewhere; a bad gateway is what it makes of us.
 func Redirected(provider string) *Error {
 	return &Error{Provider: provider, Status: http.StatusBadGateway, Message: "the server redirects; let the account's base_url name where the API is"}
 }
@@ -104,7 +105,8 @@ func ClassOfError(err error) Class {
 	return Final
 }
 
-// RPC turns the last failure of a call into what the caller sees, with the record of what was said, where one was asked for. Errors of another kind stay as they are.
+// RPC turns the last failure of a call into what the caller sees, with the record of what was said, where one was asked
+// for. Errors of another kind stay as they are.
 func RPC(err error) error {
 	e, ok := As(err)
 	if !ok {

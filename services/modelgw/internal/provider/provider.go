@@ -1,8 +1,9 @@
-// Package provider is the port to upstream model APIs: what the gateway asks of one, what it must know of it beforehand, and how it fails.
+// Package provider is the port to upstream model APIs: what the gateway asks of one, what it must know of it
+// beforehand, and how it fails.
 //
-// A Kind is a provider as it is registered under a name, such as `openai`. Opened for a model, an account and arguments it gives a Provider, which
-// makes one attempt per call and nothing more: retries, limits, caches and budgets are the gateway's. The registry keeps what it opened, so that
-// equal references share one instance and its state.
+// A Kind is a provider as it is registered under a name, such as `openai`. Opened for a model, an account and arguments
+// it gives a Provider, which makes one attempt per call and nothing more: retries, limits, caches and budgets are the
+// gateway's. The registry keeps what it opened, so that equal references share one instance and its state.
 package provider
 
 import (
@@ -29,8 +30,8 @@ type Provider interface {
 	Capabilities() Capabilities
 	// Check fails where every call with this configuration would. It calls no one.
 	Check(c *modelv1.GenerateConfig) error
-	// Generate makes one attempt. Failures of the upstream API are *Error. What stops the model without being a failure (a full context, a
-	// content filter) is a stop reason of an output.
+	// Generate makes one attempt. Failures of the upstream API are *Error. What stops the model without being a failure
+	// (a full context, a content filter) is a stop reason of an output.
 	Generate(ctx context.Context, r *Request) (*Response, error)
 	// Close releases what the instance holds. Attempts in flight go on. It may be called more than once.
 	Close() error
@@ -48,14 +49,16 @@ type Request struct {
 	Origin Origin
 	// Stream takes the pieces of the answer as they come. Nil: nobody looks.
 	Stream func(*modelv1.GenerateDelta)
-	// Progress is called whenever anything arrives from the upstream API. Nil: nobody watches. A provider that cannot stream never calls it.
+	// Progress is called whenever anything arrives from the upstream API. Nil: nobody watches. A provider that cannot
+	// stream never calls it.
 	Progress func()
-	// Unfinished is told of a stream that has no end, whether it failed, was cut off or was left by whoever asked: what the upstream API has said of usage, where nil is nothing, and how
-	// many pieces came. Nil: nobody counts.
+	// Unfinished is told of a stream that has no end, whether it failed, was cut off or was left by whoever asked: what
+	// the upstream API has said of usage, where nil is nothing, and how many pieces came. Nil: nobody counts.
 	Unfinished func(said *modelv1.ModelUsage, pieces int64)
 	// Record says whether to keep what is said to the provider.
 	Record Record
-	// MaxAnswerBytes bounds what is read of the upstream API's answer, in bytes as they come. A larger one is a failure, and is read no further.
+	// MaxAnswerBytes bounds what is read of the upstream API's answer, in bytes as they come. A larger one is a
+	// failure, and is read no further.
 	MaxAnswerBytes int64
 }
 
@@ -72,7 +75,8 @@ const (
 // Of reports whether to keep what was said in an attempt that ended with err; nil is none.
 func (r Record) Of(err error) bool { return r == RecordAll || r == RecordFailures && err != nil }
 
-// DefaultMaxAnswerBytes bounds an answer where nothing else is said. A token of a stream takes 150 to 350 bytes on its way, so that answers as long as any model gives have room.
+// DefaultMaxAnswerBytes bounds an answer where nothing else is said. A token of a stream takes 150 to 350 bytes on its
+// way, so that answers as long as any model gives have room.
 const DefaultMaxAnswerBytes = 64 << 20
 
 // AnswerBound is MaxAnswerBytes with its default.
@@ -104,7 +108,8 @@ type Response struct {
 	BrokenOff bool
 }
 
-// Capabilities is what the gateway must know of a provider before it calls. The zero value is a provider that takes text, under one pool.
+// Capabilities is what the gateway must know of a provider before it calls. The zero value is a provider that takes
+// text, under one pool.
 type Capabilities struct {
 	// ConnectionKey tells pools of one account apart; empty: all models of the account share one.
 	ConnectionKey string
@@ -118,7 +123,8 @@ type Capabilities struct {
 	ToolsRequired bool
 	// MergeUser, MergeAssistant and MergeSystem ask that neighbouring messages of a role become one.
 	MergeUser, MergeAssistant, MergeSystem bool
-	// ForceReasoning is the mode of past reasoning whatever is configured; AutoReasoning is the one of `auto`, where empty is `all`.
+	// ForceReasoning is the mode of past reasoning whatever is configured; AutoReasoning is the one of `auto`, where
+	// empty is `all`.
 	ForceReasoning, AutoReasoning string
 	// LongCache says that the provider's prompt cache is asked to keep entries for an hour, which costs more.
 	LongCache bool
@@ -179,7 +185,8 @@ type Spec struct {
 	Args string
 }
 
-// Arguments reads Args into a struct; where there are none it stays as it is. Members that the struct does not have, and anything after the object, are an INVALID_REQUEST.
+// Arguments reads Args into a struct; where there are none it stays as it is. Members that the struct does not have,
+// and anything after the object, are an INVALID_REQUEST.
 func (s Spec) Arguments(into any) error {
 	if s.Args == "" {
 		return nil

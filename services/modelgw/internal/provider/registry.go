@@ -17,11 +17,12 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
-// maxOpen bounds the instances that a registry keeps; those not asked for longest are closed and made again when they are.
+// maxOpen bounds the instances that a registry keeps; those not asked for longest are closed and made again when they
+// are.
 const maxOpen = 1024
 
-// Registry knows the kinds of providers and keeps what was opened. The zero value is empty and ready to use. Register comes before all else; the
-// other methods may be called concurrently.
+// Registry knows the kinds of providers and keeps what was opened. The zero value is empty and ready to use. Register
+// comes before all else; the other methods may be called concurrently.
 type Registry struct {
 	// Logger logs accounts that cannot be used; nil logs nothing.
 	Logger *slog.Logger
@@ -127,8 +128,8 @@ func (r *Registry) Open(ref Ref) (*Model, error) {
 	return model, nil
 }
 
-// logUnusable logs an account without a key, or one that is not there, when it is to be used. Callers name accounts freely, so
-// there is at most one line in a while.
+// logUnusable logs an account without a key, or one that is not there, when it is to be used. Callers name accounts
+// freely, so there is at most one line in a while.
 func (r *Registry) logUnusable(kind, account string, err error) {
 	if r.Logger == nil || rpcerr.Reason(err) != errorsv1.ErrorReason_ERROR_REASON_PROVIDER_NOT_CONFIGURED {
 		return

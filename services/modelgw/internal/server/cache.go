@@ -16,7 +16,7 @@ import (
 
 // entries returns the cache entries of a project.
 func (s *Server) entries(ctx context.Context, parent string) (project string, infos []cache.Info, err error) {
-	project, err = resource.Project("parent", parent)
+	project, err = resource.ParseProject("parent", parent)
 	if err != nil {
 		return "", nil, err
 	}

@@ -79,7 +79,7 @@ func (s *Server) ReleaseRunGenerates(ctx context.Context, r *modelv1.ReleaseRunG
 }
 
 func keyOf(parent, requestID string) (effect.Key, error) {
-	project, err := resource.Project("parent", parent)
+	project, err := resource.ParseProject("parent", parent)
 	return effect.Key{Project: project, ID: requestID}, err
 }
 
@@ -93,6 +93,6 @@ func (s *Server) WatchRetries(r *modelv1.WatchRetriesRequest, out grpc.ServerStr
 		if news == nil {
 			return out.Send(&modelv1.WatchRetriesResponse{})
 		}
-		return out.Send(&modelv1.WatchRetriesResponse{Parent: "projects/" + news.Key.Project, RequestId: news.Key.ID, Note: news.Value})
+		return out.Send(&modelv1.WatchRetriesResponse{Parent: resource.Project(news.Key.Project), RequestId: news.Key.ID, Note: news.Value})
 	})
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -36,26 +38,54 @@ func (s *Server) UpdatePool(ctx context.Context, r *modelv1.UpdatePoolRequest) (
 	if !ok {
 		return nil, rpcerr.InvalidField("pool.name", "%q is not of the form pools/{provider}/{account}[/{key}]", name)
 	}
-	highest := r.GetPool().GetMax()
-	if highest == 0 {
-		highest = r.GetPool().GetLimit()
+	paths, err := resource.Mask(r.GetUpdateMask(), r.GetPool(), "limit", "max")
+	if err != nil {
+		return nil, err
 	}
-	p, err := s.Limiter.SetMax(ctx, key, int(highest))
+	s.retuning.Lock()
+	defer s.retuning.Unlock()
+	pools, err := s.Limiter.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(pools, func(p limit.Pool) bool { return p.Key == key })
+	if at < 0 {
+		return nil, rpcerr.ResourceNotFound(name)
+	}
+	if err := resource.Etag(name, r.GetPool().GetEtag(), poolEtag(pools[at])); err != nil {
+		return nil, err
+	}
+	field, most := "limit", r.GetPool().GetLimit()
+	if pools[at].Adaptive {
+		field, most = "max", r.GetPool().GetMax()
+	}
+	if !slices.Contains(paths, field) {
+		return nil, rpcerr.InvalidField("update_mask", "of %s only %s can be set: limit of a static pool, max of an adaptive one", name, field)
+	}
+	p, err := s.Limiter.SetMax(ctx, key, int(most))
 	switch {
 	case errors.Is(err, limit.ErrUnknownPool):
 		return nil, rpcerr.ResourceNotFound(name)
 	case errors.Is(err, limit.ErrTooLow):
-		return nil, rpcerr.InvalidField("pool.limit", "%v", err)
+		return nil, rpcerr.InvalidField("pool."+field, "%v", err)
 	case err != nil:
 		return nil, err
 	}
 	return poolMessage(p), nil
 }
 
+// poolEtag is the etag of a pool: that of what an operator sets.
+func poolEtag(p limit.Pool) string {
+	if p.Adaptive {
+		return strconv.Itoa(p.Max)
+	}
+	return strconv.Itoa(p.Limit)
+}
+
 func poolMessage(p limit.Pool) *modelv1.Pool {
 	message := &modelv1.Pool{
 		Name: poolPrefix + p.Key, Limit: int32(p.Limit), InFlight: int32(p.InUse), Waiting: int32(p.Waiting),
-		Adaptive: p.Adaptive, Max: int32(p.Max),
+		Adaptive: p.Adaptive, Max: int32(p.Max), Etag: poolEtag(p),
 	}
 	for _, c := range p.History {
 		message.History = append(message.History, &modelv1.PoolChange{
@@ -69,7 +99,7 @@ func poolMessage(p limit.Pool) *modelv1.Pool {
 
 // ListBudgets implements LimitService.
 func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (*modelv1.ListBudgetsResponse, error) {
-	if _, err := resource.Project("parent", r.GetParent()); err != nil {
+	if _, err := resource.ParseProject("parent", r.GetParent()); err != nil {
 		return nil, err
 	}
 	page, err := resource.PageOf(r)
@@ -95,18 +125,47 @@ func (s *Server) ListBudgets(_ context.Context, r *modelv1.ListBudgetsRequest) (
 func (s *Server) UpdateBudget(_ context.Context, r *modelv1.UpdateBudgetRequest) (*modelv1.Budget, error) {
 	name := r.GetBudget().GetName()
 	parent, scope, ok := strings.Cut(name, "/budgets/")
-	if _, err := resource.Project("budget.name", parent); err != nil || !ok || scope == "" {
+	if _, err := resource.ParseProject("budget.name", parent); err != nil || !ok || scope == "" {
 		return nil, rpcerr.InvalidField("budget.name", "%q is not of the form projects/{project}/budgets/{scope}", name)
 	}
 	if budget.CheckScope(scopeOf(name, parent)) != nil {
 		return nil, rpcerr.InvalidField("budget.name", "%q is no scope of a budget; write %s or evals/{eval}", scope, projectBudget)
 	}
-	bounds := budget.Bounds{MaxTokens: r.GetBudget().MaxTokens, MaxCost: r.GetBudget().MaxCost}
+	paths, err := resource.Mask(r.GetUpdateMask(), r.GetBudget(), "max_tokens", "max_cost")
+	if err != nil {
+		return nil, err
+	}
+	s.retuning.Lock()
+	defer s.retuning.Unlock()
+	bounds := s.Budgets.Bounds(scopeOf(name, parent))
+	if err := resource.Etag(name, r.GetBudget().GetEtag(), budgetEtag(bounds)); err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		switch path {
+		case "max_tokens":
+			bounds.MaxTokens = r.GetBudget().MaxTokens
+		case "max_cost":
+			bounds.MaxCost = r.GetBudget().MaxCost
+		}
+	}
 	if key, err := bounds.Check(); err != nil {
 		return nil, rpcerr.InvalidField("budget."+key, "%v", err)
 	}
 	state := s.Budgets.Set(scopeOf(name, parent), bounds)
 	return budgetMessage(parent, state), nil
+}
+
+// budgetEtag is the etag of a budget: that of its bounds.
+func budgetEtag(b budget.Bounds) string {
+	etag := "-"
+	if b.MaxTokens != nil {
+		etag = strconv.FormatInt(*b.MaxTokens, 10)
+	}
+	if b.MaxCost == nil {
+		return etag + "/-"
+	}
+	return etag + "/" + strconv.FormatFloat(*b.MaxCost, 'g', -1, 64)
 }
 
 // projectBudget stands in a budget's name for the project as a whole.
@@ -128,6 +187,6 @@ func budgetMessage(parent string, s budget.State) *modelv1.Budget {
 	}
 	return &modelv1.Budget{
 		Name: parent + "/budgets/" + scope, MaxTokens: s.Bounds.MaxTokens, MaxCost: s.Bounds.MaxCost,
-		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved,
+		SpentTokens: s.Tokens, SpentCost: s.Cost, ReservedTokens: s.Reserved, Etag: budgetEtag(s.Bounds),
 	}
 }

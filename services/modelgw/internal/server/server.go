@@ -3,6 +3,8 @@
 package server
 
 import (
+	"sync"
+
 	"google.golang.org/grpc"
 
 	"github.com/evalfleet/evalfleet/pkg/cache"
@@ -35,6 +37,9 @@ type Server struct {
 	modelv1.UnimplementedLimitServiceServer
 
 	Deps
+
+	// retuning is held while a pool or a budget is compared with an etag and changed.
+	retuning sync.Mutex
 }
 
 // New returns the server.

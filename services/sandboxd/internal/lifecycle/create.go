@@ -2,12 +2,8 @@ package lifecycle
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
+	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,6 +14,7 @@ import (
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -34,9 +31,6 @@ const (
 	maxLogged = 300
 )
 
-// DefaultMaxCreating is how many sandboxes are made at once when nothing else is configured.
-func DefaultMaxCreating() int { return 2 * runtime.NumCPU() }
-
 // Create makes a sandbox and gives it when it is usable. With a request id, the sandbox is made once: the making goes
 // on when ctx ends, also in a later process, and a repeated call gives the same one. Run is the name of the run that
 // asks; empty for none.
@@ -47,12 +41,12 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 		return nil, err
 	}
 	req := effect.Request{Timeout: createTimeout + spec.GetSetupTimeout().AsDuration(), Reissue: true}
-	id := newID(rand.Text())
+	id := idPrefix + resource.NewID()
 	if requestID != "" {
 		req.Key = effect.Key{Project: project, ID: requestID}
 		// The same id in every process that makes it, so that what an earlier one left is found; another one than in any
 		// other installation on this machine.
-		id = newID(s.installation + "\x00" + project + "\x00" + requestID)
+		id = idPrefix + resource.DerivedID(s.installation, project, requestID)
 		if req.Hash, err = effectrpc.Hash(asked); err != nil {
 			return nil, err
 		}
@@ -94,11 +88,8 @@ func (s *Sandboxes) ReleaseRuns(ctx context.Context, project string, runs []stri
 	return s.effects.ReleaseRuns(ctx, project, runs...)
 }
 
-// newID is an id that says nothing, the same one for the same seed.
-func newID(seed string) string {
-	sum := sha256.Sum256([]byte(seed))
-	return "sb-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:10]))
-}
+// idPrefix begins the ids of sandboxes, which are also the names of containers.
+const idPrefix = "sb-"
 
 // make makes a sandbox, or finds that it is made already.
 func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv1.SandboxSpec) error {
@@ -143,7 +134,7 @@ func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv
 func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandboxv1.SandboxSpec) (_ *entry, fresh bool, err error) {
 	now := time.Now()
 	b := &Sandbox{
-		Project: project, ID: id, Spec: remembered(spec), State: Creating, Created: now, Changed: now, Revision: 1,
+		Project: project, ID: id, Host: s.host, Spec: remembered(spec), State: Creating, Created: now, Changed: now,
 		Lease: spec.GetLease().AsDuration(), LeaseEnd: now.Add(spec.GetLease().AsDuration()), Deadline: now.Add(spec.GetMaxLifetime().AsDuration()),
 	}
 	lack := ""
@@ -165,7 +156,7 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 		e = &entry{id: id, box: b, making: true}
 		s.live[id] = e
 		s.mu.Unlock()
-		if err := patiently(ctx, func() error { return s.put(ctx, b) }); err != nil {
+		if err := patiently(ctx, func() error { return s.putNew(ctx, e, b) }); err != nil {
 			s.forget(e)
 			return nil, false, fmt.Errorf("write the record of %s: %w", b.Name(), err)
 		}
@@ -173,7 +164,10 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 	}
 	s.mu.Unlock()
 	// An earlier process began it. What that left is removed, since a set-up may have run in part.
-	moved, err := s.moveSurely(ctx, e, Remake, func(old *Sandbox) { *old = *b })
+	moved, err := s.moveSurely(ctx, e, Remake, func(old *Sandbox) {
+		b.Revision = old.Revision
+		*old = *b
+	})
 	if err != nil || !moved {
 		return e, false, err
 	}
@@ -184,6 +178,22 @@ func (s *Sandboxes) begin(ctx context.Context, project, id string, spec *sandbox
 	e.making = true
 	e.mu.Unlock()
 	return e, true, nil
+}
+
+// putNew writes the record of a sandbox that is begun, in place of one that an earlier attempt left.
+func (s *Sandboxes) putNew(ctx context.Context, e *entry, b *Sandbox) error {
+	old, err := s.store.Load(ctx, b.ID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		b.Revision = 1
+	case err != nil:
+		return err
+	default:
+		b.Revision = old.Revision + 1
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return s.put(ctx, e, b)
 }
 
 // build makes the box, says hello to its guest, places files and runs the set-up.
@@ -248,13 +258,10 @@ func (s *Sandboxes) moveSurely(ctx context.Context, e *entry, a Action, change f
 	return moved, err
 }
 
-// storePause is how long a write of a record waits before it is tried again.
-const storePause = 500 * time.Millisecond
-
 // patiently repeats a write while the store is away, until ctx ends.
 func patiently(ctx context.Context, write func() error) error {
 	var away error
-	for {
+	for backoff := (retry.Backoff{First: 100 * time.Millisecond, Max: time.Second}); ; {
 		err := write()
 		switch {
 		case err == nil, !rpcerr.StoreAway(err) && (away == nil || ctx.Err() == nil):
@@ -262,7 +269,7 @@ func patiently(ctx context.Context, write func() error) error {
 		case rpcerr.StoreAway(err):
 			away = err
 		}
-		if retry.Sleep(ctx, storePause) != nil {
+		if backoff.Wait(ctx) != nil {
 			return away // and not the end of ctx, which would be a failure of the sandbox
 		}
 	}
@@ -271,7 +278,7 @@ func patiently(ctx context.Context, write func() error) error {
 // boxSpec is what a driver is told of a specification, but for the id and the deadline.
 func (s *Sandboxes) boxSpec(spec *sandboxv1.SandboxSpec) driver.Spec {
 	return driver.Spec{
-		Owner: s.installation, Labels: spec.GetLabels(), Image: spec.GetImage(), OrphanTimeout: s.cfg.OrphanTimeout,
+		Owner: s.owner(), Labels: spec.GetLabels(), Image: spec.GetImage(), OrphanTimeout: s.cfg.OrphanTimeout,
 		Limits: limits(spec.GetLimits()), Workdir: spec.GetWorkdir(), User: spec.GetUser(), AllowUnisolated: spec.GetAllowUnisolated(), // complete has refused it where the operator does not allow it
 	}
 }

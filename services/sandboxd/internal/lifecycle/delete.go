@@ -14,6 +14,10 @@ func (s *Sandboxes) Delete(ctx context.Context, project, id string) (*Sandbox, e
 	}
 	s.mu.Lock()
 	e := s.live[id]
+	if e == nil && !b.State.Over() {
+		s.mu.Unlock()
+		return nil, elsewhere(b)
+	}
 	if e == nil && b.State != Deleted {
 		e = &entry{id: id, box: b} // lost or failed: its record goes the same way
 		s.live[id] = e

@@ -60,9 +60,8 @@ func (s *Sandboxes) renew(ctx context.Context, e *entry, lease time.Duration) (t
 	}
 	b.LeaseEnd = time.Now().Add(lease)
 	b.Revision++
-	if err := s.put(ctx, b); err != nil {
+	if err := s.put(ctx, e, b); err != nil {
 		return time.Time{}, fmt.Errorf("write the lease of %s: %w", b.Name(), err)
 	}
-	e.box = b
 	return b.LeaseEnd, nil
 }

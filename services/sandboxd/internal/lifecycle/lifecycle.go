@@ -7,12 +7,13 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,24 +30,53 @@ import (
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
 
-// Config sets the bounds of sandboxes.
+// Config sets which sandboxes may be made, how many, and how long they live.
 type Config struct {
-	// DefaultDriver makes the sandboxes that name none.
-	DefaultDriver string
-	// MaxSandboxes bounds the sandboxes that live at once.
-	MaxSandboxes int
-	// MaxCreating bounds the sandboxes that are made at once; more wait.
-	MaxCreating int
-	// AllowUnisolated lets sandboxes be made where a part of the isolation is missing.
-	AllowUnisolated bool
-	// CPUMillis bounds the processors of sandboxes that ask for no bound, in thousandths of a core. Zero leaves them
-	// unbounded.
-	CPUMillis int64
-	// MaxOpenFiles bounds the open files of all processes of a sandbox together. Zero is the machine's share, see
-	// machineOpenFiles.
-	MaxOpenFiles int64
-	// OrphanTimeout is how long a sandbox lives without any process of ours.
-	OrphanTimeout time.Duration
+	// Driver makes the sandboxes that name none: local or docker. Default `local`.
+	Driver string `yaml:"driver" env:"EVALFLEET_SANDBOXD_DRIVER"`
+	// MaxSandboxes bounds the sandboxes that live at once; more are refused with RetryInfo. Default 64.
+	MaxSandboxes int `yaml:"max_sandboxes" env:"EVALFLEET_SANDBOXD_MAX_SANDBOXES"`
+	// MaxCreating bounds the sandboxes that are made at once; more wait. Default twice the processors.
+	MaxCreating int `yaml:"max_creating" env:"EVALFLEET_SANDBOXD_MAX_CREATING"`
+	// AllowUnisolated makes sandboxes also where a part of the isolation is missing; what is missing is told.
+	AllowUnisolated bool `yaml:"allow_unisolated" env:"EVALFLEET_SANDBOXD_ALLOW_UNISOLATED"`
+	// CPUMillis bounds the processors of a sandbox that asks for no bound, in thousandths of a core. Default 2000; never
+	// more than the machine has.
+	CPUMillis int64 `yaml:"cpu_millis" env:"EVALFLEET_SANDBOXD_CPU_MILLIS"`
+	// MaxOpenFiles bounds the open files of all processes of a sandbox together: its bound on processes times that on open
+	// files of each. Default 0: a sixteenth of what the machine allows (fs.file-max), and at least 65,536.
+	MaxOpenFiles int64 `yaml:"max_open_files" env:"EVALFLEET_SANDBOXD_MAX_OPEN_FILES"`
+	// OrphanTimeout is how long a sandbox lives on when this service is away. Default 1h.
+	OrphanTimeout time.Duration `yaml:"orphan_timeout" env:"EVALFLEET_SANDBOXD_ORPHAN_TIMEOUT"`
+}
+
+// SetDefaults fills in what is zero.
+func (c *Config) SetDefaults() {
+	c.Driver = cmp.Or(c.Driver, "local")
+	c.MaxSandboxes = cmp.Or(c.MaxSandboxes, 64)
+	c.MaxCreating = cmp.Or(c.MaxCreating, 2*runtime.NumCPU())
+	c.CPUMillis = cmp.Or(c.CPUMillis, 2000)
+	c.OrphanTimeout = cmp.Or(c.OrphanTimeout, time.Hour)
+}
+
+// Validate names every fault.
+func (c *Config) Validate() error {
+	var faults []error
+	for _, bound := range []struct {
+		key   string
+		value int64
+	}{
+		{"max_sandboxes", int64(c.MaxSandboxes)},
+		{"max_creating", int64(c.MaxCreating)},
+		{"cpu_millis", c.CPUMillis},
+		{"max_open_files", c.MaxOpenFiles},
+		{"orphan_timeout", int64(c.OrphanTimeout)},
+	} {
+		if bound.value < 0 {
+			faults = append(faults, errors.New(bound.key+": must not be negative"))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // Deps are what the program hands in.
@@ -56,6 +86,8 @@ type Deps struct {
 	Store   Store
 	// Ledger keeps claims and results of CreateSandbox.
 	Ledger effect.Ledger
+	// Host names where this process makes its boxes. It outlives the process, and no two that run have the same one.
+	Host string
 	// Owner names this process in the ledger; Alive tells whether another one still runs (nil: none does).
 	Owner string
 	Alive func(owner string) bool
@@ -65,7 +97,7 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// Sandboxes are all sandboxes of an installation. Methods may be called concurrently.
+// Sandboxes are all sandboxes of an installation, of which those of one host are acted on. It is safe for concurrent use.
 type Sandboxes struct {
 	cfg          Config
 	drivers      map[string]driver.Driver
@@ -75,6 +107,7 @@ type Sandboxes struct {
 	log          *slog.Logger
 	lack         func() string
 	installation string
+	host         string
 	creating     chan struct{} // a token for each that may be made at once
 	clock        standstill.Detector
 	background   sync.WaitGroup
@@ -104,12 +137,12 @@ type entry struct {
 
 // New loads the sandboxes that live. Run must be called for leases to end.
 func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
-	if _, ok := deps.Drivers[cfg.DefaultDriver]; !ok {
-		return nil, rpcerr.DriverNotFound(cfg.DefaultDriver, slices.Sorted(maps.Keys(deps.Drivers)))
+	if _, ok := deps.Drivers[cfg.Driver]; !ok {
+		return nil, rpcerr.DriverNotFound(cfg.Driver, slices.Sorted(maps.Keys(deps.Drivers)))
 	}
 	s := &Sandboxes{
 		cfg: cfg, drivers: deps.Drivers, store: deps.Store, log: deps.Logger, creating: make(chan struct{}, max(cfg.MaxCreating, 1)),
-		lack: deps.Lack, settling: time.Now(), live: map[string]*entry{}, gauges: map[string]*gauge{},
+		lack: deps.Lack, host: deps.Host, settling: time.Now(), live: map[string]*entry{}, gauges: map[string]*gauge{},
 		seldom: rate.Sometimes{Interval: logEvery},
 	}
 	for name, d := range deps.Drivers {
@@ -125,7 +158,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	if s.installation, err = deps.Store.Installation(ctx); err != nil {
 		return nil, fmt.Errorf("name this installation: %w", err)
 	}
-	boxes, err := deps.Store.Live(ctx)
+	boxes, err := deps.Store.Live(ctx, deps.Host)
 	if err != nil {
 		return nil, fmt.Errorf("load the sandboxes: %w", err)
 	}
@@ -138,6 +171,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Sandboxes, error) {
 	}
 	return s, nil
 }
+
+// owner is how drivers tell the boxes of this host from others'.
+func (s *Sandboxes) owner() string { return s.installation + "." + s.host }
 
 // Close lets go of the guests and of the drivers' sockets. Sandboxes live on under their leases.
 func (s *Sandboxes) Close(ctx context.Context) error {
@@ -160,7 +196,7 @@ func (s *Sandboxes) Close(ctx context.Context) error {
 func (s *Sandboxes) Drivers() map[string]driver.Driver { return s.drivers }
 
 // DefaultDriver is the driver of sandboxes that name none.
-func (s *Sandboxes) DefaultDriver() string { return s.cfg.DefaultDriver }
+func (s *Sandboxes) DefaultDriver() string { return s.cfg.Driver }
 
 // Get gives a sandbox, also one that is over.
 func (s *Sandboxes) Get(ctx context.Context, project, id string) (*Sandbox, error) {
@@ -172,7 +208,7 @@ func (s *Sandboxes) Get(ctx context.Context, project, id string) (*Sandbox, erro
 		b = e.snapshot()
 	} else {
 		var err error
-		if b, err = s.store.Load(ctx, id); errors.Is(err, sql.ErrNoRows) {
+		if b, err = s.store.Load(ctx, id); errors.Is(err, ErrNotFound) {
 			b = &Sandbox{}
 		} else if err != nil {
 			return nil, fmt.Errorf("load a sandbox: %w", err)
@@ -254,17 +290,32 @@ func (s *Sandboxes) move(ctx context.Context, e *entry, a Action, change func(*S
 	if change != nil {
 		change(b)
 	}
-	if err := s.put(ctx, b); err != nil {
+	if err := s.put(ctx, e, b); err != nil {
 		return false, fmt.Errorf("write the record of %s: %w", b.Name(), err)
 	}
-	e.box = b
 	return true, nil
 }
 
-// put writes a record. While the store takes none, leases cannot be renewed, so they begin to settle anew.
-func (s *Sandboxes) put(ctx context.Context, b *Sandbox) error {
+// put writes a record, then shows it. While the store takes none, leases cannot be renewed, so they begin to settle
+// anew. Where the store has another record than e, as when another host has taken the sandbox over, that one is shown.
+// The caller holds e.mu.
+func (s *Sandboxes) put(ctx context.Context, e *entry, b *Sandbox) error {
 	err := s.store.Put(ctx, b)
-	if rpcerr.StoreAway(err) {
+	switch {
+	case err == nil:
+		e.box = b
+	case errors.Is(err, ErrChanged):
+		now, loadErr := s.store.Load(ctx, b.ID)
+		if loadErr != nil {
+			return errors.Join(err, loadErr)
+		}
+		if e.box = now; now.same(b) {
+			return nil // An earlier attempt, which failed, is durable.
+		}
+		if now.Host != s.host {
+			s.background.Go(func() { s.forget(e) }) // Others hold s.mu and take e.mu.
+		}
+	case rpcerr.StoreAway(err):
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.settling = time.Now()

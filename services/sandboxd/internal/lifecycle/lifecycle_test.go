@@ -253,12 +253,14 @@ func bubble(t *testing.T, f func(h *house)) {
 	})
 }
 
-func (h *house) start() {
+func (h *house) start() { h.startAt("here") }
+
+func (h *house) startAt(host string) {
 	h.Helper()
 	h.owners++
 	var err error
-	h.boxes, err = lifecycle.New(h.Context(), lifecycle.Config{DefaultDriver: "paper", MaxSandboxes: h.max, MaxCreating: 4, OrphanTimeout: time.Hour}, lifecycle.Deps{
-		Drivers: map[string]driver.Driver{"paper": h.driver}, Store: h.store, Ledger: h.ledger,
+	h.boxes, err = lifecycle.New(h.Context(), lifecycle.Config{Driver: "paper", MaxSandboxes: h.max, MaxCreating: 4, OrphanTimeout: time.Hour}, lifecycle.Deps{
+		Drivers: map[string]driver.Driver{"paper": h.driver}, Store: h.store, Host: host, Ledger: h.ledger,
 		Owner: string(rune('a' + h.owners)), Lack: func() string { return h.lack }, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
 	require.NoError(h, err)
@@ -433,7 +435,7 @@ func TestBoxesWithoutARecordAreRemovedAndOnlyOurs(t *testing.T) {
 	bubble(t, func(h *house) {
 		ours, err := h.store.Installation(h.Context())
 		require.NoError(t, err)
-		for id, owner := range map[string]string{"orphan": ours, "foreign": "someone else"} {
+		for id, owner := range map[string]string{"orphan": ours + ".here", "foreign": "someone else"} {
 			_, err := h.driver.Create(h.Context(), driver.Spec{ID: id, Owner: owner})
 			require.NoError(t, err)
 		}
@@ -498,6 +500,7 @@ func TestWhatAKilledProcessLeftIsFinished(t *testing.T) {
 		h.stop()
 		for b, state := range map[*lifecycle.Sandbox]lifecycle.State{deleting: lifecycle.Deleting, creating: lifecycle.Creating} {
 			b.State = state
+			b.Revision++
 			require.NoError(t, h.store.Put(h.Context(), b))
 		}
 		h.start()
@@ -604,5 +607,48 @@ func TestASandboxThatADiskFailsIsMadeLater(t *testing.T) {
 		require.ErrorContains(h, err, "the set-up script failed: exit code 1: no space left on device", "it may have a fault of its own")
 		h.lack, h.driver.run = "", nil
 		h.create(&sandboxv1.SandboxSpec{Setup: "true"}, "key")
+	})
+}
+
+// Two processes share the records, and each has its own boxes, perhaps in one engine.
+func TestAHostLeavesTheBoxesOfOthersAlone(t *testing.T) {
+	bubble(t, func(h *house) {
+		here, stop := h.create(lease(time.Hour), ""), h.stop
+		first := h.boxes
+		h.startAt("there")
+		there := h.create(lease(time.Hour), "")
+		time.Sleep(time.Minute)
+		assert.Len(t, h.driver.boxes, 2, "neither is taken for an orphan")
+		assert.Empty(t, h.driver.destroyed)
+
+		assert.Equal(t, lifecycle.Ready, h.state(here.ID), "all records are seen")
+		require.ErrorContains(t, h.use(here.ID), "is on another host")
+		_, err := h.boxes.Delete(h.Context(), "p", here.ID)
+		require.ErrorContains(t, err, "is on another host")
+		require.NoError(t, h.use(there.ID))
+
+		h.stop()
+		h.stop, h.boxes = stop, first
+		assert.Equal(t, lifecycle.Ready, h.state(here.ID))
+	})
+}
+
+// A sandbox that another host made anew, since this one was thought dead, is that host's.
+func TestASandboxThatAnotherHostTookOverIsLetGo(t *testing.T) {
+	bubble(t, func(h *house) {
+		b := h.create(lease(time.Hour), "")
+		b.Host = "there"
+		b.Revision++
+		require.NoError(t, h.store.Put(h.Context(), b))
+		_, _, err := h.boxes.Renew(h.Context(), "p", []string{b.ID}, 0)
+		require.ErrorIs(t, err, lifecycle.ErrChanged)
+		synctest.Wait()
+		require.ErrorContains(t, h.use(b.ID), "is on another host")
+		time.Sleep(time.Minute)
+		assert.Contains(t, h.driver.destroyed, b.ID, "what is left of it here is removed")
+		now, err := h.store.Load(h.Context(), b.ID)
+		require.NoError(t, err)
+		assert.Equal(t, "there", now.Host)
+		assert.Equal(t, lifecycle.Ready, now.State)
 	})
 }

@@ -15,7 +15,7 @@ const (
 	reconcileEvery = 10 * time.Second
 	// settle is how long a new process, one that stood still, and one whose store was away waits before it ends leases
 	// that ran out meanwhile, so that their holders can come back too. Holders renew every two minutes
-	// (turn.Config.RenewLeases).
+	// (engine.Config.RenewLeases).
 	settle = 3 * time.Minute
 	// stoodStill is how long may lie between two looks at the clock while the process runs.
 	stoodStill = time.Minute
@@ -60,7 +60,7 @@ func (s *Sandboxes) Reconcile(ctx context.Context) {
 	s.lookAtClock()
 	for name, d := range s.drivers {
 		asked := time.Now()
-		boxes, err := d.List(ctx, s.installation)
+		boxes, err := d.List(ctx, s.owner())
 		s.lookAtClock()
 		if err != nil {
 			s.log.Error("cannot list the boxes of a driver", "driver", name, "error", err)

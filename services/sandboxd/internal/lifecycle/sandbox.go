@@ -17,6 +17,8 @@ type Sandbox struct {
 	Project string
 	// ID is unique among all projects.
 	ID string
+	// Host is where its box is; only the process of that host acts on it.
+	Host string
 	// Spec is what it was made from, with defaults filled in and without the content of files.
 	Spec   *sandboxv1.SandboxSpec
 	State  State
@@ -33,7 +35,7 @@ type Sandbox struct {
 	Deadline time.Time
 	// Changed is when it entered its state.
 	Changed time.Time
-	// Revision grows with every change.
+	// Revision counts its changes, from 1.
 	Revision int64
 }
 
@@ -47,6 +49,11 @@ func (s *Sandbox) Has(labels map[string]string) bool {
 		v, ok := have[k]
 		return !ok || v != labels[k]
 	})
+}
+
+// same reports whether two records of a sandbox are those of one change.
+func (s *Sandbox) same(o *Sandbox) bool {
+	return s.Revision == o.Revision && s.Host == o.Host && s.State == o.State && s.Changed.Equal(o.Changed) && s.LeaseEnd.Equal(o.LeaseEnd)
 }
 
 // clone is a copy that shares nothing that changes.

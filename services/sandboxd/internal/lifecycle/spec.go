@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 	if spec == nil {
 		spec = &sandboxv1.SandboxSpec{}
 	}
-	spec.Driver = cmp.Or(spec.GetDriver(), s.cfg.DefaultDriver)
+	spec.Driver = cmp.Or(spec.GetDriver(), s.cfg.Driver)
 	if _, ok := s.drivers[spec.GetDriver()]; !ok {
 		return nil, s.unknown(spec.GetDriver())
 	}
@@ -61,7 +62,7 @@ func (s *Sandboxes) complete(spec *sandboxv1.SandboxSpec) (*sandboxv1.SandboxSpe
 		{"pids", &l.Pids, defaultPIDs},
 		{"open_files", &l.OpenFiles, 0},
 		{"file_size_bytes", &l.FileSizeBytes, defaultFileSize},
-		{"cpu_millis", &l.CpuMillis, s.cfg.CPUMillis},
+		{"cpu_millis", &l.CpuMillis, min(s.cfg.CPUMillis, int64(runtime.NumCPU())*1000)},
 		{"disk_bytes", &l.DiskBytes, 0},
 	} {
 		switch {

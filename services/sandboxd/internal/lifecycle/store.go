@@ -15,17 +15,25 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
 
-// Store keeps the records of sandboxes. Every change is durable when its method returns nil. Methods may be called
-// concurrently.
+var (
+	// ErrNotFound is returned for a sandbox without a record.
+	ErrNotFound = errors.New("lifecycle: no such sandbox")
+	// ErrChanged is returned for a record that was changed by another since it was read.
+	ErrChanged = errors.New("lifecycle: the record was changed meanwhile")
+)
+
+// Store keeps the records of the sandboxes of all hosts. Every change is durable when its method returns nil. It is safe
+// for concurrent use, also by several processes.
 type Store interface {
 	// Installation is the name by which drivers tell our boxes from others': the same one for ever.
 	Installation(ctx context.Context) (string, error)
-	// Put writes a record, new or changed.
+	// Put writes a record whose Revision is one more than that of the record there; 1 makes a new one. With any other it
+	// fails with [ErrChanged] and changes nothing.
 	Put(ctx context.Context, s *Sandbox) error
-	// Load gives a record; sql.ErrNoRows when there is none.
+	// Load gives a record, or [ErrNotFound].
 	Load(ctx context.Context, id string) (*Sandbox, error)
-	// Live gives all records whose state is not over.
-	Live(ctx context.Context) ([]*Sandbox, error)
+	// Live gives all records of a host whose state is not over.
+	Live(ctx context.Context, host string) ([]*Sandbox, error)
 	// List gives up to limit records of a project, newest first, that come after the one made at created with that id; a
 	// zero time begins with the newest. Over says whether those that are over are given too.
 	List(ctx context.Context, project string, created time.Time, id string, over bool, limit int) ([]*Sandbox, error)
@@ -38,6 +46,7 @@ var schema = []string{
 	`CREATE TABLE sandboxes (
 		id        TEXT PRIMARY KEY,
 		project   TEXT NOT NULL,
+		host      TEXT NOT NULL,
 		state     INTEGER NOT NULL,
 		reason    TEXT NOT NULL,
 		spec      BLOB NOT NULL,
@@ -54,7 +63,7 @@ var schema = []string{
 	CREATE TABLE sandboxd_installation (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), name TEXT NOT NULL)`,
 }
 
-const columns = "id, project, state, reason, spec, report, boot_id, created, lease, lease_end, deadline, changed, revision"
+const columns = "id, project, host, state, reason, spec, report, boot_id, created, lease, lease_end, deadline, changed, revision"
 
 // sqliteStore is the Store in a SQLite database.
 type sqliteStore struct{ db *sqlite.DB }
@@ -89,8 +98,16 @@ func (s *sqliteStore) Put(ctx context.Context, b *Sandbox) error {
 		return fmt.Errorf("write the record of a sandbox: %w", err)
 	}
 	return s.db.Write(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec("INSERT OR REPLACE INTO sandboxes ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-			b.ID, b.Project, int(b.State), b.Reason, spec, report, b.BootID, b.Created.UnixNano(), int64(b.Lease), b.LeaseEnd.UnixNano(),
+		var before int64
+		err := tx.QueryRow("SELECT revision FROM sandboxes WHERE id = ?", b.ID).Scan(&before)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if b.Revision != before+1 {
+			return ErrChanged
+		}
+		_, err = tx.Exec("INSERT OR REPLACE INTO sandboxes ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			b.ID, b.Project, b.Host, int(b.State), b.Reason, spec, report, b.BootID, b.Created.UnixNano(), int64(b.Lease), b.LeaseEnd.UnixNano(),
 			b.Deadline.UnixNano(), b.Changed.UnixNano(), b.Revision)
 		return err
 	})
@@ -99,13 +116,16 @@ func (s *sqliteStore) Put(ctx context.Context, b *Sandbox) error {
 func (s *sqliteStore) Load(ctx context.Context, id string) (b *Sandbox, err error) {
 	err = s.db.Read(ctx, func(v *sqlite.View) error {
 		b, err = scan(v.QueryRow("SELECT "+columns+" FROM sandboxes WHERE id = ?", id))
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrNotFound
+		}
 		return err
 	})
 	return b, err
 }
 
-func (s *sqliteStore) Live(ctx context.Context) ([]*Sandbox, error) {
-	return s.all(ctx, "SELECT "+columns+" FROM sandboxes WHERE state NOT IN (?, ?, ?)", int(Deleted), int(Lost), int(Failed))
+func (s *sqliteStore) Live(ctx context.Context, host string) ([]*Sandbox, error) {
+	return s.all(ctx, "SELECT "+columns+" FROM sandboxes WHERE host = ? AND state NOT IN (?, ?, ?)", host, int(Deleted), int(Lost), int(Failed))
 }
 
 func (s *sqliteStore) List(ctx context.Context, project string, created time.Time, id string, over bool, limit int) ([]*Sandbox, error) {
@@ -153,7 +173,7 @@ func scan(row sqlite.Row) (*Sandbox, error) {
 		state                                       int
 		created, lease, leaseEnd, deadline, changed int64
 	)
-	if err := row.Scan(&b.ID, &b.Project, &state, &b.Reason, &spec, &report, &b.BootID, &created, &lease, &leaseEnd, &deadline, &changed, &b.Revision); err != nil {
+	if err := row.Scan(&b.ID, &b.Project, &b.Host, &state, &b.Reason, &spec, &report, &b.BootID, &created, &lease, &leaseEnd, &deadline, &changed, &b.Revision); err != nil {
 		return nil, err
 	}
 	b.State, b.Lease = State(state), time.Duration(lease)

@@ -30,6 +30,9 @@ func (s *Sandboxes) Use(ctx context.Context, project, id string, f func(*client.
 		if err != nil {
 			return err
 		}
+		if !b.State.Over() {
+			return elsewhere(b)
+		}
 		return notUsable(b)
 	}
 	e.mu.Lock()
@@ -63,6 +66,11 @@ func (s *Sandboxes) Use(ctx context.Context, project, id string, f func(*client.
 		return notUsable(e.box) // it ended meanwhile, which is why f failed
 	}
 	return err
+}
+
+// elsewhere says that a sandbox is on a host that this process does not act on.
+func elsewhere(b *Sandbox) error {
+	return rpcerr.ServiceUnavailable("sandboxd", time.Second, "%s is on another host, which another sandboxd serves", b.Name())
 }
 
 // notUsable says why a sandbox in that state cannot be used.

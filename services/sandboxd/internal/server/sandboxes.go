@@ -12,7 +12,7 @@ import (
 
 // CreateSandbox makes a sandbox and answers when it is usable.
 func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
-	project, err := resource.Project("parent", req.GetParent())
+	project, err := resource.ParseProject("parent", req.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *Server) GetSandbox(ctx context.Context, req *sandboxv1.GetSandboxReques
 
 // ListSandboxes lists the sandboxes of a project, newest first.
 func (s *Server) ListSandboxes(ctx context.Context, req *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
-	project, err := resource.Project("parent", req.GetParent())
+	project, err := resource.ParseProject("parent", req.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Server) DeleteSandbox(ctx context.Context, req *sandboxv1.DeleteSandbox
 
 // RenewLeases extends many leases in one call.
 func (s *Server) RenewLeases(ctx context.Context, req *sandboxv1.RenewLeasesRequest) (*sandboxv1.RenewLeasesResponse, error) {
-	project, err := resource.Project("parent", req.GetParent())
+	project, err := resource.ParseProject("parent", req.GetParent())
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
 
@@ -93,7 +94,7 @@ type Batch struct {
 	// Store holds entries of the run's store, JSON by key.
 	Store map[string]string
 	// FailFast names tools whose calls run one after another and stop after one fails.
-	FailFast []string
+	FailFast toolcall.FailFast
 	// Timeout bounds each call; 0 is the executor's bound.
 	Timeout time.Duration
 

@@ -15,6 +15,7 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/sandbox"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
 )
@@ -144,11 +145,9 @@ func notExecuted(_ context.Context, b *Batch, i int, _ bool, _ *sandbox.Access) 
 	call := b.Calls[i]
 	result := &toolv1.ToolResult{CallId: call.GetId(), Function: call.GetFunction(), Index: int32(i), ArgumentsJson: call.GetArgumentsJson()}
 	result.Timing = timing(time.Now(), 0, result)
-	tell(result, &tool.Error{
-		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
-		Message: fmt.Sprintf("not executed, because an earlier call of %s in the same message failed", call.GetFunction()),
-	}, defaultTextBytes)
-	result.Notes = []string{fmt.Sprintf("%s was not executed: an earlier call of it failed", call.GetFunction())}
+	skipped := toolcall.Skipped(call.GetFunction())
+	tell(result, &tool.Error{Type: skipped.GetType(), Message: skipped.GetMessage()}, defaultTextBytes)
+	result.Notes = []string{toolcall.SkippedNote(call.GetFunction())}
 	return result, nil
 }
 

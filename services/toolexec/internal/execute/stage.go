@@ -2,59 +2,46 @@ package execute
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 )
 
 // stages runs the stages of a batch one after another until one ends the run.
 func (e *Executor) stages(ctx context.Context, b *Batch, events chan<- *toolv1.ExecuteToolsResponse) error {
-	out := &emitter{calls: b.Calls, events: events, failed: make([]bool, len(b.Calls))}
-	failed := map[string]bool{} // tools that fail fast and did
-	for _, stage := range split(b) {
+	out := &emitter{calls: b.Calls, events: events, failed: map[string]bool{}}
+	for begin := 0; begin < len(b.Calls); {
 		if ctx.Err() != nil { // the caller left, or the service stops
-			return e.effects.Error(b.key(stage[0]), context.Cause(ctx))
+			return e.effects.Error(b.key(begin), context.Cause(ctx))
 		}
-		first := b.Calls[stage[0]]
-		if failed[first.GetFunction()] {
-			result, err := e.once(ctx, ctx, b, stage[0], notExecuted)
+		if b.FailFast.Skips(b.Calls[begin].GetFunction(), out.hasFailed) {
+			result, err := e.once(ctx, ctx, b, begin, notExecuted)
 			if err != nil {
 				return err
 			}
-			out.result(stage[0], result)
+			out.result(begin, result)
+			begin++
 			continue
 		}
-		over, err := e.stage(ctx, b, stage, out)
+		end := toolcall.StageEnd(begin, len(b.Calls), b.parallel)
+		over, err := e.stage(ctx, b, begin, end, out)
 		if err != nil || over {
 			return err
 		}
-		if slices.Contains(b.FailFast, first.GetFunction()) {
-			failed[first.GetFunction()] = out.failed[stage[0]]
-		}
+		begin = end
 	}
 	return nil
 }
 
-// split groups the calls, by index: neighbours that may run side by side, every other call alone. A call of an unknown tool is alone.
-func split(b *Batch) [][]int {
-	var stages [][]int
-	together := false // whether the last stage takes neighbours
-	for i, call := range b.Calls {
-		offer := b.Offers.Find(call.GetFunction())
-		parallel := offer != nil && offer.Public.GetParallel() && !slices.Contains(b.FailFast, call.GetFunction())
-		if parallel && together {
-			stages[len(stages)-1] = append(stages[len(stages)-1], i)
-		} else {
-			stages = append(stages, []int{i})
-		}
-		together = parallel
-	}
-	return stages
+// parallel reports whether a call may run beside its neighbours. A call of an unknown tool runs alone.
+func (b *Batch) parallel(i int) bool {
+	offer := b.Offers.Find(b.Calls[i].GetFunction())
+	return offer != nil && b.FailFast.Parallel(b.Calls[i].GetFunction(), offer.Public.GetParallel())
 }
 
-// stage runs calls side by side and tells whether one of them ended the run.
-func (e *Executor) stage(ctx context.Context, b *Batch, indexes []int, out *emitter) (over bool, err error) {
+// stage runs the calls from begin to before end side by side and reports whether one of them ended the run.
+func (e *Executor) stage(ctx context.Context, b *Batch, begin, end int, out *emitter) (over bool, err error) {
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var (
@@ -77,24 +64,24 @@ func (e *Executor) stage(ctx context.Context, b *Batch, indexes []int, out *emit
 		}
 		out.result(i, result)
 	}
-	last := len(indexes) - 1
-	for _, i := range indexes[:last] {
+	last := end - 1
+	for i := begin; i < last; i++ {
 		out.started(i)
 		calls.Go(func() { run(i) })
 	}
-	out.started(indexes[last])
-	run(indexes[last]) // on the goroutine that there is; most stages have one call
+	out.started(last)
+	run(last) // on the goroutine that there is; most stages have one call
 	calls.Wait()
 	return over, err
 }
 
-// emitter passes on what happens with calls, and keeps whether they failed.
+// emitter passes on what happens with calls, and keeps which functions had a call that failed.
 type emitter struct {
 	calls  []*toolv1.ToolCall
 	events chan<- *toolv1.ExecuteToolsResponse
 
 	mu     sync.Mutex
-	failed []bool
+	failed map[string]bool
 }
 
 func (o *emitter) started(i int) {
@@ -107,6 +94,14 @@ func (o *emitter) result(i int, result *toolv1.ToolResult) {
 	result.Index = int32(i) // of this request; an earlier one may have had other calls before it
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.failed[i] = result.GetError() != nil
+	if result.GetError() != nil {
+		o.failed[o.calls[i].GetFunction()] = true
+	}
 	o.events <- &toolv1.ExecuteToolsResponse{Event: &toolv1.ExecuteToolsResponse_Result{Result: result}}
+}
+
+func (o *emitter) hasFailed(function string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failed[function]
 }

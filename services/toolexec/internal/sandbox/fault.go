@@ -2,10 +2,8 @@ package sandbox
 
 import (
 	"io/fs"
-	"iter"
 	"strconv"
 	"syscall"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -72,17 +70,4 @@ func away(err error) bool {
 func full(err error) bool {
 	e, ok := rpcerr.As(err)
 	return ok && e.Reason == errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA && e.Metadata["quota"] == "processes"
-}
-
-// pauses are the waits between attempts: doubling from 50 ms to 4 s, half a minute in all.
-func pauses() iter.Seq[time.Duration] {
-	return func(yield func(time.Duration) bool) {
-		total := time.Duration(0)
-		for wait := 50 * time.Millisecond; total < 30*time.Second; wait = min(2*wait, 4*time.Second) {
-			if !yield(wait) {
-				return
-			}
-			total += wait
-		}
-	}
 }

@@ -65,14 +65,20 @@ func (s *sandbox) Exec(ctx context.Context, spec *sandboxv1.ExecSpec) (*sandboxv
 	return response.GetResult(), nil
 }
 
+// patience is how long a command waits, its own time apart, for a sandboxd that is away.
+const patience = 30 * time.Second
+
 // exec asks again while sandboxd is away or the sandbox is full of processes: with a key, the same command is meant.
 func (s *sandbox) exec(ctx context.Context, request *sandboxv1.ExecRequest) (*sandboxv1.ExecResponse, error) {
-	for wait := range pauses() {
+	backoff := retry.Backoff{First: 50 * time.Millisecond, Max: 4 * time.Second}
+	for waited := time.Duration(0); waited < patience; {
 		response, err := s.access.client.Exec(ctx, request)
 		if err == nil || request.GetRequestId() == "" || !away(err) && !full(err) {
 			return response, err
 		}
-		if err := retry.Sleep(ctx, max(wait, rpcerr.RetryAfter(err))); err != nil {
+		pause := max(backoff.Next(), rpcerr.RetryAfter(err))
+		waited += pause
+		if err := retry.Sleep(ctx, pause); err != nil {
 			return nil, err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // ExecuteTools runs calls and streams their results.
 func (t *Tools) ExecuteTools(request *toolv1.ExecuteToolsRequest, stream grpc.ServerStreamingServer[toolv1.ExecuteToolsResponse]) error {
-	project, err := resource.Project("parent", request.GetParent())
+	project, err := resource.ParseProject("parent", request.GetParent())
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (t *Tools) ExecuteTools(request *toolv1.ExecuteToolsRequest, stream grpc.Se
 
 // AttachToolCall waits for one call of an earlier request.
 func (t *Tools) AttachToolCall(ctx context.Context, request *toolv1.AttachToolCallRequest) (*toolv1.ToolResult, error) {
-	project, err := resource.Project("parent", request.GetParent())
+	project, err := resource.ParseProject("parent", request.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (t *Tools) AttachToolCall(ctx context.Context, request *toolv1.AttachToolCa
 
 // CancelTools stops calls, also ones that were never seen.
 func (t *Tools) CancelTools(ctx context.Context, request *toolv1.CancelToolsRequest) (*toolv1.CancelToolsResponse, error) {
-	project, err := resource.Project("parent", request.GetParent())
+	project, err := resource.ParseProject("parent", request.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (t *Tools) CancelTools(ctx context.Context, request *toolv1.CancelToolsRequ
 
 // ReleaseTools drops kept results.
 func (t *Tools) ReleaseTools(ctx context.Context, request *toolv1.ReleaseToolsRequest) (*toolv1.ReleaseToolsResponse, error) {
-	project, err := resource.Project("parent", request.GetParent())
+	project, err := resource.ParseProject("parent", request.GetParent())
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 // ListTools lists the registered tools by name.
 func (t *Tools) ListTools(_ context.Context, request *toolv1.ListToolsRequest) (*toolv1.ListToolsResponse, error) {
-	project, err := resource.Project("parent", request.GetParent())
+	project, err := resource.ParseProject("parent", request.GetParent())
 	if err != nil {
 		return nil, err
 	}

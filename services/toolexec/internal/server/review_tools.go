@@ -2,14 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/evalfleet/evalfleet/pkg/argument"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/execute"
 	"github.com/evalfleet/evalfleet/services/toolexec/internal/tool"
@@ -28,7 +27,7 @@ func (t *Tools) ParseToolCall(_ context.Context, request *toolv1.ParseToolCallRe
 		Type:          toolv1.ToolCallType_TOOL_CALL_TYPE_FUNCTION,
 	}
 	if call.GetId() == "" {
-		call.Id = request.GetFunction() + "_" + strings.ToLower(rand.Text())
+		call.Id = request.GetFunction() + "_" + resource.NewID()
 	}
 	offer := offers.Find(request.GetFunction())
 	first := ""

@@ -1,4 +1,4 @@
-// Package server implements ToolService and McpService: it reads requests, asks the registry and the executor, and writes answers.
+// Package server implements ToolService: it reads requests, asks the registry and the executor, and writes answers.
 package server
 
 import (
@@ -26,7 +26,7 @@ func NewTools(registry *tool.Registry, executor *execute.Executor, served *board
 
 // offers makes the tools of a request whose parent has been given.
 func (t *Tools) offers(parent string, refs []*toolv1.ToolRef) (tool.Offers, error) {
-	project, err := resource.Project("parent", parent)
+	project, err := resource.ParseProject("parent", parent)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,6 @@ func (t *Tools) WatchWorkers(request *toolv1.WatchWorkersRequest, stream grpc.Se
 		if news == nil {
 			return stream.Send(&toolv1.WatchWorkersResponse{})
 		}
-		return stream.Send(&toolv1.WatchWorkersResponse{Parent: "projects/" + news.Key.Project, Tool: news.Key.Name, Served: !news.Gone})
+		return stream.Send(&toolv1.WatchWorkersResponse{Parent: resource.Project(news.Key.Project), Tool: news.Key.Name, Served: !news.Gone})
 	})
 }

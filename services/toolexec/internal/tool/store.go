@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/toolcall"
 )
 
 // Store is the part of a run's store that a tool declared, as one call sees it: the entries that came with the call, and the call's own changes.
@@ -104,9 +104,4 @@ func (s *Store) change(key string, value json.RawMessage, change *toolv1.StoreCh
 	return nil
 }
 
-func (s *Store) covers(key string) bool {
-	return slices.ContainsFunc(s.declared, func(declared string) bool {
-		prefix, open := strings.CutSuffix(declared, "*")
-		return key == declared || (open && strings.HasPrefix(key, prefix))
-	})
-}
+func (s *Store) covers(key string) bool { return toolcall.Covers(s.declared, key) }

@@ -20,35 +20,16 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	AdminService_GetServerInfo_FullMethodName = "/evalfleet.agent.v1.AdminService/GetServerInfo"
-	AdminService_CreateProject_FullMethodName = "/evalfleet.agent.v1.AdminService/CreateProject"
-	AdminService_GetProject_FullMethodName    = "/evalfleet.agent.v1.AdminService/GetProject"
-	AdminService_ListProjects_FullMethodName  = "/evalfleet.agent.v1.AdminService/ListProjects"
-	AdminService_CreateKey_FullMethodName     = "/evalfleet.agent.v1.AdminService/CreateKey"
-	AdminService_ListKeys_FullMethodName      = "/evalfleet.agent.v1.AdminService/ListKeys"
-	AdminService_DeleteKey_FullMethodName     = "/evalfleet.agent.v1.AdminService/DeleteKey"
 )
 
 // AdminServiceClient is the client API for AdminService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdminService keeps the catalogue of projects, principals and keys, and tells about the server.
+// AdminService tells about the server.
 type AdminServiceClient interface {
 	// GetServerInfo tells what runs here: version, services, defaults.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*ServerInfo, error)
-	// CreateProject makes a project. Not built yet: fails with NOT_BUILT_YET.
-	CreateProject(ctx context.Context, in *CreateProjectRequest, opts ...grpc.CallOption) (*Project, error)
-	// GetProject gives one project. Not built yet: fails with NOT_BUILT_YET.
-	GetProject(ctx context.Context, in *GetProjectRequest, opts ...grpc.CallOption) (*Project, error)
-	// ListProjects lists projects by name. Not built yet: fails with NOT_BUILT_YET.
-	ListProjects(ctx context.Context, in *ListProjectsRequest, opts ...grpc.CallOption) (*ListProjectsResponse, error)
-	// CreateKey makes a key for a principal. The key is in this answer and nowhere else; only its hash is kept.
-	// Not built yet: fails with NOT_BUILT_YET.
-	CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error)
-	// ListKeys lists keys without their secrets. Not built yet: fails with NOT_BUILT_YET.
-	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
-	// DeleteKey makes a key worthless. Not built yet: fails with NOT_BUILT_YET.
-	DeleteKey(ctx context.Context, in *DeleteKeyRequest, opts ...grpc.CallOption) (*DeleteKeyResponse, error)
 }
 
 type adminServiceClient struct {
@@ -69,87 +50,14 @@ func (c *adminServiceClient) GetServerInfo(ctx context.Context, in *GetServerInf
 	return out, nil
 }
 
-func (c *adminServiceClient) CreateProject(ctx context.Context, in *CreateProjectRequest, opts ...grpc.CallOption) (*Project, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Project)
-	err := c.cc.Invoke(ctx, AdminService_CreateProject_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) GetProject(ctx context.Context, in *GetProjectRequest, opts ...grpc.CallOption) (*Project, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Project)
-	err := c.cc.Invoke(ctx, AdminService_GetProject_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) ListProjects(ctx context.Context, in *ListProjectsRequest, opts ...grpc.CallOption) (*ListProjectsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListProjectsResponse)
-	err := c.cc.Invoke(ctx, AdminService_ListProjects_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) CreateKey(ctx context.Context, in *CreateKeyRequest, opts ...grpc.CallOption) (*CreateKeyResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CreateKeyResponse)
-	err := c.cc.Invoke(ctx, AdminService_CreateKey_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListKeysResponse)
-	err := c.cc.Invoke(ctx, AdminService_ListKeys_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminServiceClient) DeleteKey(ctx context.Context, in *DeleteKeyRequest, opts ...grpc.CallOption) (*DeleteKeyResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DeleteKeyResponse)
-	err := c.cc.Invoke(ctx, AdminService_DeleteKey_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 //
-// AdminService keeps the catalogue of projects, principals and keys, and tells about the server.
+// AdminService tells about the server.
 type AdminServiceServer interface {
 	// GetServerInfo tells what runs here: version, services, defaults.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error)
-	// CreateProject makes a project. Not built yet: fails with NOT_BUILT_YET.
-	CreateProject(context.Context, *CreateProjectRequest) (*Project, error)
-	// GetProject gives one project. Not built yet: fails with NOT_BUILT_YET.
-	GetProject(context.Context, *GetProjectRequest) (*Project, error)
-	// ListProjects lists projects by name. Not built yet: fails with NOT_BUILT_YET.
-	ListProjects(context.Context, *ListProjectsRequest) (*ListProjectsResponse, error)
-	// CreateKey makes a key for a principal. The key is in this answer and nowhere else; only its hash is kept.
-	// Not built yet: fails with NOT_BUILT_YET.
-	CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error)
-	// ListKeys lists keys without their secrets. Not built yet: fails with NOT_BUILT_YET.
-	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
-	// DeleteKey makes a key worthless. Not built yet: fails with NOT_BUILT_YET.
-	DeleteKey(context.Context, *DeleteKeyRequest) (*DeleteKeyResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -162,24 +70,6 @@ type UnimplementedAdminServiceServer struct{}
 
 func (UnimplementedAdminServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*ServerInfo, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
-}
-func (UnimplementedAdminServiceServer) CreateProject(context.Context, *CreateProjectRequest) (*Project, error) {
-	return nil, status.Error(codes.Unimplemented, "method CreateProject not implemented")
-}
-func (UnimplementedAdminServiceServer) GetProject(context.Context, *GetProjectRequest) (*Project, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetProject not implemented")
-}
-func (UnimplementedAdminServiceServer) ListProjects(context.Context, *ListProjectsRequest) (*ListProjectsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListProjects not implemented")
-}
-func (UnimplementedAdminServiceServer) CreateKey(context.Context, *CreateKeyRequest) (*CreateKeyResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CreateKey not implemented")
-}
-func (UnimplementedAdminServiceServer) ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListKeys not implemented")
-}
-func (UnimplementedAdminServiceServer) DeleteKey(context.Context, *DeleteKeyRequest) (*DeleteKeyResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method DeleteKey not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -220,114 +110,6 @@ func _AdminService_GetServerInfo_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AdminService_CreateProject_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateProjectRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).CreateProject(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_CreateProject_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).CreateProject(ctx, req.(*CreateProjectRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_GetProject_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetProjectRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).GetProject(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_GetProject_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).GetProject(ctx, req.(*GetProjectRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_ListProjects_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListProjectsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).ListProjects(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_ListProjects_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).ListProjects(ctx, req.(*ListProjectsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_CreateKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateKeyRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).CreateKey(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_CreateKey_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).CreateKey(ctx, req.(*CreateKeyRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_ListKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListKeysRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).ListKeys(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_ListKeys_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).ListKeys(ctx, req.(*ListKeysRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _AdminService_DeleteKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DeleteKeyRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServiceServer).DeleteKey(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: AdminService_DeleteKey_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServiceServer).DeleteKey(ctx, req.(*DeleteKeyRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -338,30 +120,6 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetServerInfo",
 			Handler:    _AdminService_GetServerInfo_Handler,
-		},
-		{
-			MethodName: "CreateProject",
-			Handler:    _AdminService_CreateProject_Handler,
-		},
-		{
-			MethodName: "GetProject",
-			Handler:    _AdminService_GetProject_Handler,
-		},
-		{
-			MethodName: "ListProjects",
-			Handler:    _AdminService_ListProjects_Handler,
-		},
-		{
-			MethodName: "CreateKey",
-			Handler:    _AdminService_CreateKey_Handler,
-		},
-		{
-			MethodName: "ListKeys",
-			Handler:    _AdminService_ListKeys_Handler,
-		},
-		{
-			MethodName: "DeleteKey",
-			Handler:    _AdminService_DeleteKey_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

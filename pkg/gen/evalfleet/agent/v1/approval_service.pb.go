@@ -156,7 +156,9 @@ func (x *Approval) GetChoices() []string {
 type GetApprovalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/approvals/{approval}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Optional. With content; default without.
+	Content       bool `protobuf:"varint,2,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +200,13 @@ func (x *GetApprovalRequest) GetName() string {
 	return ""
 }
 
+func (x *GetApprovalRequest) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
+}
+
 // ListApprovalsRequest asks for approvals.
 type ListApprovalsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -210,7 +219,9 @@ type ListApprovalsRequest struct {
 	// Optional. Only those that wait.
 	PendingOnly bool `protobuf:"varint,4,opt,name=pending_only,json=pendingOnly,proto3" json:"pending_only,omitempty"`
 	// Optional. Only those of this run.
-	Run           string `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	Run string `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	// Optional. With content; default without.
+	Content       bool `protobuf:"varint,6,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +289,13 @@ func (x *ListApprovalsRequest) GetRun() string {
 		return x.Run
 	}
 	return ""
+}
+
+func (x *ListApprovalsRequest) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
 }
 
 // ListApprovalsResponse holds a page of approvals.
@@ -414,7 +432,9 @@ type WatchApprovalsRequest struct {
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Optional. Go on after this place.
-	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Optional. With content; default without.
+	Content       bool `protobuf:"varint,3,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -461,6 +481,13 @@ func (x *WatchApprovalsRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *WatchApprovalsRequest) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
 }
 
 // WatchApprovalsResponse is one change.
@@ -522,26 +549,27 @@ var File_evalfleet_agent_v1_approval_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_approval_service_proto_rawDesc = "" +
 	"\n" +
-	")evalfleet/agent/v1/approval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x03\n" +
-	"\bApproval\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03run\x18\x02 \x01(\tR\x03run\x12\x17\n" +
-	"\acall_id\x18\x03 \x01(\tR\x06callId\x12=\n" +
-	"\acontent\x18\x04 \x01(\v2#.evalfleet.agent.v1.ApprovalContentR\acontent\x12;\n" +
+	")evalfleet/agent/v1/approval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x04\n" +
+	"\bApproval\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x16\n" +
+	"\x03run\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x1d\n" +
+	"\acall_id\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12C\n" +
+	"\acontent\x18\x04 \x01(\v2#.evalfleet.agent.v1.ApprovalContentB\x04\xb0\xbb\x18\x01R\acontent\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12?\n" +
-	"\bdecision\x18\a \x01(\v2#.evalfleet.agent.v1.ApprovalDecidedR\bdecision\x12\x14\n" +
-	"\x05actor\x18\b \x01(\tR\x05actor\x12;\n" +
+	"\bdecision\x18\a \x01(\v2#.evalfleet.agent.v1.ApprovalDecidedR\bdecision\x12\x1a\n" +
+	"\x05actor\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05actor\x12;\n" +
 	"\vdecide_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"decideTime\x12\x18\n" +
+	"decideTime\x12\x1e\n" +
 	"\achoices\x18\n" +
-	" \x03(\tR\achoices:D\xeaAA\n" +
-	"\x16evalfleet.dev/Approval\x12'projects/{project}/approvals/{approval}\"4\n" +
+	" \x03(\tB\x04\xb8\xbb\x18\x01R\achoices:D\xeaAA\n" +
+	"\x16evalfleet.dev/Approval\x12'projects/{project}/approvals/{approval}\"N\n" +
 	"\x12GetApprovalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\xb4\x01\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\bR\acontent\"\xce\x01\n" +
 	"\x14ListApprovalsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -549,7 +577,8 @@ const file_evalfleet_agent_v1_approval_service_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12!\n" +
 	"\fpending_only\x18\x04 \x01(\bR\vpendingOnly\x12\x10\n" +
-	"\x03run\x18\x05 \x01(\tR\x03run\"{\n" +
+	"\x03run\x18\x05 \x01(\tR\x03run\x12\x18\n" +
+	"\acontent\x18\x06 \x01(\bR\acontent\"{\n" +
 	"\x15ListApprovalsResponse\x12:\n" +
 	"\tapprovals\x18\x01 \x03(\v2\x1c.evalfleet.agent.v1.ApprovalR\tapprovals\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x01\n" +
@@ -560,11 +589,12 @@ const file_evalfleet_agent_v1_approval_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\bdecision\x12D\n" +
 	"\acontent\x18\x03 \x01(\v2*.evalfleet.agent.v1.ApprovalDecidedContentR\acontent\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"S\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"m\n" +
 	"\x15WatchApprovalsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"j\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
+	"\acontent\x18\x03 \x01(\bR\acontent\"j\n" +
 	"\x16WatchApprovalsResponse\x128\n" +
 	"\bapproval\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.ApprovalR\bapproval\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor2\xfe\x05\n" +

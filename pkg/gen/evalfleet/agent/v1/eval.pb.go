@@ -10,6 +10,7 @@ import (
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
@@ -1968,17 +1969,17 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\f\n" +
-	"\bEvalSpec\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\x125\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\r\n" +
+	"\bEvalSpec\x12\x18\n" +
+	"\x04task\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04task\x125\n" +
 	"\adataset\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.DatasetR\adataset\x122\n" +
 	"\x05steps\x18\x03 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05steps\x124\n" +
-	"\x06models\x18\x04 \x03(\v2\x1c.evalfleet.agent.v1.ModelRefR\x06models\x12M\n" +
-	"\vmodel_roles\x18\x05 \x03(\v2,.evalfleet.agent.v1.EvalSpec.ModelRolesEntryR\n" +
+	"\x06models\x18\x04 \x03(\v2\x1c.evalfleet.agent.v1.ModelRefR\x06models\x12S\n" +
+	"\vmodel_roles\x18\x05 \x03(\v2,.evalfleet.agent.v1.EvalSpec.ModelRolesEntryB\x04\xb8\xbb\x18\x01R\n" +
 	"modelRoles\x12:\n" +
 	"\x06config\x18\x06 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x120\n" +
-	"\x05tools\x18\a \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12I\n" +
-	"\tsandboxes\x18\b \x03(\v2+.evalfleet.agent.v1.EvalSpec.SandboxesEntryR\tsandboxes\x127\n" +
+	"\x05tools\x18\a \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12O\n" +
+	"\tsandboxes\x18\b \x03(\v2+.evalfleet.agent.v1.EvalSpec.SandboxesEntryB\x04\xb8\xbb\x18\x01R\tsandboxes\x127\n" +
 	"\ascorers\x18\t \x03(\v2\x1d.evalfleet.agent.v1.ScorerRefR\ascorers\x127\n" +
 	"\ametrics\x18\n" +
 	" \x03(\v2\x1d.evalfleet.agent.v1.MetricRefR\ametrics\x122\n" +
@@ -1986,22 +1987,22 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x06limits\x18\f \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x12$\n" +
 	"\vmax_samples\x18\r \x01(\x05H\x00R\n" +
 	"maxSamples\x88\x01\x01\x125\n" +
-	"\x05limit\x18\x0e \x01(\v2\x1f.evalfleet.agent.v1.SampleRangeR\x05limit\x12\x1d\n" +
+	"\x05limit\x18\x0e \x01(\v2\x1f.evalfleet.agent.v1.SampleRangeR\x05limit\x12#\n" +
 	"\n" +
-	"sample_ids\x18\x0f \x03(\tR\tsampleIds\x12&\n" +
+	"sample_ids\x18\x0f \x03(\tB\x04\xb8\xbb\x18\x01R\tsampleIds\x12&\n" +
 	"\fshuffle_seed\x18\x10 \x01(\x03H\x01R\vshuffleSeed\x88\x01\x01\x12C\n" +
 	"\rfail_on_error\x18\x11 \x01(\v2\x1f.evalfleet.agent.v1.FailOnErrorR\vfailOnError\x12$\n" +
 	"\x0eretry_on_error\x18\x12 \x01(\x05R\fretryOnError\x12$\n" +
 	"\x0escore_on_error\x18\x13 \x01(\bR\fscoreOnError\x12(\n" +
 	"\x10continue_on_fail\x18\x14 \x01(\bR\x0econtinueOnFail\x12=\n" +
-	"\bapproval\x18\x15 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bapproval\x12\x12\n" +
-	"\x04tags\x18\x16 \x03(\tR\x04tags\x12#\n" +
-	"\rmetadata_json\x18\x17 \x01(\tR\fmetadataJson\x12!\n" +
-	"\ftask_version\x18\x18 \x01(\tR\vtaskVersion\x12\x1b\n" +
-	"\ttask_file\x18\x19 \x01(\tR\btaskFile\x12$\n" +
-	"\x0etask_args_json\x18\x1a \x01(\tR\ftaskArgsJson\x12!\n" +
-	"\frecord_calls\x18\x1b \x01(\tR\vrecordCalls\x12!\n" +
-	"\fdisplay_name\x18\x1c \x01(\tR\vdisplayName\x128\n" +
+	"\bapproval\x18\x15 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bapproval\x12\x18\n" +
+	"\x04tags\x18\x16 \x03(\tB\x04\xb8\xbb\x18\x01R\x04tags\x12)\n" +
+	"\rmetadata_json\x18\x17 \x01(\tB\x04\xb0\xbb\x18\x01R\fmetadataJson\x12'\n" +
+	"\ftask_version\x18\x18 \x01(\tB\x04\xb8\xbb\x18\x01R\vtaskVersion\x12!\n" +
+	"\ttask_file\x18\x19 \x01(\tB\x04\xb8\xbb\x18\x01R\btaskFile\x12*\n" +
+	"\x0etask_args_json\x18\x1a \x01(\tB\x04\xb0\xbb\x18\x01R\ftaskArgsJson\x12'\n" +
+	"\frecord_calls\x18\x1b \x01(\tB\x04\xb8\xbb\x18\x01R\vrecordCalls\x12'\n" +
+	"\fdisplay_name\x18\x1c \x01(\tB\x04\xb8\xbb\x18\x01R\vdisplayName\x128\n" +
 	"\brevision\x18\x1d \x01(\v2\x1c.evalfleet.agent.v1.RevisionR\brevision\x1a[\n" +
 	"\x0fModelRolesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
@@ -2010,43 +2011,43 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
 	"\x05value\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x05value:\x028\x01B\x0e\n" +
 	"\f_max_samplesB\x0f\n" +
-	"\r_shuffle_seed\"P\n" +
-	"\bRevision\x12\x16\n" +
-	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x16\n" +
-	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x14\n" +
+	"\r_shuffle_seed\"\\\n" +
+	"\bRevision\x12\x1c\n" +
+	"\x06commit\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06commit\x12\x1c\n" +
+	"\x06origin\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06origin\x12\x14\n" +
 	"\x05dirty\x18\x03 \x01(\bR\x05dirty\"5\n" +
 	"\vSampleRange\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\x05R\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\x05R\x03end\"j\n" +
+	"\x03end\x18\x02 \x01(\x05R\x03end\"p\n" +
 	"\x06Epochs\x12\x19\n" +
-	"\x05count\x18\x01 \x01(\x05H\x00R\x05count\x88\x01\x01\x12\x1a\n" +
-	"\breducers\x18\x02 \x03(\tR\breducers\x12\x1f\n" +
+	"\x05count\x18\x01 \x01(\x05H\x00R\x05count\x88\x01\x01\x12 \n" +
+	"\breducers\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\breducers\x12\x1f\n" +
 	"\vno_reducers\x18\x03 \x01(\bR\n" +
 	"noReducersB\b\n" +
 	"\x06_count\"Q\n" +
 	"\vFailOnError\x12\x1a\n" +
 	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x12\x1e\n" +
 	"\tthreshold\x18\x02 \x01(\x01H\x00R\tthresholdB\x06\n" +
-	"\x04rule\"\xce\x01\n" +
-	"\aDataset\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x128\n" +
-	"\x06inline\x18\x02 \x01(\v2\x1e.evalfleet.agent.v1.SampleListH\x00R\x06inline\x125\n" +
-	"\x04file\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.DatasetFileH\x00R\x04file\x12\x18\n" +
-	"\x06worker\x18\x04 \x01(\tH\x00R\x06worker\x12\x1a\n" +
-	"\blocation\x18\x05 \x01(\tR\blocationB\b\n" +
+	"\x04rule\"\xe6\x01\n" +
+	"\aDataset\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12>\n" +
+	"\x06inline\x18\x02 \x01(\v2\x1e.evalfleet.agent.v1.SampleListB\x04\xb0\xbb\x18\x01H\x00R\x06inline\x125\n" +
+	"\x04file\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.DatasetFileH\x00R\x04file\x12\x1e\n" +
+	"\x06worker\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01H\x00R\x06worker\x12 \n" +
+	"\blocation\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\blocationB\b\n" +
 	"\x06source\"B\n" +
 	"\n" +
 	"SampleList\x124\n" +
-	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\x9a\x02\n" +
-	"\vDatasetFile\x121\n" +
-	"\x04blob\x18\x01 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\x04blob\x12\x16\n" +
-	"\x06format\x18\x02 \x01(\tR\x06format\x12\x1f\n" +
-	"\vfields_json\x18\x03 \x01(\tR\n" +
+	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\xb8\x02\n" +
+	"\vDatasetFile\x127\n" +
+	"\x04blob\x18\x01 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\x04\xb0\xbb\x18\x01R\x04blob\x12\x1c\n" +
+	"\x06format\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06format\x12%\n" +
+	"\vfields_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"fieldsJson\x12\x17\n" +
 	"\aauto_id\x18\x04 \x01(\bR\x06autoId\x125\n" +
-	"\x14shuffle_choices_seed\x18\x05 \x01(\x03H\x00R\x12shuffleChoicesSeed\x88\x01\x01\x12\x1c\n" +
-	"\tdelimiter\x18\x06 \x01(\tR\tdelimiter\x12\x18\n" +
-	"\acolumns\x18\a \x03(\tR\acolumnsB\x17\n" +
+	"\x14shuffle_choices_seed\x18\x05 \x01(\x03H\x00R\x12shuffleChoicesSeed\x88\x01\x01\x12\"\n" +
+	"\tdelimiter\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\tdelimiter\x12\x1e\n" +
+	"\acolumns\x18\a \x03(\tB\x04\xb8\xbb\x18\x01R\acolumnsB\x17\n" +
 	"\x15_shuffle_choices_seed\"\xca\x03\n" +
 	"\x06Sample\x125\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x12\x1d\n" +
@@ -2065,17 +2066,17 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xda\a\n" +
-	"\x04Eval\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xf8\a\n" +
+	"\x04Eval\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x120\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecR\x04spec\x123\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12!\n" +
-	"\fstate_reason\x18\x04 \x01(\tR\vstateReason\x12<\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12'\n" +
+	"\fstate_reason\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\vstateReason\x12<\n" +
 	"\bprogress\x18\x05 \x01(\v2 .evalfleet.agent.v1.EvalProgressR\bprogress\x129\n" +
-	"\aresults\x18\x06 \x01(\v2\x1f.evalfleet.agent.v1.EvalResultsR\aresults\x129\n" +
-	"\x05usage\x18\a \x03(\v2#.evalfleet.agent.v1.Eval.UsageEntryR\x05usage\x12F\n" +
+	"\aresults\x18\x06 \x01(\v2\x1f.evalfleet.agent.v1.EvalResultsR\aresults\x12?\n" +
+	"\x05usage\x18\a \x03(\v2#.evalfleet.agent.v1.Eval.UsageEntryB\x04\xb8\xbb\x18\x01R\x05usage\x12L\n" +
 	"\n" +
-	"role_usage\x18\b \x03(\v2'.evalfleet.agent.v1.Eval.RoleUsageEntryR\troleUsage\x122\n" +
+	"role_usage\x18\b \x03(\v2'.evalfleet.agent.v1.Eval.RoleUsageEntryB\x04\xb8\xbb\x18\x01R\troleUsage\x122\n" +
 	"\x05error\x18\t \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12;\n" +
 	"\vcreate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -2083,8 +2084,8 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x12\n" +
-	"\x04head\x18\r \x01(\x03R\x04head\x12\x12\n" +
-	"\x04etag\x18\x0e \x01(\tR\x04etag\x12;\n" +
+	"\x04head\x18\r \x01(\x03R\x04head\x12\x18\n" +
+	"\x04etag\x18\x0e \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x12;\n" +
 	"\bwarnings\x18\x0f \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
@@ -2111,21 +2112,21 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x0esandbox_faults\x18\f \x01(\x05R\rsandboxFaults\x12!\n" +
 	"\fcost_partial\x18\r \x01(\bR\vcostPartial\x12(\n" +
 	"\x10lost_model_calls\x18\x0e \x01(\x05R\x0elostModelCallsB\r\n" +
-	"\v_total_cost\"\x88\x01\n" +
-	"\bEvalWait\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
+	"\v_total_cost\"\x94\x01\n" +
+	"\bEvalWait\x12\x1c\n" +
+	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
+	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\asamples\x18\x04 \x01(\x05R\asamples\"\xb2\a\n" +
+	"\asamples\x18\x04 \x01(\x05R\asamples\"\xd6\a\n" +
 	"\n" +
-	"EvalSample\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
+	"EvalSample\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x14\n" +
+	"\x02id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x02id\x12\x1d\n" +
 	"\n" +
 	"integer_id\x18\x03 \x01(\bR\tintegerId\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\x05R\x05epoch\x12\x14\n" +
-	"\x05model\x18\x05 \x01(\tR\x05model\x12\x10\n" +
-	"\x03run\x18\x06 \x01(\tR\x03run\x122\n" +
+	"\x05epoch\x18\x04 \x01(\x05R\x05epoch\x12\x1a\n" +
+	"\x05model\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x16\n" +
+	"\x03run\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x122\n" +
 	"\x05state\x18\a \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x126\n" +
 	"\x06scores\x18\b \x03(\v2\x1e.evalfleet.agent.v1.NamedScoreR\x06scores\x126\n" +
 	"\x05limit\x18\t \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x122\n" +
@@ -2135,12 +2136,12 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x05usage\x18\f \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x128\n" +
 	"\n" +
 	"total_time\x18\r \x01(\v2\x19.google.protobuf.DurationR\ttotalTime\x12<\n" +
-	"\fworking_time\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12#\n" +
-	"\rsandbox_fault\x18\x0f \x01(\tR\fsandboxFault\x12\x14\n" +
+	"\fworking_time\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12)\n" +
+	"\rsandbox_fault\x18\x0f \x01(\tB\x04\xb8\xbb\x18\x01R\fsandboxFault\x12\x14\n" +
 	"\x05turns\x18\x10 \x01(\x05R\x05turns\x12\x18\n" +
 	"\aretries\x18\x11 \x01(\x05R\aretries\x12/\n" +
-	"\x04wait\x18\x12 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\x12\x1a\n" +
-	"\bactivity\x18\x13 \x01(\tR\bactivity\x12-\n" +
+	"\x04wait\x18\x12 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\x12 \n" +
+	"\bactivity\x18\x13 \x01(\tB\x04\xb8\xbb\x18\x01R\bactivity\x12-\n" +
 	"\x04note\x18\x14 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x129\n" +
 	"\n" +
 	"start_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12(\n" +
@@ -2149,25 +2150,25 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\vEvalResults\x12#\n" +
 	"\rtotal_samples\x18\x01 \x01(\x05R\ftotalSamples\x12+\n" +
 	"\x11completed_samples\x18\x02 \x01(\x05R\x10completedSamples\x127\n" +
-	"\x06scores\x18\x03 \x03(\v2\x1f.evalfleet.agent.v1.ScoreResultR\x06scores\"\xa9\x02\n" +
-	"\vScoreResult\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06scorer\x18\x02 \x01(\tR\x06scorer\x12\x1d\n" +
-	"\areducer\x18\x03 \x01(\tH\x00R\areducer\x88\x01\x01\x12%\n" +
+	"\x06scores\x18\x03 \x03(\v2\x1f.evalfleet.agent.v1.ScoreResultR\x06scores\"\xc7\x02\n" +
+	"\vScoreResult\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x1c\n" +
+	"\x06scorer\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06scorer\x12#\n" +
+	"\areducer\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01H\x00R\areducer\x88\x01\x01\x12%\n" +
 	"\x0escored_samples\x18\x04 \x01(\x05R\rscoredSamples\x12)\n" +
-	"\x10unscored_samples\x18\x05 \x01(\x05R\x0funscoredSamples\x12\x1f\n" +
-	"\vparams_json\x18\x06 \x01(\tR\n" +
+	"\x10unscored_samples\x18\x05 \x01(\x05R\x0funscoredSamples\x12%\n" +
+	"\vparams_json\x18\x06 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\x12:\n" +
-	"\ametrics\x18\a \x03(\v2 .evalfleet.agent.v1.MetricResultR\ametrics\x12\x14\n" +
-	"\x05model\x18\b \x01(\tR\x05modelB\n" +
+	"\ametrics\x18\a \x03(\v2 .evalfleet.agent.v1.MetricResultR\ametrics\x12\x1a\n" +
+	"\x05model\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05modelB\n" +
 	"\n" +
-	"\b_reducer\"\x9f\x01\n" +
-	"\fMetricResult\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
-	"\x05group\x18\x03 \x01(\tH\x00R\x05group\x88\x01\x01\x12\x19\n" +
-	"\x05value\x18\x04 \x01(\x01H\x01R\x05value\x88\x01\x01\x12\x1f\n" +
-	"\vparams_json\x18\x05 \x01(\tR\n" +
+	"\b_reducer\"\xb7\x01\n" +
+	"\fMetricResult\x12\x16\n" +
+	"\x03key\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x03key\x12\x18\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x1f\n" +
+	"\x05group\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01H\x00R\x05group\x88\x01\x01\x12\x19\n" +
+	"\x05value\x18\x04 \x01(\x01H\x01R\x05value\x88\x01\x01\x12%\n" +
+	"\vparams_json\x18\x05 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJsonB\b\n" +
 	"\x06_groupB\b\n" +
 	"\x06_value*\xb9\x01\n" +

@@ -8,10 +8,11 @@ package agentv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
-	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -101,7 +102,9 @@ func (x *CreateEvalRequest) GetValidateOnly() bool {
 type GetEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Optional. With content; default without.
+	Content       bool `protobuf:"varint,2,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +146,68 @@ func (x *GetEvalRequest) GetName() string {
 	return ""
 }
 
+func (x *GetEvalRequest) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
+}
+
+// WaitEvalRequest waits for an evaluation.
+type WaitEvalRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}/evals/{eval}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Optional. How long to wait at most; default 60s, cap 600s.
+	Timeout       *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitEvalRequest) Reset() {
+	*x = WaitEvalRequest{}
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitEvalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitEvalRequest) ProtoMessage() {}
+
+func (x *WaitEvalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitEvalRequest.ProtoReflect.Descriptor instead.
+func (*WaitEvalRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WaitEvalRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WaitEvalRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
 // ListEvalsRequest asks for evaluations.
 type ListEvalsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -160,7 +225,7 @@ type ListEvalsRequest struct {
 
 func (x *ListEvalsRequest) Reset() {
 	*x = ListEvalsRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -172,7 +237,7 @@ func (x *ListEvalsRequest) String() string {
 func (*ListEvalsRequest) ProtoMessage() {}
 
 func (x *ListEvalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -185,7 +250,7 @@ func (x *ListEvalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvalsRequest.ProtoReflect.Descriptor instead.
 func (*ListEvalsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListEvalsRequest) GetParent() string {
@@ -219,7 +284,7 @@ func (x *ListEvalsRequest) GetStates() []EvalState {
 // ListEvalsResponse holds a page of evaluations.
 type ListEvalsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The evaluations, newest first.
+	// The evaluations, newest first, without content.
 	Evals []*Eval `protobuf:"bytes,1,rep,name=evals,proto3" json:"evals,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -229,7 +294,7 @@ type ListEvalsResponse struct {
 
 func (x *ListEvalsResponse) Reset() {
 	*x = ListEvalsResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +306,7 @@ func (x *ListEvalsResponse) String() string {
 func (*ListEvalsResponse) ProtoMessage() {}
 
 func (x *ListEvalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +319,7 @@ func (x *ListEvalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEvalsResponse.ProtoReflect.Descriptor instead.
 func (*ListEvalsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListEvalsResponse) GetEvals() []*Eval {
@@ -280,15 +345,17 @@ type WatchEvalRequest struct {
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Optional. With the progress as it changes, at most four times a second.
 	Progress bool `protobuf:"varint,3,opt,name=progress,proto3" json:"progress,omitempty"`
-	// Optional. With content; default without.
-	Content       bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
+	// Optional. With content; default without. It is for the progress and the samples too.
+	Content bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
+	// Optional. With an empty cursor, only events that come from now on; the cursor of now is sent first, in a heartbeat.
+	FromHead      bool `protobuf:"varint,5,opt,name=from_head,json=fromHead,proto3" json:"from_head,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchEvalRequest) Reset() {
 	*x = WatchEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +367,7 @@ func (x *WatchEvalRequest) String() string {
 func (*WatchEvalRequest) ProtoMessage() {}
 
 func (x *WatchEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +380,7 @@ func (x *WatchEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvalRequest.ProtoReflect.Descriptor instead.
 func (*WatchEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{4}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchEvalRequest) GetName() string {
@@ -344,15 +411,25 @@ func (x *WatchEvalRequest) GetContent() bool {
 	return false
 }
 
-// WatchEvalResponse is one event, or the progress.
+func (x *WatchEvalRequest) GetFromHead() bool {
+	if x != nil {
+		return x.FromHead
+	}
+	return false
+}
+
+// WatchEvalResponse is one event, or the progress. Without either it is a heartbeat.
 type WatchEvalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event; unset in a progress or heartbeat.
-	Event *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// Place after this event: give it to watch on after it.
+	// With an event and in a heartbeat, the place after the last event: give it to watch on after it.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// The evaluation as it stands.
-	Progress *Eval `protobuf:"bytes,3,opt,name=progress,proto3" json:"progress,omitempty"`
+	// What is new; unset in a heartbeat.
+	//
+	// Types that are valid to be assigned to Update:
+	//
+	//	*WatchEvalResponse_Event
+	//	*WatchEvalResponse_Progress
+	Update isWatchEvalResponse_Update `protobuf_oneof:"update"`
 	// With the progress: what is known of open effects of its runs, the latest first, at most ten.
 	Notes []*RunNote `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
 	// With the progress: samples at work, in the order in which their runs were made, at most twenty. EvalProgress counts them all.
@@ -363,7 +440,7 @@ type WatchEvalResponse struct {
 
 func (x *WatchEvalResponse) Reset() {
 	*x = WatchEvalResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +452,7 @@ func (x *WatchEvalResponse) String() string {
 func (*WatchEvalResponse) ProtoMessage() {}
 
 func (x *WatchEvalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,14 +465,7 @@ func (x *WatchEvalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvalResponse.ProtoReflect.Descriptor instead.
 func (*WatchEvalResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *WatchEvalResponse) GetEvent() *Event {
-	if x != nil {
-		return x.Event
-	}
-	return nil
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WatchEvalResponse) GetCursor() string {
@@ -405,9 +475,27 @@ func (x *WatchEvalResponse) GetCursor() string {
 	return ""
 }
 
+func (x *WatchEvalResponse) GetUpdate() isWatchEvalResponse_Update {
+	if x != nil {
+		return x.Update
+	}
+	return nil
+}
+
+func (x *WatchEvalResponse) GetEvent() *Event {
+	if x != nil {
+		if x, ok := x.Update.(*WatchEvalResponse_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
 func (x *WatchEvalResponse) GetProgress() *Eval {
 	if x != nil {
-		return x.Progress
+		if x, ok := x.Update.(*WatchEvalResponse_Progress); ok {
+			return x.Progress
+		}
 	}
 	return nil
 }
@@ -426,6 +514,24 @@ func (x *WatchEvalResponse) GetRunning() []*EvalSample {
 	return nil
 }
 
+type isWatchEvalResponse_Update interface {
+	isWatchEvalResponse_Update()
+}
+
+type WatchEvalResponse_Event struct {
+	// The next event.
+	Event *Event `protobuf:"bytes,1,opt,name=event,proto3,oneof"`
+}
+
+type WatchEvalResponse_Progress struct {
+	// The evaluation as it stands.
+	Progress *Eval `protobuf:"bytes,3,opt,name=progress,proto3,oneof"`
+}
+
+func (*WatchEvalResponse_Event) isWatchEvalResponse_Update() {}
+
+func (*WatchEvalResponse_Progress) isWatchEvalResponse_Update() {}
+
 // CancelEvalRequest names an evaluation.
 type CancelEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -441,7 +547,7 @@ type CancelEvalRequest struct {
 
 func (x *CancelEvalRequest) Reset() {
 	*x = CancelEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +559,7 @@ func (x *CancelEvalRequest) String() string {
 func (*CancelEvalRequest) ProtoMessage() {}
 
 func (x *CancelEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +572,7 @@ func (x *CancelEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelEvalRequest.ProtoReflect.Descriptor instead.
 func (*CancelEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CancelEvalRequest) GetName() string {
@@ -501,7 +607,7 @@ type DeleteEvalRequest struct {
 
 func (x *DeleteEvalRequest) Reset() {
 	*x = DeleteEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +619,7 @@ func (x *DeleteEvalRequest) String() string {
 func (*DeleteEvalRequest) ProtoMessage() {}
 
 func (x *DeleteEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +632,7 @@ func (x *DeleteEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEvalRequest.ProtoReflect.Descriptor instead.
 func (*DeleteEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteEvalRequest) GetName() string {
@@ -545,7 +651,7 @@ type DeleteEvalResponse struct {
 
 func (x *DeleteEvalResponse) Reset() {
 	*x = DeleteEvalResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +663,7 @@ func (x *DeleteEvalResponse) String() string {
 func (*DeleteEvalResponse) ProtoMessage() {}
 
 func (x *DeleteEvalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +676,7 @@ func (x *DeleteEvalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteEvalResponse.ProtoReflect.Descriptor instead.
 func (*DeleteEvalResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{9}
 }
 
 // ResumeEvalRequest names an evaluation.
@@ -586,7 +692,7 @@ type ResumeEvalRequest struct {
 
 func (x *ResumeEvalRequest) Reset() {
 	*x = ResumeEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +704,7 @@ func (x *ResumeEvalRequest) String() string {
 func (*ResumeEvalRequest) ProtoMessage() {}
 
 func (x *ResumeEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +717,7 @@ func (x *ResumeEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeEvalRequest.ProtoReflect.Descriptor instead.
 func (*ResumeEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResumeEvalRequest) GetName() string {
@@ -638,14 +744,16 @@ type ListSamplesRequest struct {
 	// Optional. From the last answer.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Optional. Only those whose run is in one of these states.
-	States        []RunState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=evalfleet.agent.v1.RunState" json:"states,omitempty"`
+	States []RunState `protobuf:"varint,4,rep,packed,name=states,proto3,enum=evalfleet.agent.v1.RunState" json:"states,omitempty"`
+	// Optional. With content; default without.
+	Content       bool `protobuf:"varint,5,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListSamplesRequest) Reset() {
 	*x = ListSamplesRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +765,7 @@ func (x *ListSamplesRequest) String() string {
 func (*ListSamplesRequest) ProtoMessage() {}
 
 func (x *ListSamplesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +778,7 @@ func (x *ListSamplesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSamplesRequest.ProtoReflect.Descriptor instead.
 func (*ListSamplesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSamplesRequest) GetParent() string {
@@ -701,6 +809,13 @@ func (x *ListSamplesRequest) GetStates() []RunState {
 	return nil
 }
 
+func (x *ListSamplesRequest) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
+}
+
 // ListSamplesResponse holds a page of samples.
 type ListSamplesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -714,7 +829,7 @@ type ListSamplesResponse struct {
 
 func (x *ListSamplesResponse) Reset() {
 	*x = ListSamplesResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +841,7 @@ func (x *ListSamplesResponse) String() string {
 func (*ListSamplesResponse) ProtoMessage() {}
 
 func (x *ListSamplesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +854,7 @@ func (x *ListSamplesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSamplesResponse.ProtoReflect.Descriptor instead.
 func (*ListSamplesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSamplesResponse) GetSamples() []*EvalSample {
@@ -760,14 +875,16 @@ func (x *ListSamplesResponse) GetNextPageToken() string {
 type GetSampleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/evals/{eval}/samples/{sample}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Optional. With content; default without.
+	Content       bool `protobuf:"varint,2,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetSampleRequest) Reset() {
 	*x = GetSampleRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +896,7 @@ func (x *GetSampleRequest) String() string {
 func (*GetSampleRequest) ProtoMessage() {}
 
 func (x *GetSampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +909,7 @@ func (x *GetSampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSampleRequest.ProtoReflect.Descriptor instead.
 func (*GetSampleRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetSampleRequest) GetName() string {
@@ -802,13 +919,20 @@ func (x *GetSampleRequest) GetName() string {
 	return ""
 }
 
+func (x *GetSampleRequest) GetContent() bool {
+	if x != nil {
+		return x.Content
+	}
+	return false
+}
+
 // UpdateEvalRequest changes an evaluation.
 type UpdateEvalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and new values in its specification.
+	// Required. Its name and new values in its specification. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the evaluation has changed since.
 	Eval *Eval `protobuf:"bytes,1,opt,name=eval,proto3" json:"eval,omitempty"`
-	// Required. What to change: `spec.tags`, `spec.metadata_json`, `spec.max_samples`.
-	UpdatePaths []string `protobuf:"bytes,2,rep,name=update_paths,json=updatePaths,proto3" json:"update_paths,omitempty"`
+	// Optional. What to change: `spec.tags`, `spec.metadata_json`, `spec.max_samples`. A field that is named and not set is emptied. Default: those that are set; over REST those in the body.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Optional. Why.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -817,7 +941,7 @@ type UpdateEvalRequest struct {
 
 func (x *UpdateEvalRequest) Reset() {
 	*x = UpdateEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +953,7 @@ func (x *UpdateEvalRequest) String() string {
 func (*UpdateEvalRequest) ProtoMessage() {}
 
 func (x *UpdateEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[13]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +966,7 @@ func (x *UpdateEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateEvalRequest.ProtoReflect.Descriptor instead.
 func (*UpdateEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateEvalRequest) GetEval() *Eval {
@@ -852,9 +976,9 @@ func (x *UpdateEvalRequest) GetEval() *Eval {
 	return nil
 }
 
-func (x *UpdateEvalRequest) GetUpdatePaths() []string {
+func (x *UpdateEvalRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	if x != nil {
-		return x.UpdatePaths
+		return x.UpdateMask
 	}
 	return nil
 }
@@ -862,216 +986,6 @@ func (x *UpdateEvalRequest) GetUpdatePaths() []string {
 func (x *UpdateEvalRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
-	}
-	return ""
-}
-
-// EditScoreRequest changes a score.
-type EditScoreRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/evals/{eval}/samples/{sample}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. Name within the results.
-	ScoreName string `protobuf:"bytes,2,opt,name=score_name,json=scoreName,proto3" json:"score_name,omitempty"`
-	// Required. Set members replace.
-	Score *Score `protobuf:"bytes,3,opt,name=score,proto3" json:"score,omitempty"`
-	// Optional. Why.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EditScoreRequest) Reset() {
-	*x = EditScoreRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EditScoreRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EditScoreRequest) ProtoMessage() {}
-
-func (x *EditScoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EditScoreRequest.ProtoReflect.Descriptor instead.
-func (*EditScoreRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *EditScoreRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *EditScoreRequest) GetScoreName() string {
-	if x != nil {
-		return x.ScoreName
-	}
-	return ""
-}
-
-func (x *EditScoreRequest) GetScore() *Score {
-	if x != nil {
-		return x.Score
-	}
-	return nil
-}
-
-func (x *EditScoreRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// InvalidateSampleRequest names a sample.
-type InvalidateSampleRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/evals/{eval}/samples/{sample}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether it is invalid.
-	Invalid bool `protobuf:"varint,2,opt,name=invalid,proto3" json:"invalid,omitempty"`
-	// Optional. Why.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InvalidateSampleRequest) Reset() {
-	*x = InvalidateSampleRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InvalidateSampleRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InvalidateSampleRequest) ProtoMessage() {}
-
-func (x *InvalidateSampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InvalidateSampleRequest.ProtoReflect.Descriptor instead.
-func (*InvalidateSampleRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *InvalidateSampleRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *InvalidateSampleRequest) GetInvalid() bool {
-	if x != nil {
-		return x.Invalid
-	}
-	return false
-}
-
-func (x *InvalidateSampleRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// ScoreEvalRequest judges anew.
-type ScoreEvalRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/evals/{eval}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Optional. Default: the evaluation's.
-	Scorers []*ScorerRef `protobuf:"bytes,2,rep,name=scorers,proto3" json:"scorers,omitempty"`
-	// Optional. Replace the old scores; default: add to them.
-	Overwrite bool `protobuf:"varint,3,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ScoreEvalRequest) Reset() {
-	*x = ScoreEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ScoreEvalRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ScoreEvalRequest) ProtoMessage() {}
-
-func (x *ScoreEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ScoreEvalRequest.ProtoReflect.Descriptor instead.
-func (*ScoreEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *ScoreEvalRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ScoreEvalRequest) GetScorers() []*ScorerRef {
-	if x != nil {
-		return x.Scorers
-	}
-	return nil
-}
-
-func (x *ScoreEvalRequest) GetOverwrite() bool {
-	if x != nil {
-		return x.Overwrite
-	}
-	return false
-}
-
-func (x *ScoreEvalRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
 	}
 	return ""
 }
@@ -1091,7 +1005,7 @@ type ExportEvalRequest struct {
 
 func (x *ExportEvalRequest) Reset() {
 	*x = ExportEvalRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1017,7 @@ func (x *ExportEvalRequest) String() string {
 func (*ExportEvalRequest) ProtoMessage() {}
 
 func (x *ExportEvalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1030,7 @@ func (x *ExportEvalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEvalRequest.ProtoReflect.Descriptor instead.
 func (*ExportEvalRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExportEvalRequest) GetName() string {
@@ -1157,7 +1071,7 @@ type ExportEvalResponse struct {
 
 func (x *ExportEvalResponse) Reset() {
 	*x = ExportEvalResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1083,7 @@ func (x *ExportEvalResponse) String() string {
 func (*ExportEvalResponse) ProtoMessage() {}
 
 func (x *ExportEvalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1096,7 @@ func (x *ExportEvalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportEvalResponse.ProtoReflect.Descriptor instead.
 func (*ExportEvalResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportEvalResponse) GetChunk() []byte {
@@ -1224,7 +1138,7 @@ type ListScorersRequest struct {
 
 func (x *ListScorersRequest) Reset() {
 	*x = ListScorersRequest{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1150,7 @@ func (x *ListScorersRequest) String() string {
 func (*ListScorersRequest) ProtoMessage() {}
 
 func (x *ListScorersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1163,7 @@ func (x *ListScorersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScorersRequest.ProtoReflect.Descriptor instead.
 func (*ListScorersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListScorersRequest) GetParent() string {
@@ -1274,7 +1188,7 @@ type ListScorersResponse struct {
 
 func (x *ListScorersResponse) Reset() {
 	*x = ListScorersResponse{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1200,7 @@ func (x *ListScorersResponse) String() string {
 func (*ListScorersResponse) ProtoMessage() {}
 
 func (x *ListScorersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[20]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1213,7 @@ func (x *ListScorersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScorersResponse.ProtoReflect.Descriptor instead.
 func (*ListScorersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListScorersResponse) GetScorers() []*ScorerInfo {
@@ -1340,7 +1254,7 @@ type ScorerInfo struct {
 
 func (x *ScorerInfo) Reset() {
 	*x = ScorerInfo{}
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1266,7 @@ func (x *ScorerInfo) String() string {
 func (*ScorerInfo) ProtoMessage() {}
 
 func (x *ScorerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[21]
+	mi := &file_evalfleet_agent_v1_eval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1279,7 @@ func (x *ScorerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScorerInfo.ProtoReflect.Descriptor instead.
 func (*ScorerInfo) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ScorerInfo) GetName() string {
@@ -1400,17 +1314,23 @@ var File_evalfleet_agent_v1_eval_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\n" +
-	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\xc2\x01\n" +
+	"%evalfleet/agent/v1/eval_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\xc2\x01\n" +
 	"\x11CreateEvalRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12;\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12#\n" +
-	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"0\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"J\n" +
 	"\x0eGetEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\xb2\x01\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\bR\acontent\"u\n" +
+	"\x0fWaitEvalRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\"\xb2\x01\n" +
 	"\x10ListEvalsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -1420,19 +1340,21 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x06states\x18\x04 \x03(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x06states\"k\n" +
 	"\x11ListEvalsResponse\x12.\n" +
 	"\x05evals\x18\x01 \x03(\v2\x18.evalfleet.agent.v1.EvalR\x05evals\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x80\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9d\x01\n" +
 	"\x10WatchEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\bprogress\x18\x03 \x01(\bR\bprogress\x12\x18\n" +
-	"\acontent\x18\x04 \x01(\bR\acontent\"\xff\x01\n" +
-	"\x11WatchEvalResponse\x12/\n" +
-	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventR\x05event\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x124\n" +
-	"\bprogress\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalR\bprogress\x121\n" +
+	"\acontent\x18\x04 \x01(\bR\acontent\x12\x1b\n" +
+	"\tfrom_head\x18\x05 \x01(\bR\bfromHead\"\x8d\x02\n" +
+	"\x11WatchEvalResponse\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x121\n" +
+	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventH\x00R\x05event\x126\n" +
+	"\bprogress\x18\x03 \x01(\v2\x18.evalfleet.agent.v1.EvalH\x00R\bprogress\x121\n" +
 	"\x05notes\x18\x04 \x03(\v2\x1b.evalfleet.agent.v1.RunNoteR\x05notes\x128\n" +
-	"\arunning\x18\x05 \x03(\v2\x1e.evalfleet.agent.v1.EvalSampleR\arunning\"t\n" +
+	"\arunning\x18\x05 \x03(\v2\x1e.evalfleet.agent.v1.EvalSampleR\arunningB\b\n" +
+	"\x06update\"t\n" +
 	"\x11CancelEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
@@ -1447,44 +1369,27 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xb3\x01\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xcd\x01\n" +
 	"\x12ListSamplesRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x124\n" +
-	"\x06states\x18\x04 \x03(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x06states\"w\n" +
+	"\x06states\x18\x04 \x03(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x06states\x12\x18\n" +
+	"\acontent\x18\x05 \x01(\bR\acontent\"w\n" +
 	"\x13ListSamplesResponse\x128\n" +
 	"\asamples\x18\x01 \x03(\v2\x1e.evalfleet.agent.v1.EvalSampleR\asamples\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"2\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"L\n" +
 	"\x10GetSampleRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x81\x01\n" +
-	"\x11UpdateEvalRequest\x121\n" +
-	"\x04eval\x18\x01 \x01(\v2\x18.evalfleet.agent.v1.EvalB\x03\xe0A\x02R\x04eval\x12!\n" +
-	"\fupdate_paths\x18\x02 \x03(\tR\vupdatePaths\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xa6\x01\n" +
-	"\x10EditScoreRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12)\n" +
-	"\n" +
-	"score_name\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\tscoreName\x12/\n" +
-	"\x05score\x18\x03 \x01(\v2\x19.evalfleet.agent.v1.ScoreR\x05score\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"k\n" +
-	"\x17InvalidateSampleRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x18\n" +
-	"\ainvalid\x18\x02 \x01(\bR\ainvalid\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xb2\x01\n" +
-	"\x10ScoreEvalRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x127\n" +
-	"\ascorers\x18\x02 \x03(\v2\x1d.evalfleet.agent.v1.ScorerRefR\ascorers\x12\x1c\n" +
-	"\toverwrite\x18\x03 \x01(\bR\toverwrite\x12'\n" +
-	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"j\n" +
+	"\acontent\x18\x02 \x01(\bR\acontent\"\xa1\x01\n" +
+	"\x11UpdateEvalRequest\x127\n" +
+	"\x04eval\x18\x01 \x01(\v2\x18.evalfleet.agent.v1.EvalB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04eval\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"j\n" +
 	"\x11ExportEvalRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
@@ -1507,11 +1412,12 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x12\x18\n" +
-	"\ametrics\x18\x04 \x03(\tR\ametrics2\xff\x10\n" +
+	"\ametrics\x18\x04 \x03(\tR\ametrics2\x86\x0e\n" +
 	"\vEvalService\x12{\n" +
 	"\n" +
 	"CreateEval\x12%.evalfleet.agent.v1.CreateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/evals\x12u\n" +
-	"\aGetEval\x12\".evalfleet.agent.v1.GetEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{name=projects/*/evals/*}\x90\x02\x01\x12\x86\x01\n" +
+	"\aGetEval\x12\".evalfleet.agent.v1.GetEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{name=projects/*/evals/*}\x90\x02\x01\x12|\n" +
+	"\bWaitEval\x12#.evalfleet.agent.v1.WaitEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/evals/*}:wait\x90\x02\x01\x12\x86\x01\n" +
 	"\tListEvals\x12$.evalfleet.agent.v1.ListEvalsRequest\x1a%.evalfleet.agent.v1.ListEvalsResponse\",\x82\xd3\xe4\x93\x02#\x12!/api/v1/{parent=projects/*}/evals\x90\x02\x01\x12\x8e\x01\n" +
 	"\tWatchEval\x12$.evalfleet.agent.v1.WatchEvalRequest\x1a%.evalfleet.agent.v1.WatchEvalResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v1/{name=projects/*/evals/*}:watch\x90\x02\x010\x01\x12\x85\x01\n" +
 	"\n" +
@@ -1521,12 +1427,9 @@ const file_evalfleet_agent_v1_eval_service_proto_rawDesc = "" +
 	"\n" +
 	"ResumeEval\x12%.evalfleet.agent.v1.ResumeEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{name=projects/*/evals/*}:resume\x90\x02\x02\x12\x96\x01\n" +
 	"\vListSamples\x12&.evalfleet.agent.v1.ListSamplesRequest\x1a'.evalfleet.agent.v1.ListSamplesResponse\"6\x82\xd3\xe4\x93\x02-\x12+/api/v1/{parent=projects/*/evals/*}/samples\x90\x02\x01\x12\x89\x01\n" +
-	"\tGetSample\x12$.evalfleet.agent.v1.GetSampleRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"6\x82\xd3\xe4\x93\x02-\x12+/api/v1/{name=projects/*/evals/*/samples/*}\x90\x02\x01\x12\x83\x01\n" +
+	"\tGetSample\x12$.evalfleet.agent.v1.GetSampleRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"6\x82\xd3\xe4\x93\x02-\x12+/api/v1/{name=projects/*/evals/*/samples/*}\x90\x02\x01\x12\x86\x01\n" +
 	"\n" +
-	"UpdateEval\x12%.evalfleet.agent.v1.UpdateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"4\x82\xd3\xe4\x93\x02+:\x01*2&/api/v1/{eval.name=projects/*/evals/*}\x90\x02\x02\x12\xa5\x01\n" +
-	"\tEditScore\x12$.evalfleet.agent.v1.EditScoreRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"R\xaa\xbb\x18\x0eediting scores\x82\xd3\xe4\x93\x02::\x01*\"5/api/v1/{name=projects/*/evals/*/samples/*}:editScore\x12\xbd\x01\n" +
-	"\x10InvalidateSample\x12+.evalfleet.agent.v1.InvalidateSampleRequest\x1a\x1e.evalfleet.agent.v1.EvalSample\"\\\xaa\xbb\x18\x14invalidating samples\x82\xd3\xe4\x93\x02;:\x01*\"6/api/v1/{name=projects/*/evals/*/samples/*}:invalidate\x90\x02\x02\x12\x8f\x01\n" +
-	"\tScoreEval\x12$.evalfleet.agent.v1.ScoreEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"B\xaa\xbb\x18\fscoring anew\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/evals/*}:score\x12\x92\x01\n" +
+	"UpdateEval\x12%.evalfleet.agent.v1.UpdateEvalRequest\x1a\x18.evalfleet.agent.v1.Eval\"7\x82\xd3\xe4\x93\x02.:\x04eval2&/api/v1/{eval.name=projects/*/evals/*}\x90\x02\x02\x12\x92\x01\n" +
 	"\n" +
 	"ExportEval\x12%.evalfleet.agent.v1.ExportEvalRequest\x1a&.evalfleet.agent.v1.ExportEvalResponse\"3\x82\xd3\xe4\x93\x02*\x12(/api/v1/{name=projects/*/evals/*}:export\x90\x02\x010\x01\x12\x8e\x01\n" +
 	"\vListScorers\x12&.evalfleet.agent.v1.ListScorersRequest\x1a'.evalfleet.agent.v1.ListScorersResponse\".\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/scorers\x90\x02\x01B\xd7\x01\n" +
@@ -1544,86 +1447,80 @@ func file_evalfleet_agent_v1_eval_service_proto_rawDescGZIP() []byte {
 	return file_evalfleet_agent_v1_eval_service_proto_rawDescData
 }
 
-var file_evalfleet_agent_v1_eval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_evalfleet_agent_v1_eval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_evalfleet_agent_v1_eval_service_proto_goTypes = []any{
-	(*CreateEvalRequest)(nil),       // 0: evalfleet.agent.v1.CreateEvalRequest
-	(*GetEvalRequest)(nil),          // 1: evalfleet.agent.v1.GetEvalRequest
-	(*ListEvalsRequest)(nil),        // 2: evalfleet.agent.v1.ListEvalsRequest
-	(*ListEvalsResponse)(nil),       // 3: evalfleet.agent.v1.ListEvalsResponse
-	(*WatchEvalRequest)(nil),        // 4: evalfleet.agent.v1.WatchEvalRequest
-	(*WatchEvalResponse)(nil),       // 5: evalfleet.agent.v1.WatchEvalResponse
-	(*CancelEvalRequest)(nil),       // 6: evalfleet.agent.v1.CancelEvalRequest
-	(*DeleteEvalRequest)(nil),       // 7: evalfleet.agent.v1.DeleteEvalRequest
-	(*DeleteEvalResponse)(nil),      // 8: evalfleet.agent.v1.DeleteEvalResponse
-	(*ResumeEvalRequest)(nil),       // 9: evalfleet.agent.v1.ResumeEvalRequest
-	(*ListSamplesRequest)(nil),      // 10: evalfleet.agent.v1.ListSamplesRequest
-	(*ListSamplesResponse)(nil),     // 11: evalfleet.agent.v1.ListSamplesResponse
-	(*GetSampleRequest)(nil),        // 12: evalfleet.agent.v1.GetSampleRequest
-	(*UpdateEvalRequest)(nil),       // 13: evalfleet.agent.v1.UpdateEvalRequest
-	(*EditScoreRequest)(nil),        // 14: evalfleet.agent.v1.EditScoreRequest
-	(*InvalidateSampleRequest)(nil), // 15: evalfleet.agent.v1.InvalidateSampleRequest
-	(*ScoreEvalRequest)(nil),        // 16: evalfleet.agent.v1.ScoreEvalRequest
-	(*ExportEvalRequest)(nil),       // 17: evalfleet.agent.v1.ExportEvalRequest
-	(*ExportEvalResponse)(nil),      // 18: evalfleet.agent.v1.ExportEvalResponse
-	(*ListScorersRequest)(nil),      // 19: evalfleet.agent.v1.ListScorersRequest
-	(*ListScorersResponse)(nil),     // 20: evalfleet.agent.v1.ListScorersResponse
-	(*ScorerInfo)(nil),              // 21: evalfleet.agent.v1.ScorerInfo
-	(*EvalSpec)(nil),                // 22: evalfleet.agent.v1.EvalSpec
-	(EvalState)(0),                  // 23: evalfleet.agent.v1.EvalState
-	(*Eval)(nil),                    // 24: evalfleet.agent.v1.Eval
-	(*Event)(nil),                   // 25: evalfleet.agent.v1.Event
-	(*RunNote)(nil),                 // 26: evalfleet.agent.v1.RunNote
-	(*EvalSample)(nil),              // 27: evalfleet.agent.v1.EvalSample
-	(RunState)(0),                   // 28: evalfleet.agent.v1.RunState
-	(*Score)(nil),                   // 29: evalfleet.agent.v1.Score
-	(*ScorerRef)(nil),               // 30: evalfleet.agent.v1.ScorerRef
+	(*CreateEvalRequest)(nil),     // 0: evalfleet.agent.v1.CreateEvalRequest
+	(*GetEvalRequest)(nil),        // 1: evalfleet.agent.v1.GetEvalRequest
+	(*WaitEvalRequest)(nil),       // 2: evalfleet.agent.v1.WaitEvalRequest
+	(*ListEvalsRequest)(nil),      // 3: evalfleet.agent.v1.ListEvalsRequest
+	(*ListEvalsResponse)(nil),     // 4: evalfleet.agent.v1.ListEvalsResponse
+	(*WatchEvalRequest)(nil),      // 5: evalfleet.agent.v1.WatchEvalRequest
+	(*WatchEvalResponse)(nil),     // 6: evalfleet.agent.v1.WatchEvalResponse
+	(*CancelEvalRequest)(nil),     // 7: evalfleet.agent.v1.CancelEvalRequest
+	(*DeleteEvalRequest)(nil),     // 8: evalfleet.agent.v1.DeleteEvalRequest
+	(*DeleteEvalResponse)(nil),    // 9: evalfleet.agent.v1.DeleteEvalResponse
+	(*ResumeEvalRequest)(nil),     // 10: evalfleet.agent.v1.ResumeEvalRequest
+	(*ListSamplesRequest)(nil),    // 11: evalfleet.agent.v1.ListSamplesRequest
+	(*ListSamplesResponse)(nil),   // 12: evalfleet.agent.v1.ListSamplesResponse
+	(*GetSampleRequest)(nil),      // 13: evalfleet.agent.v1.GetSampleRequest
+	(*UpdateEvalRequest)(nil),     // 14: evalfleet.agent.v1.UpdateEvalRequest
+	(*ExportEvalRequest)(nil),     // 15: evalfleet.agent.v1.ExportEvalRequest
+	(*ExportEvalResponse)(nil),    // 16: evalfleet.agent.v1.ExportEvalResponse
+	(*ListScorersRequest)(nil),    // 17: evalfleet.agent.v1.ListScorersRequest
+	(*ListScorersResponse)(nil),   // 18: evalfleet.agent.v1.ListScorersResponse
+	(*ScorerInfo)(nil),            // 19: evalfleet.agent.v1.ScorerInfo
+	(*EvalSpec)(nil),              // 20: evalfleet.agent.v1.EvalSpec
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(EvalState)(0),                // 22: evalfleet.agent.v1.EvalState
+	(*Eval)(nil),                  // 23: evalfleet.agent.v1.Eval
+	(*Event)(nil),                 // 24: evalfleet.agent.v1.Event
+	(*RunNote)(nil),               // 25: evalfleet.agent.v1.RunNote
+	(*EvalSample)(nil),            // 26: evalfleet.agent.v1.EvalSample
+	(RunState)(0),                 // 27: evalfleet.agent.v1.RunState
+	(*fieldmaskpb.FieldMask)(nil), // 28: google.protobuf.FieldMask
 }
 var file_evalfleet_agent_v1_eval_service_proto_depIdxs = []int32{
-	22, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
-	23, // 1: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
-	24, // 2: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
-	25, // 3: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
-	24, // 4: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
-	26, // 5: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
-	27, // 6: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
-	28, // 7: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
-	27, // 8: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
-	24, // 9: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
-	29, // 10: evalfleet.agent.v1.EditScoreRequest.score:type_name -> evalfleet.agent.v1.Score
-	30, // 11: evalfleet.agent.v1.ScoreEvalRequest.scorers:type_name -> evalfleet.agent.v1.ScorerRef
-	21, // 12: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
+	20, // 0: evalfleet.agent.v1.CreateEvalRequest.spec:type_name -> evalfleet.agent.v1.EvalSpec
+	21, // 1: evalfleet.agent.v1.WaitEvalRequest.timeout:type_name -> google.protobuf.Duration
+	22, // 2: evalfleet.agent.v1.ListEvalsRequest.states:type_name -> evalfleet.agent.v1.EvalState
+	23, // 3: evalfleet.agent.v1.ListEvalsResponse.evals:type_name -> evalfleet.agent.v1.Eval
+	24, // 4: evalfleet.agent.v1.WatchEvalResponse.event:type_name -> evalfleet.agent.v1.Event
+	23, // 5: evalfleet.agent.v1.WatchEvalResponse.progress:type_name -> evalfleet.agent.v1.Eval
+	25, // 6: evalfleet.agent.v1.WatchEvalResponse.notes:type_name -> evalfleet.agent.v1.RunNote
+	26, // 7: evalfleet.agent.v1.WatchEvalResponse.running:type_name -> evalfleet.agent.v1.EvalSample
+	27, // 8: evalfleet.agent.v1.ListSamplesRequest.states:type_name -> evalfleet.agent.v1.RunState
+	26, // 9: evalfleet.agent.v1.ListSamplesResponse.samples:type_name -> evalfleet.agent.v1.EvalSample
+	23, // 10: evalfleet.agent.v1.UpdateEvalRequest.eval:type_name -> evalfleet.agent.v1.Eval
+	28, // 11: evalfleet.agent.v1.UpdateEvalRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 12: evalfleet.agent.v1.ListScorersResponse.scorers:type_name -> evalfleet.agent.v1.ScorerInfo
 	0,  // 13: evalfleet.agent.v1.EvalService.CreateEval:input_type -> evalfleet.agent.v1.CreateEvalRequest
 	1,  // 14: evalfleet.agent.v1.EvalService.GetEval:input_type -> evalfleet.agent.v1.GetEvalRequest
-	2,  // 15: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
-	4,  // 16: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
-	6,  // 17: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
-	7,  // 18: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
-	9,  // 19: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
-	10, // 20: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
-	12, // 21: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
-	13, // 22: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
-	14, // 23: evalfleet.agent.v1.EvalService.EditScore:input_type -> evalfleet.agent.v1.EditScoreRequest
-	15, // 24: evalfleet.agent.v1.EvalService.InvalidateSample:input_type -> evalfleet.agent.v1.InvalidateSampleRequest
-	16, // 25: evalfleet.agent.v1.EvalService.ScoreEval:input_type -> evalfleet.agent.v1.ScoreEvalRequest
-	17, // 26: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
-	19, // 27: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
-	24, // 28: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
-	24, // 29: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
-	3,  // 30: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
-	5,  // 31: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
-	24, // 32: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
-	8,  // 33: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
-	24, // 34: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
-	11, // 35: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
-	27, // 36: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
-	24, // 37: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
-	27, // 38: evalfleet.agent.v1.EvalService.EditScore:output_type -> evalfleet.agent.v1.EvalSample
-	27, // 39: evalfleet.agent.v1.EvalService.InvalidateSample:output_type -> evalfleet.agent.v1.EvalSample
-	24, // 40: evalfleet.agent.v1.EvalService.ScoreEval:output_type -> evalfleet.agent.v1.Eval
-	18, // 41: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
-	20, // 42: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
-	28, // [28:43] is the sub-list for method output_type
-	13, // [13:28] is the sub-list for method input_type
+	2,  // 15: evalfleet.agent.v1.EvalService.WaitEval:input_type -> evalfleet.agent.v1.WaitEvalRequest
+	3,  // 16: evalfleet.agent.v1.EvalService.ListEvals:input_type -> evalfleet.agent.v1.ListEvalsRequest
+	5,  // 17: evalfleet.agent.v1.EvalService.WatchEval:input_type -> evalfleet.agent.v1.WatchEvalRequest
+	7,  // 18: evalfleet.agent.v1.EvalService.CancelEval:input_type -> evalfleet.agent.v1.CancelEvalRequest
+	8,  // 19: evalfleet.agent.v1.EvalService.DeleteEval:input_type -> evalfleet.agent.v1.DeleteEvalRequest
+	10, // 20: evalfleet.agent.v1.EvalService.ResumeEval:input_type -> evalfleet.agent.v1.ResumeEvalRequest
+	11, // 21: evalfleet.agent.v1.EvalService.ListSamples:input_type -> evalfleet.agent.v1.ListSamplesRequest
+	13, // 22: evalfleet.agent.v1.EvalService.GetSample:input_type -> evalfleet.agent.v1.GetSampleRequest
+	14, // 23: evalfleet.agent.v1.EvalService.UpdateEval:input_type -> evalfleet.agent.v1.UpdateEvalRequest
+	15, // 24: evalfleet.agent.v1.EvalService.ExportEval:input_type -> evalfleet.agent.v1.ExportEvalRequest
+	17, // 25: evalfleet.agent.v1.EvalService.ListScorers:input_type -> evalfleet.agent.v1.ListScorersRequest
+	23, // 26: evalfleet.agent.v1.EvalService.CreateEval:output_type -> evalfleet.agent.v1.Eval
+	23, // 27: evalfleet.agent.v1.EvalService.GetEval:output_type -> evalfleet.agent.v1.Eval
+	23, // 28: evalfleet.agent.v1.EvalService.WaitEval:output_type -> evalfleet.agent.v1.Eval
+	4,  // 29: evalfleet.agent.v1.EvalService.ListEvals:output_type -> evalfleet.agent.v1.ListEvalsResponse
+	6,  // 30: evalfleet.agent.v1.EvalService.WatchEval:output_type -> evalfleet.agent.v1.WatchEvalResponse
+	23, // 31: evalfleet.agent.v1.EvalService.CancelEval:output_type -> evalfleet.agent.v1.Eval
+	9,  // 32: evalfleet.agent.v1.EvalService.DeleteEval:output_type -> evalfleet.agent.v1.DeleteEvalResponse
+	23, // 33: evalfleet.agent.v1.EvalService.ResumeEval:output_type -> evalfleet.agent.v1.Eval
+	12, // 34: evalfleet.agent.v1.EvalService.ListSamples:output_type -> evalfleet.agent.v1.ListSamplesResponse
+	26, // 35: evalfleet.agent.v1.EvalService.GetSample:output_type -> evalfleet.agent.v1.EvalSample
+	23, // 36: evalfleet.agent.v1.EvalService.UpdateEval:output_type -> evalfleet.agent.v1.Eval
+	16, // 37: evalfleet.agent.v1.EvalService.ExportEval:output_type -> evalfleet.agent.v1.ExportEvalResponse
+	18, // 38: evalfleet.agent.v1.EvalService.ListScorers:output_type -> evalfleet.agent.v1.ListScorersResponse
+	26, // [26:39] is the sub-list for method output_type
+	13, // [13:26] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1637,14 +1534,17 @@ func file_evalfleet_agent_v1_eval_service_proto_init() {
 	file_evalfleet_agent_v1_eval_proto_init()
 	file_evalfleet_agent_v1_event_proto_init()
 	file_evalfleet_agent_v1_run_proto_init()
-	file_evalfleet_agent_v1_score_proto_init()
+	file_evalfleet_agent_v1_eval_service_proto_msgTypes[6].OneofWrappers = []any{
+		(*WatchEvalResponse_Event)(nil),
+		(*WatchEvalResponse_Progress)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_eval_service_proto_rawDesc), len(file_evalfleet_agent_v1_eval_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,33 +19,34 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	EvalService_CreateEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/CreateEval"
-	EvalService_GetEval_FullMethodName          = "/evalfleet.agent.v1.EvalService/GetEval"
-	EvalService_ListEvals_FullMethodName        = "/evalfleet.agent.v1.EvalService/ListEvals"
-	EvalService_WatchEval_FullMethodName        = "/evalfleet.agent.v1.EvalService/WatchEval"
-	EvalService_CancelEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/CancelEval"
-	EvalService_DeleteEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/DeleteEval"
-	EvalService_ResumeEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/ResumeEval"
-	EvalService_ListSamples_FullMethodName      = "/evalfleet.agent.v1.EvalService/ListSamples"
-	EvalService_GetSample_FullMethodName        = "/evalfleet.agent.v1.EvalService/GetSample"
-	EvalService_UpdateEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/UpdateEval"
-	EvalService_EditScore_FullMethodName        = "/evalfleet.agent.v1.EvalService/EditScore"
-	EvalService_InvalidateSample_FullMethodName = "/evalfleet.agent.v1.EvalService/InvalidateSample"
-	EvalService_ScoreEval_FullMethodName        = "/evalfleet.agent.v1.EvalService/ScoreEval"
-	EvalService_ExportEval_FullMethodName       = "/evalfleet.agent.v1.EvalService/ExportEval"
-	EvalService_ListScorers_FullMethodName      = "/evalfleet.agent.v1.EvalService/ListScorers"
+	EvalService_CreateEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/CreateEval"
+	EvalService_GetEval_FullMethodName     = "/evalfleet.agent.v1.EvalService/GetEval"
+	EvalService_WaitEval_FullMethodName    = "/evalfleet.agent.v1.EvalService/WaitEval"
+	EvalService_ListEvals_FullMethodName   = "/evalfleet.agent.v1.EvalService/ListEvals"
+	EvalService_WatchEval_FullMethodName   = "/evalfleet.agent.v1.EvalService/WatchEval"
+	EvalService_CancelEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/CancelEval"
+	EvalService_DeleteEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/DeleteEval"
+	EvalService_ResumeEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/ResumeEval"
+	EvalService_ListSamples_FullMethodName = "/evalfleet.agent.v1.EvalService/ListSamples"
+	EvalService_GetSample_FullMethodName   = "/evalfleet.agent.v1.EvalService/GetSample"
+	EvalService_UpdateEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/UpdateEval"
+	EvalService_ExportEval_FullMethodName  = "/evalfleet.agent.v1.EvalService/ExportEval"
+	EvalService_ListScorers_FullMethodName = "/evalfleet.agent.v1.EvalService/ListScorers"
 )
 
 // EvalServiceClient is the client API for EvalService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EvalService makes, watches and steers evaluations. Every method may be called concurrently.
+// EvalService makes, watches and steers evaluations. Every method may be called concurrently. What a method answers is
+// without content, unless its request asks for it.
 type EvalServiceClient interface {
 	// CreateEval checks a whole evaluation and makes it: every name is resolved, every row of the dataset read. It answers when the evaluation is durable; it lives by itself from then on.
 	CreateEval(ctx context.Context, in *CreateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// GetEval gives one evaluation: the fold of its journal.
 	GetEval(ctx context.Context, in *GetEvalRequest, opts ...grpc.CallOption) (*Eval, error)
+	// WaitEval answers when the evaluation has ended or `timeout` is over, with the evaluation as it is then: its state says which. Call it again to wait on.
+	WaitEval(ctx context.Context, in *WaitEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// ListEvals lists evaluations, newest first.
 	ListEvals(ctx context.Context, in *ListEvalsRequest, opts ...grpc.CallOption) (*ListEvalsResponse, error)
 	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
@@ -64,12 +65,6 @@ type EvalServiceClient interface {
 	GetSample(ctx context.Context, in *GetSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
 	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
 	UpdateEval(ctx context.Context, in *UpdateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
-	// EditScore changes a score and keeps what it was. Not built yet: fails with NOT_BUILT_YET.
-	EditScore(ctx context.Context, in *EditScoreRequest, opts ...grpc.CallOption) (*EvalSample, error)
-	// InvalidateSample declares a sample invalid, or valid again. Not built yet: fails with NOT_BUILT_YET.
-	InvalidateSample(ctx context.Context, in *InvalidateSampleRequest, opts ...grpc.CallOption) (*EvalSample, error)
-	// ScoreEval judges an evaluation's samples anew. Not built yet: fails with NOT_BUILT_YET.
-	ScoreEval(ctx context.Context, in *ScoreEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
 	ExportEval(ctx context.Context, in *ExportEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportEvalResponse], error)
 	// ListScorers lists scorers, metrics and reducers.
@@ -98,6 +93,16 @@ func (c *evalServiceClient) GetEval(ctx context.Context, in *GetEvalRequest, opt
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Eval)
 	err := c.cc.Invoke(ctx, EvalService_GetEval_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *evalServiceClient) WaitEval(ctx context.Context, in *WaitEvalRequest, opts ...grpc.CallOption) (*Eval, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Eval)
+	err := c.cc.Invoke(ctx, EvalService_WaitEval_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -193,36 +198,6 @@ func (c *evalServiceClient) UpdateEval(ctx context.Context, in *UpdateEvalReques
 	return out, nil
 }
 
-func (c *evalServiceClient) EditScore(ctx context.Context, in *EditScoreRequest, opts ...grpc.CallOption) (*EvalSample, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(EvalSample)
-	err := c.cc.Invoke(ctx, EvalService_EditScore_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *evalServiceClient) InvalidateSample(ctx context.Context, in *InvalidateSampleRequest, opts ...grpc.CallOption) (*EvalSample, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(EvalSample)
-	err := c.cc.Invoke(ctx, EvalService_InvalidateSample_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *evalServiceClient) ScoreEval(ctx context.Context, in *ScoreEvalRequest, opts ...grpc.CallOption) (*Eval, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Eval)
-	err := c.cc.Invoke(ctx, EvalService_ScoreEval_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *evalServiceClient) ExportEval(ctx context.Context, in *ExportEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportEvalResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &EvalService_ServiceDesc.Streams[1], EvalService_ExportEval_FullMethodName, cOpts...)
@@ -256,12 +231,15 @@ func (c *evalServiceClient) ListScorers(ctx context.Context, in *ListScorersRequ
 // All implementations must embed UnimplementedEvalServiceServer
 // for forward compatibility.
 //
-// EvalService makes, watches and steers evaluations. Every method may be called concurrently.
+// EvalService makes, watches and steers evaluations. Every method may be called concurrently. What a method answers is
+// without content, unless its request asks for it.
 type EvalServiceServer interface {
 	// CreateEval checks a whole evaluation and makes it: every name is resolved, every row of the dataset read. It answers when the evaluation is durable; it lives by itself from then on.
 	CreateEval(context.Context, *CreateEvalRequest) (*Eval, error)
 	// GetEval gives one evaluation: the fold of its journal.
 	GetEval(context.Context, *GetEvalRequest) (*Eval, error)
+	// WaitEval answers when the evaluation has ended or `timeout` is over, with the evaluation as it is then: its state says which. Call it again to wait on.
+	WaitEval(context.Context, *WaitEvalRequest) (*Eval, error)
 	// ListEvals lists evaluations, newest first.
 	ListEvals(context.Context, *ListEvalsRequest) (*ListEvalsResponse, error)
 	// WatchEval streams an evaluation's events and, when asked, its progress as it changes. Events of a sample come by watching its run. Over REST it is server-sent events.
@@ -280,12 +258,6 @@ type EvalServiceServer interface {
 	GetSample(context.Context, *GetSampleRequest) (*EvalSample, error)
 	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
 	UpdateEval(context.Context, *UpdateEvalRequest) (*Eval, error)
-	// EditScore changes a score and keeps what it was. Not built yet: fails with NOT_BUILT_YET.
-	EditScore(context.Context, *EditScoreRequest) (*EvalSample, error)
-	// InvalidateSample declares a sample invalid, or valid again. Not built yet: fails with NOT_BUILT_YET.
-	InvalidateSample(context.Context, *InvalidateSampleRequest) (*EvalSample, error)
-	// ScoreEval judges an evaluation's samples anew. Not built yet: fails with NOT_BUILT_YET.
-	ScoreEval(context.Context, *ScoreEvalRequest) (*Eval, error)
 	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
 	ExportEval(*ExportEvalRequest, grpc.ServerStreamingServer[ExportEvalResponse]) error
 	// ListScorers lists scorers, metrics and reducers.
@@ -305,6 +277,9 @@ func (UnimplementedEvalServiceServer) CreateEval(context.Context, *CreateEvalReq
 }
 func (UnimplementedEvalServiceServer) GetEval(context.Context, *GetEvalRequest) (*Eval, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetEval not implemented")
+}
+func (UnimplementedEvalServiceServer) WaitEval(context.Context, *WaitEvalRequest) (*Eval, error) {
+	return nil, status.Error(codes.Unimplemented, "method WaitEval not implemented")
 }
 func (UnimplementedEvalServiceServer) ListEvals(context.Context, *ListEvalsRequest) (*ListEvalsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvals not implemented")
@@ -329,15 +304,6 @@ func (UnimplementedEvalServiceServer) GetSample(context.Context, *GetSampleReque
 }
 func (UnimplementedEvalServiceServer) UpdateEval(context.Context, *UpdateEvalRequest) (*Eval, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateEval not implemented")
-}
-func (UnimplementedEvalServiceServer) EditScore(context.Context, *EditScoreRequest) (*EvalSample, error) {
-	return nil, status.Error(codes.Unimplemented, "method EditScore not implemented")
-}
-func (UnimplementedEvalServiceServer) InvalidateSample(context.Context, *InvalidateSampleRequest) (*EvalSample, error) {
-	return nil, status.Error(codes.Unimplemented, "method InvalidateSample not implemented")
-}
-func (UnimplementedEvalServiceServer) ScoreEval(context.Context, *ScoreEvalRequest) (*Eval, error) {
-	return nil, status.Error(codes.Unimplemented, "method ScoreEval not implemented")
 }
 func (UnimplementedEvalServiceServer) ExportEval(*ExportEvalRequest, grpc.ServerStreamingServer[ExportEvalResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExportEval not implemented")
@@ -398,6 +364,24 @@ func _EvalService_GetEval_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(EvalServiceServer).GetEval(ctx, req.(*GetEvalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _EvalService_WaitEval_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WaitEvalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EvalServiceServer).WaitEval(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EvalService_WaitEval_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EvalServiceServer).WaitEval(ctx, req.(*WaitEvalRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -539,60 +523,6 @@ func _EvalService_UpdateEval_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
-func _EvalService_EditScore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(EditScoreRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(EvalServiceServer).EditScore(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: EvalService_EditScore_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(EvalServiceServer).EditScore(ctx, req.(*EditScoreRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _EvalService_InvalidateSample_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(InvalidateSampleRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(EvalServiceServer).InvalidateSample(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: EvalService_InvalidateSample_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(EvalServiceServer).InvalidateSample(ctx, req.(*InvalidateSampleRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _EvalService_ScoreEval_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ScoreEvalRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(EvalServiceServer).ScoreEval(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: EvalService_ScoreEval_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(EvalServiceServer).ScoreEval(ctx, req.(*ScoreEvalRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _EvalService_ExportEval_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ExportEvalRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -638,6 +568,10 @@ var EvalService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _EvalService_GetEval_Handler,
 		},
 		{
+			MethodName: "WaitEval",
+			Handler:    _EvalService_WaitEval_Handler,
+		},
+		{
 			MethodName: "ListEvals",
 			Handler:    _EvalService_ListEvals_Handler,
 		},
@@ -664,18 +598,6 @@ var EvalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateEval",
 			Handler:    _EvalService_UpdateEval_Handler,
-		},
-		{
-			MethodName: "EditScore",
-			Handler:    _EvalService_EditScore_Handler,
-		},
-		{
-			MethodName: "InvalidateSample",
-			Handler:    _EvalService_InvalidateSample_Handler,
-		},
-		{
-			MethodName: "ScoreEval",
-			Handler:    _EvalService_ScoreEval_Handler,
 		},
 		{
 			MethodName: "ListScorers",

@@ -10,6 +10,7 @@ import (
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -30,8 +31,10 @@ const (
 
 // Event is one row of a journal: of a run or of an eval. The journal is the durability record, the transcript, the live stream and the source of every export.
 //
-// Sequence numbers are dense. A long thing is two events with one id: an intent, journaled before anything happens, and its outcome. Fields named `content` hold what was said and shown; a viewer
-// without the right to content gets the event without them. A reader that does not know a kind carries the event through; one that would own the run must know every critical kind.
+// Sequence numbers are dense. A long thing is two events with one id: an intent, journaled before anything happens, and
+// its outcome. What was said and shown is in fields with the option `content`, of which a kind has one that is a message,
+// for what may be long; a viewer without the right to content gets the event without them. A reader that does not know a
+// kind carries the event through; one that would own the run must know every critical kind.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Journal. Format: `projects/{project}/runs/{run}` or `projects/{project}/evals/{eval}`.
@@ -46,12 +49,18 @@ type Event struct {
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
 	// Span that it belongs to; empty: the run itself.
 	Span string `protobuf:"bytes,6,opt,name=span,proto3" json:"span,omitempty"`
-	// True when a replica must know the kind to own the run.
+	// True when a replica must know the kind to own the journal.
 	Critical bool `protobuf:"varint,7,opt,name=critical,proto3" json:"critical,omitempty"`
 	// Working time of the run at this event.
 	WorkingStart *durationpb.Duration `protobuf:"bytes,8,opt,name=working_start,json=workingStart,proto3" json:"working_start,omitempty"`
 	// Epoch of the journal's owner that appended it.
 	Epoch int64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Conversation of the run that it belongs to; empty: the first one. A run has several where an agent hands over to
+	// others, calls them or forks.
+	Conversation string `protobuf:"bytes,10,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	// What a replica must be able to do to own the journal from here on, such as `conversations` or a limit of a later
+	// version. One that lacks any leaves the journal to others.
+	Features []string `protobuf:"bytes,11,rep,name=features,proto3" json:"features,omitempty"`
 	// What happened.
 	//
 	// Types that are valid to be assigned to Kind:
@@ -207,6 +216,20 @@ func (x *Event) GetEpoch() int64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *Event) GetConversation() string {
+	if x != nil {
+		return x.Conversation
+	}
+	return ""
+}
+
+func (x *Event) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
 }
 
 func (x *Event) GetKind() isEvent_Kind {
@@ -1109,8 +1132,6 @@ type RunCreated struct {
 	Tools []*v11.ToolDefinition `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Version of the fold.
 	FoldVersion int32 `protobuf:"varint,3,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
-	// Capabilities that a replica must have to own the run, such as a limit of a newer version; one that lacks any leaves the run waiting for a version.
-	Features []string `protobuf:"bytes,5,rep,name=features,proto3" json:"features,omitempty"`
 	// The conversation to begin with and all else in the specification that is content: input, target, choices, metadata, store, prompts.
 	Content *RunCreatedContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// What is not done as the specification asks for.
@@ -1168,13 +1189,6 @@ func (x *RunCreated) GetFoldVersion() int32 {
 		return x.FoldVersion
 	}
 	return 0
-}
-
-func (x *RunCreated) GetFeatures() []string {
-	if x != nil {
-		return x.Features
-	}
-	return nil
 }
 
 func (x *RunCreated) GetContent() *RunCreatedContent {
@@ -1765,10 +1779,13 @@ type HistoryChanged struct {
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Ids of messages to take out.
 	RemovedIds []string `protobuf:"bytes,2,rep,name=removed_ids,json=removedIds,proto3" json:"removed_ids,omitempty"`
-	// True when the whole conversation is replaced by `content`.
+	// True when the whole conversation is replaced, as `order` says.
 	ReplaceAll bool `protobuf:"varint,3,opt,name=replace_all,json=replaceAll,proto3" json:"replace_all,omitempty"`
-	// Messages that replace those of the same id, or all.
-	Content       *HistoryContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// Messages that replace those of the same id, or new ones.
+	Content *HistoryContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
+	// With `replace_all`, the conversation in its order: the id of a message of before, which stays as it is, or an empty
+	// text for the next message of `content`. So a change costs what is new.
+	Order         []string `protobuf:"bytes,5,rep,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1827,6 +1844,13 @@ func (x *HistoryChanged) GetReplaceAll() bool {
 func (x *HistoryChanged) GetContent() *HistoryContent {
 	if x != nil {
 		return x.Content
+	}
+	return nil
+}
+
+func (x *HistoryChanged) GetOrder() []string {
+	if x != nil {
+		return x.Order
 	}
 	return nil
 }
@@ -4410,7 +4434,9 @@ type CommandReceived struct {
 	// What it says.
 	Content *CommandContent `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	// With `cancel`: what becomes of the run, as CancelRunRequest.mode says it: empty (nothing is scored), `score`, `error`.
-	Mode          string `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`
+	Mode string `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`
+	// True where the command has no effect, since its etag was not that of the run.
+	Outdated      bool `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4478,6 +4504,13 @@ func (x *CommandReceived) GetMode() string {
 		return x.Mode
 	}
 	return ""
+}
+
+func (x *CommandReceived) GetOutdated() bool {
+	if x != nil {
+		return x.Outdated
+	}
+	return false
 }
 
 // CommandContent is what a command says.
@@ -5176,7 +5209,9 @@ type EvalCreated struct {
 	// The dataset as a stored body, in the platform's own form.
 	Dataset *v13.BlobRef `protobuf:"bytes,3,opt,name=dataset,proto3" json:"dataset,omitempty"`
 	// What is not done as the specification asks for.
-	Warnings      []*EvalWarning `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []*EvalWarning `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Version of the fold.
+	FoldVersion   int32 `protobuf:"varint,5,opt,name=fold_version,json=foldVersion,proto3" json:"fold_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5237,6 +5272,13 @@ func (x *EvalCreated) GetWarnings() []*EvalWarning {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *EvalCreated) GetFoldVersion() int32 {
+	if x != nil {
+		return x.FoldVersion
+	}
+	return 0
 }
 
 // EvalStateChanged says that an eval's state changed.
@@ -5692,7 +5734,9 @@ type EvalUpdated struct {
 	// What changed. A JSON object, as text.
 	ChangesJson string `protobuf:"bytes,1,opt,name=changes_json,json=changesJson,proto3" json:"changes_json,omitempty"`
 	// Why.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// True where nothing changes, since the command's etag was not that of the evaluation.
+	Outdated      bool `protobuf:"varint,3,opt,name=outdated,proto3" json:"outdated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5739,6 +5783,13 @@ func (x *EvalUpdated) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *EvalUpdated) GetOutdated() bool {
+	if x != nil {
+		return x.Outdated
+	}
+	return false
 }
 
 // Extension is an event of a kind that a worker or an extension defined.
@@ -5800,26 +5851,29 @@ var File_evalfleet_agent_v1_event_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e!\n" +
-	"\x05Event\x12\x18\n" +
-	"\ajournal\x18\x01 \x01(\tR\ajournal\x12\x10\n" +
+	"\x1eevalfleet/agent/v1/event.proto\x12\x12evalfleet.agent.v1\x1a\x1devalfleet/agent/v1/eval.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a&evalfleet/model/v1/model_service.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86#\n" +
+	"\x05Event\x12\x1e\n" +
+	"\ajournal\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\ajournal\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12.\n" +
-	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
-	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x0e\n" +
-	"\x02id\x18\x05 \x01(\tR\x02id\x12\x12\n" +
-	"\x04span\x18\x06 \x01(\tR\x04span\x12\x1a\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\x05actor\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05actor\x12\x14\n" +
+	"\x02id\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x02id\x12\x18\n" +
+	"\x04span\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04span\x12\x1a\n" +
 	"\bcritical\x18\a \x01(\bR\bcritical\x12>\n" +
 	"\rworking_start\x18\b \x01(\v2\x19.google.protobuf.DurationR\fworkingStart\x12\x14\n" +
-	"\x05epoch\x18\t \x01(\x03R\x05epoch\x12A\n" +
+	"\x05epoch\x18\t \x01(\x03R\x05epoch\x12(\n" +
+	"\fconversation\x18\n" +
+	" \x01(\tB\x04\xb8\xbb\x18\x01R\fconversation\x12 \n" +
+	"\bfeatures\x18\v \x03(\tB\x04\xb8\xbb\x18\x01R\bfeatures\x12A\n" +
 	"\vrun_created\x18\x14 \x01(\v2\x1e.evalfleet.agent.v1.RunCreatedH\x00R\n" +
 	"runCreated\x12Q\n" +
 	"\x11run_state_changed\x18\x15 \x01(\v2#.evalfleet.agent.v1.RunStateChangedH\x00R\x0frunStateChanged\x12G\n" +
 	"\rowner_changed\x18\x16 \x01(\v2 .evalfleet.agent.v1.OwnerChangedH\x00R\fownerChanged\x12D\n" +
-	"\frun_finished\x18\x17 \x01(\v2\x1f.evalfleet.agent.v1.RunFinishedH\x00R\vrunFinished\x12>\n" +
+	"\frun_finished\x18\x17 \x01(\v2\x1f.evalfleet.agent.v1.RunFinishedH\x00R\vrunFinished\x12D\n" +
 	"\n" +
-	"span_began\x18\x18 \x01(\v2\x1d.evalfleet.agent.v1.SpanBeganH\x00R\tspanBegan\x12>\n" +
+	"span_began\x18\x18 \x01(\v2\x1d.evalfleet.agent.v1.SpanBeganB\x04\xc0\xbb\x18\x03H\x00R\tspanBegan\x12D\n" +
 	"\n" +
-	"span_ended\x18\x19 \x01(\v2\x1d.evalfleet.agent.v1.SpanEndedH\x00R\tspanEnded\x12>\n" +
+	"span_ended\x18\x19 \x01(\v2\x1d.evalfleet.agent.v1.SpanEndedB\x04\xc0\xbb\x18\x03H\x00R\tspanEnded\x12>\n" +
 	"\n" +
 	"step_began\x18\x1a \x01(\v2\x1d.evalfleet.agent.v1.StepBeganH\x00R\tstepBegan\x12>\n" +
 	"\n" +
@@ -5828,61 +5882,60 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x0fhistory_changed\x18\x1f \x01(\v2\".evalfleet.agent.v1.HistoryChangedH\x00R\x0ehistoryChanged\x12>\n" +
 	"\n" +
 	"output_set\x18  \x01(\v2\x1d.evalfleet.agent.v1.OutputSetH\x00R\toutputSet\x12G\n" +
-	"\rstore_changed\x18! \x01(\v2 .evalfleet.agent.v1.StoreChangedH\x00R\fstoreChanged\x12D\n" +
-	"\fmodel_intent\x18( \x01(\v2\x1f.evalfleet.agent.v1.ModelIntentH\x00R\vmodelIntent\x12G\n" +
-	"\rmodel_outcome\x18) \x01(\v2 .evalfleet.agent.v1.ModelOutcomeH\x00R\fmodelOutcome\x12J\n" +
-	"\x0etools_reviewed\x18* \x01(\v2!.evalfleet.agent.v1.ToolsReviewedH\x00R\rtoolsReviewed\x12A\n" +
-	"\vtool_intent\x18+ \x01(\v2\x1e.evalfleet.agent.v1.ToolIntentH\x00R\n" +
-	"toolIntent\x12D\n" +
-	"\ftool_outcome\x18, \x01(\v2\x1f.evalfleet.agent.v1.ToolOutcomeH\x00R\vtoolOutcome\x12J\n" +
-	"\x0esandbox_intent\x18- \x01(\v2!.evalfleet.agent.v1.SandboxIntentH\x00R\rsandboxIntent\x12M\n" +
-	"\x0fsandbox_outcome\x18. \x01(\v2\".evalfleet.agent.v1.SandboxOutcomeH\x00R\x0esandboxOutcome\x12M\n" +
-	"\x0fsandbox_removed\x18/ \x01(\v2\".evalfleet.agent.v1.SandboxRemovedH\x00R\x0esandboxRemoved\x12G\n" +
-	"\rsandbox_acted\x180 \x01(\v2 .evalfleet.agent.v1.SandboxActedH\x00R\fsandboxActed\x12D\n" +
-	"\fscore_intent\x181 \x01(\v2\x1f.evalfleet.agent.v1.ScoreIntentH\x00R\vscoreIntent\x12G\n" +
-	"\rscore_outcome\x182 \x01(\v2 .evalfleet.agent.v1.ScoreOutcomeH\x00R\fscoreOutcome\x12A\n" +
-	"\vexec_intent\x183 \x01(\v2\x1e.evalfleet.agent.v1.ExecIntentH\x00R\n" +
-	"execIntent\x12D\n" +
-	"\fexec_outcome\x184 \x01(\v2\x1f.evalfleet.agent.v1.ExecOutcomeH\x00R\vexecOutcome\x12G\n" +
-	"\rworker_intent\x185 \x01(\v2 .evalfleet.agent.v1.WorkerIntentH\x00R\fworkerIntent\x12J\n" +
-	"\x0eworker_outcome\x186 \x01(\v2!.evalfleet.agent.v1.WorkerOutcomeH\x00R\rworkerOutcome\x12;\n" +
+	"\rstore_changed\x18! \x01(\v2 .evalfleet.agent.v1.StoreChangedH\x00R\fstoreChanged\x12J\n" +
+	"\fmodel_intent\x18( \x01(\v2\x1f.evalfleet.agent.v1.ModelIntentB\x04\xc0\xbb\x18\x01H\x00R\vmodelIntent\x12M\n" +
+	"\rmodel_outcome\x18) \x01(\v2 .evalfleet.agent.v1.ModelOutcomeB\x04\xc0\xbb\x18\x02H\x00R\fmodelOutcome\x12J\n" +
+	"\x0etools_reviewed\x18* \x01(\v2!.evalfleet.agent.v1.ToolsReviewedH\x00R\rtoolsReviewed\x12G\n" +
+	"\vtool_intent\x18+ \x01(\v2\x1e.evalfleet.agent.v1.ToolIntentB\x04\xc0\xbb\x18\x01H\x00R\n" +
+	"toolIntent\x12J\n" +
+	"\ftool_outcome\x18, \x01(\v2\x1f.evalfleet.agent.v1.ToolOutcomeB\x04\xc0\xbb\x18\x02H\x00R\vtoolOutcome\x12P\n" +
+	"\x0esandbox_intent\x18- \x01(\v2!.evalfleet.agent.v1.SandboxIntentB\x04\xc0\xbb\x18\x01H\x00R\rsandboxIntent\x12S\n" +
+	"\x0fsandbox_outcome\x18. \x01(\v2\".evalfleet.agent.v1.SandboxOutcomeB\x04\xc0\xbb\x18\x02H\x00R\x0esandboxOutcome\x12M\n" +
+	"\x0fsandbox_removed\x18/ \x01(\v2\".evalfleet.agent.v1.SandboxRemovedH\x00R\x0esandboxRemoved\x12M\n" +
+	"\rsandbox_acted\x180 \x01(\v2 .evalfleet.agent.v1.SandboxActedB\x04\xc0\xbb\x18\x03H\x00R\fsandboxActed\x12D\n" +
+	"\fscore_intent\x181 \x01(\v2\x1f.evalfleet.agent.v1.ScoreIntentH\x00R\vscoreIntent\x12M\n" +
+	"\rscore_outcome\x182 \x01(\v2 .evalfleet.agent.v1.ScoreOutcomeB\x04\xc0\xbb\x18\x02H\x00R\fscoreOutcome\x12G\n" +
+	"\vexec_intent\x183 \x01(\v2\x1e.evalfleet.agent.v1.ExecIntentB\x04\xc0\xbb\x18\x01H\x00R\n" +
+	"execIntent\x12J\n" +
+	"\fexec_outcome\x184 \x01(\v2\x1f.evalfleet.agent.v1.ExecOutcomeB\x04\xc0\xbb\x18\x02H\x00R\vexecOutcome\x12M\n" +
+	"\rworker_intent\x185 \x01(\v2 .evalfleet.agent.v1.WorkerIntentB\x04\xc0\xbb\x18\x01H\x00R\fworkerIntent\x12P\n" +
+	"\x0eworker_outcome\x186 \x01(\v2!.evalfleet.agent.v1.WorkerOutcomeB\x04\xc0\xbb\x18\x02H\x00R\rworkerOutcome\x12;\n" +
 	"\tlimit_hit\x18< \x01(\v2\x1c.evalfleet.agent.v1.LimitHitH\x00R\blimitHit\x12J\n" +
-	"\x0elimits_retuned\x18= \x01(\v2!.evalfleet.agent.v1.LimitsRetunedH\x00R\rlimitsRetuned\x12.\n" +
-	"\x04info\x18> \x01(\v2\x18.evalfleet.agent.v1.InfoH\x00R\x04info\x12D\n" +
-	"\ferror_raised\x18? \x01(\v2\x1f.evalfleet.agent.v1.ErrorRaisedH\x00R\verrorRaised\x128\n" +
-	"\blog_line\x18@ \x01(\v2\x1b.evalfleet.agent.v1.LogLineH\x00R\alogLine\x12=\n" +
+	"\x0elimits_retuned\x18= \x01(\v2!.evalfleet.agent.v1.LimitsRetunedH\x00R\rlimitsRetuned\x124\n" +
+	"\x04info\x18> \x01(\v2\x18.evalfleet.agent.v1.InfoB\x04\xc0\xbb\x18\x03H\x00R\x04info\x12D\n" +
+	"\ferror_raised\x18? \x01(\v2\x1f.evalfleet.agent.v1.ErrorRaisedH\x00R\verrorRaised\x12>\n" +
+	"\blog_line\x18@ \x01(\v2\x1b.evalfleet.agent.v1.LogLineB\x04\xc0\xbb\x18\x03H\x00R\alogLine\x12=\n" +
 	"\tcompacted\x18A \x01(\v2\x1d.evalfleet.agent.v1.CompactedH\x00R\tcompacted\x12:\n" +
 	"\bbranched\x18B \x01(\v2\x1c.evalfleet.agent.v1.BranchedH\x00R\bbranched\x12:\n" +
 	"\banchored\x18C \x01(\v2\x1c.evalfleet.agent.v1.AnchoredH\x00R\banchored\x12F\n" +
 	"\fcheckpointed\x18D \x01(\v2 .evalfleet.agent.v1.CheckpointedH\x00R\fcheckpointed\x12J\n" +
-	"\x0esubtask_intent\x18E \x01(\v2!.evalfleet.agent.v1.SubtaskIntentH\x00R\rsubtaskIntent\x12M\n" +
-	"\x0fsubtask_outcome\x18F \x01(\v2\".evalfleet.agent.v1.SubtaskOutcomeH\x00R\x0esubtaskOutcome\x12P\n" +
+	"\x0esubtask_intent\x18E \x01(\v2!.evalfleet.agent.v1.SubtaskIntentH\x00R\rsubtaskIntent\x12S\n" +
+	"\x0fsubtask_outcome\x18F \x01(\v2\".evalfleet.agent.v1.SubtaskOutcomeB\x04\xc0\xbb\x18\x02H\x00R\x0esubtaskOutcome\x12P\n" +
 	"\x10command_received\x18P \x01(\v2#.evalfleet.agent.v1.CommandReceivedH\x00R\x0fcommandReceived\x12V\n" +
 	"\x12approval_requested\x18Q \x01(\v2%.evalfleet.agent.v1.ApprovalRequestedH\x00R\x11approvalRequested\x12P\n" +
 	"\x10approval_decided\x18R \x01(\v2#.evalfleet.agent.v1.ApprovalDecidedH\x00R\x0fapprovalDecided\x12M\n" +
-	"\x0finput_requested\x18S \x01(\v2\".evalfleet.agent.v1.InputRequestedH\x00R\x0einputRequested\x12J\n" +
-	"\x0einput_answered\x18T \x01(\v2!.evalfleet.agent.v1.InputAnsweredH\x00R\rinputAnswered\x12C\n" +
+	"\x0finput_requested\x18S \x01(\v2\".evalfleet.agent.v1.InputRequestedH\x00R\x0einputRequested\x12P\n" +
+	"\x0einput_answered\x18T \x01(\v2!.evalfleet.agent.v1.InputAnsweredB\x04\xc0\xbb\x18\x02H\x00R\rinputAnswered\x12C\n" +
 	"\vinterrupted\x18U \x01(\v2\x1f.evalfleet.agent.v1.InterruptedH\x00R\vinterrupted\x12Y\n" +
-	"\x13cancel_acknowledged\x18V \x01(\v2&.evalfleet.agent.v1.CancelAcknowledgedH\x00R\x12cancelAcknowledged\x12D\n" +
-	"\fscore_edited\x18W \x01(\v2\x1f.evalfleet.agent.v1.ScoreEditedH\x00R\vscoreEdited\x12V\n" +
-	"\x12sample_invalidated\x18X \x01(\v2%.evalfleet.agent.v1.SampleInvalidatedH\x00R\x11sampleInvalidated\x12D\n" +
+	"\x13cancel_acknowledged\x18V \x01(\v2&.evalfleet.agent.v1.CancelAcknowledgedH\x00R\x12cancelAcknowledged\x12J\n" +
+	"\fscore_edited\x18W \x01(\v2\x1f.evalfleet.agent.v1.ScoreEditedB\x04\xc0\xbb\x18\x03H\x00R\vscoreEdited\x12\\\n" +
+	"\x12sample_invalidated\x18X \x01(\v2%.evalfleet.agent.v1.SampleInvalidatedB\x04\xc0\xbb\x18\x03H\x00R\x11sampleInvalidated\x12D\n" +
 	"\feval_created\x18d \x01(\v2\x1f.evalfleet.agent.v1.EvalCreatedH\x00R\vevalCreated\x12T\n" +
 	"\x12eval_state_changed\x18e \x01(\v2$.evalfleet.agent.v1.EvalStateChangedH\x00R\x10evalStateChanged\x12M\n" +
 	"\x0fsample_admitted\x18f \x01(\v2\".evalfleet.agent.v1.SampleAdmittedH\x00R\x0esampleAdmitted\x12M\n" +
 	"\x0fsample_finished\x18g \x01(\v2\".evalfleet.agent.v1.SampleFinishedH\x00R\x0esampleFinished\x12P\n" +
 	"\x10results_computed\x18h \x01(\v2#.evalfleet.agent.v1.ResultsComputedH\x00R\x0fresultsComputed\x12D\n" +
-	"\feval_updated\x18i \x01(\v2\x1f.evalfleet.agent.v1.EvalUpdatedH\x00R\vevalUpdated\x12B\n" +
-	"\x05delta\x18x \x01(\v2*.evalfleet.model.v1.StreamGenerateResponseH\x00R\x05delta\x12=\n" +
-	"\textension\x18y \x01(\v2\x1d.evalfleet.agent.v1.ExtensionH\x00R\textensionB\x06\n" +
-	"\x04kind\"\xb3\x02\n" +
+	"\feval_updated\x18i \x01(\v2\x1f.evalfleet.agent.v1.EvalUpdatedH\x00R\vevalUpdated\x12H\n" +
+	"\x05delta\x18x \x01(\v2*.evalfleet.model.v1.StreamGenerateResponseB\x04\xb0\xbb\x18\x01H\x00R\x05delta\x12C\n" +
+	"\textension\x18y \x01(\v2\x1d.evalfleet.agent.v1.ExtensionB\x04\xc0\xbb\x18\x03H\x00R\textensionB\x06\n" +
+	"\x04kind\"\xad\x02\n" +
 	"\n" +
 	"RunCreated\x12/\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x127\n" +
 	"\x05tools\x18\x02 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\x12!\n" +
-	"\ffold_version\x18\x03 \x01(\x05R\vfoldVersion\x12\x1a\n" +
-	"\bfeatures\x18\x05 \x03(\tR\bfeatures\x12?\n" +
-	"\acontent\x18\x04 \x01(\v2%.evalfleet.agent.v1.RunCreatedContentR\acontent\x12;\n" +
-	"\bwarnings\x18\x06 \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\"\xf3\x02\n" +
+	"\ffold_version\x18\x03 \x01(\x05R\vfoldVersion\x12E\n" +
+	"\acontent\x18\x04 \x01(\v2%.evalfleet.agent.v1.RunCreatedContentB\x04\xb0\xbb\x18\x01R\acontent\x12;\n" +
+	"\bwarnings\x18\x06 \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarningsJ\x04\b\x05\x10\x06R\bfeatures\"\xf3\x02\n" +
 	"\x11RunCreatedContent\x125\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x122\n" +
 	"\x06target\x18\x02 \x01(\v2\x1a.evalfleet.agent.v1.TargetR\x06target\x12\x18\n" +
@@ -5896,10 +5949,10 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"v\n" +
 	"\x0fRunStateChanged\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x12/\n" +
-	"\x04wait\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\"k\n" +
-	"\fOwnerChanged\x12\x14\n" +
-	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12-\n" +
+	"\x04wait\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\"w\n" +
+	"\fOwnerChanged\x12\x1a\n" +
+	"\x05owner\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05owner\x12\x1c\n" +
+	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12-\n" +
 	"\x04away\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04away\"\xa5\x02\n" +
 	"\vRunFinished\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x122\n" +
@@ -5907,58 +5960,59 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05limit\x18\x03 \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x128\n" +
 	"\n" +
 	"total_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\ttotalTime\x12<\n" +
-	"\fworking_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\"K\n" +
-	"\tSpanBegan\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
-	"\x06parent\x18\x03 \x01(\tR\x06parent\"\v\n" +
-	"\tSpanEnded\"5\n" +
+	"\fworking_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\"]\n" +
+	"\tSpanBegan\x12\x18\n" +
+	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12\x18\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x1c\n" +
+	"\x06parent\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06parent\"\v\n" +
+	"\tSpanEnded\";\n" +
 	"\tStepBegan\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"?\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x18\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\"?\n" +
 	"\tStepEnded\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x1c\n" +
-	"\tcompleted\x18\x02 \x01(\bR\tcompleted\"\x9c\x01\n" +
+	"\tcompleted\x18\x02 \x01(\bR\tcompleted\"\xa2\x01\n" +
 	"\fMessageAdded\x12\x19\n" +
 	"\x05index\x18\x01 \x01(\x05H\x00R\x05index\x88\x01\x01\x12,\n" +
-	"\x04role\x18\x02 \x01(\x0e2\x18.evalfleet.model.v1.RoleR\x04role\x129\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.model.v1.ChatMessageR\acontentB\b\n" +
-	"\x06_index\"\xa8\x01\n" +
-	"\x0eHistoryChanged\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1f\n" +
-	"\vremoved_ids\x18\x02 \x03(\tR\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x18.evalfleet.model.v1.RoleR\x04role\x12?\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.model.v1.ChatMessageB\x04\xb0\xbb\x18\x01R\acontentB\b\n" +
+	"\x06_index\"\xd6\x01\n" +
+	"\x0eHistoryChanged\x12\x1c\n" +
+	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12%\n" +
+	"\vremoved_ids\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\n" +
 	"removedIds\x12\x1f\n" +
 	"\vreplace_all\x18\x03 \x01(\bR\n" +
-	"replaceAll\x12<\n" +
-	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.HistoryContentR\acontent\"M\n" +
+	"replaceAll\x12B\n" +
+	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.HistoryContentB\x04\xb0\xbb\x18\x01R\acontent\x12\x1a\n" +
+	"\x05order\x18\x05 \x03(\tB\x04\xb8\xbb\x18\x01R\x05order\"M\n" +
 	"\x0eHistoryContent\x12;\n" +
-	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\x92\x01\n" +
-	"\tOutputSet\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12#\n" +
+	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\"\xa4\x01\n" +
+	"\tOutputSet\x12\x1c\n" +
+	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12)\n" +
 	"\n" +
-	"completion\x18\x02 \x01(\tH\x00R\n" +
-	"completion\x88\x01\x01\x129\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\acontentB\r\n" +
-	"\v_completion\"^\n" +
-	"\fStoreChanged\x12\x12\n" +
-	"\x04keys\x18\x01 \x03(\tR\x04keys\x12:\n" +
-	"\acontent\x18\x02 \x01(\v2 .evalfleet.agent.v1.StoreContentR\acontent\"H\n" +
+	"completion\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01H\x00R\n" +
+	"completion\x88\x01\x01\x12?\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputB\x04\xb0\xbb\x18\x01R\acontentB\r\n" +
+	"\v_completion\"j\n" +
+	"\fStoreChanged\x12\x18\n" +
+	"\x04keys\x18\x01 \x03(\tB\x04\xb8\xbb\x18\x01R\x04keys\x12@\n" +
+	"\acontent\x18\x02 \x01(\v2 .evalfleet.agent.v1.StoreContentB\x04\xb0\xbb\x18\x01R\acontent\"H\n" +
 	"\fStoreContent\x128\n" +
-	"\achanges\x18\x01 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\achanges\"\xf9\x02\n" +
-	"\vModelIntent\x12\x14\n" +
-	"\x05model\x18\x01 \x01(\tR\x05model\x12\x12\n" +
-	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\achanges\x18\x01 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\achanges\"\x9d\x03\n" +
+	"\vModelIntent\x12\x1a\n" +
+	"\x05model\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x18\n" +
+	"\x04role\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04role\x12\x12\n" +
 	"\x04turn\x18\x03 \x01(\x05R\x04turn\x12#\n" +
-	"\rmessage_count\x18\x04 \x01(\x05R\fmessageCount\x12\x14\n" +
-	"\x05tools\x18\x05 \x03(\tR\x05tools\x12>\n" +
+	"\rmessage_count\x18\x04 \x01(\x05R\fmessageCount\x12\x1a\n" +
+	"\x05tools\x18\x05 \x03(\tB\x04\xb8\xbb\x18\x01R\x05tools\x12>\n" +
 	"\vtool_choice\x18\x06 \x01(\v2\x1d.evalfleet.tool.v1.ToolChoiceR\n" +
 	"toolChoice\x12:\n" +
-	"\x06config\x18\a \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x12\x18\n" +
-	"\apurpose\x18\b \x01(\tR\apurpose\x12\x1d\n" +
+	"\x06config\x18\a \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x12\x1e\n" +
+	"\apurpose\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12#\n" +
 	"\n" +
-	"request_id\x18\t \x01(\tR\trequestId\x12<\n" +
+	"request_id\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12B\n" +
 	"\acontent\x18\n" +
-	" \x01(\v2\".evalfleet.agent.v1.HistoryContentR\acontent\"\xf0\x03\n" +
+	" \x01(\v2\".evalfleet.agent.v1.HistoryContentB\x04\xb0\xbb\x18\x01R\acontent\"\xfc\x03\n" +
 	"\fModelOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x124\n" +
 	"\x05usage\x18\x02 \x01(\v2\x1e.evalfleet.model.v1.ModelUsageR\x05usage\x12?\n" +
@@ -5967,114 +6021,114 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x06timing\x18\x04 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x122\n" +
 	"\x05cache\x18\x05 \x01(\x0e2\x1c.evalfleet.model.v1.CacheUseR\x05cache\x122\n" +
 	"\x05error\x18\x06 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12J\n" +
-	"\x0ffailed_attempts\x18\a \x03(\v2!.evalfleet.model.v1.FailedAttemptR\x0efailedAttempts\x12A\n" +
-	"\acontent\x18\b \x01(\v2'.evalfleet.agent.v1.ModelOutcomeContentR\acontent\x12%\n" +
-	"\x0eunsent_options\x18\t \x03(\tR\runsentOptions\"\x9f\x02\n" +
+	"\x0ffailed_attempts\x18\a \x03(\v2!.evalfleet.model.v1.FailedAttemptR\x0efailedAttempts\x12G\n" +
+	"\acontent\x18\b \x01(\v2'.evalfleet.agent.v1.ModelOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\x12+\n" +
+	"\x0eunsent_options\x18\t \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\"\x9f\x02\n" +
 	"\x13ModelOutcomeContent\x127\n" +
 	"\x06output\x18\x01 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x121\n" +
 	"\x04call\x18\x02 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\x12\x1a\n" +
 	"\bwarnings\x18\x03 \x03(\tR\bwarnings\x12>\n" +
 	"\voutput_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\n" +
 	"outputBlob\x12@\n" +
-	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCalls\"\xb2\x01\n" +
-	"\rToolsReviewed\x12\x1d\n" +
+	"\ffailed_calls\x18\x05 \x03(\v2\x1d.evalfleet.model.v1.ModelCallR\vfailedCalls\"\xbe\x01\n" +
+	"\rToolsReviewed\x12#\n" +
 	"\n" +
-	"message_id\x18\x01 \x01(\tR\tmessageId\x12>\n" +
-	"\tdecisions\x18\x02 \x03(\v2 .evalfleet.agent.v1.ToolDecisionR\tdecisions\x12B\n" +
-	"\acontent\x18\x03 \x01(\v2(.evalfleet.agent.v1.ToolsReviewedContentR\acontent\"\x9e\x01\n" +
-	"\fToolDecision\x12\x17\n" +
-	"\acall_id\x18\x01 \x01(\tR\x06callId\x12=\n" +
-	"\bdecision\x18\x02 \x01(\x0e2!.evalfleet.tool.v1.ReviewDecisionR\bdecision\x12\x1a\n" +
-	"\bapprover\x18\x03 \x01(\tR\bapprover\x12\x1a\n" +
+	"message_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12>\n" +
+	"\tdecisions\x18\x02 \x03(\v2 .evalfleet.agent.v1.ToolDecisionR\tdecisions\x12H\n" +
+	"\acontent\x18\x03 \x01(\v2(.evalfleet.agent.v1.ToolsReviewedContentB\x04\xb0\xbb\x18\x01R\acontent\"\xaa\x01\n" +
+	"\fToolDecision\x12\x1d\n" +
+	"\acall_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12=\n" +
+	"\bdecision\x18\x02 \x01(\x0e2!.evalfleet.tool.v1.ReviewDecisionR\bdecision\x12 \n" +
+	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12\x1a\n" +
 	"\bparallel\x18\x04 \x01(\bR\bparallel\"O\n" +
 	"\x14ToolsReviewedContent\x127\n" +
-	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xaf\x02\n" +
+	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xdf\x02\n" +
 	"\n" +
-	"ToolIntent\x12\x17\n" +
-	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
-	"\bfunction\x18\x02 \x01(\tR\bfunction\x12\x1d\n" +
+	"ToolIntent\x12\x1d\n" +
+	"\acall_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
+	"\bfunction\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\bfunction\x12#\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\x12\x16\n" +
-	"\x06caller\x18\x04 \x01(\bR\x06caller\x12\x1d\n" +
+	"request_id\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12\x16\n" +
+	"\x06caller\x18\x04 \x01(\bR\x06caller\x12#\n" +
 	"\n" +
-	"message_id\x18\x05 \x01(\tR\tmessageId\x12*\n" +
-	"\x11result_message_id\x18\x06 \x01(\tR\x0fresultMessageId\x12\x14\n" +
-	"\x05agent\x18\a \x01(\tR\x05agent\x12\x1d\n" +
+	"message_id\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x120\n" +
+	"\x11result_message_id\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x0fresultMessageId\x12\x1a\n" +
+	"\x05agent\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\x12#\n" +
 	"\n" +
-	"agent_span\x18\b \x01(\tR\tagentSpan\x125\n" +
-	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\acontent\"\xaa\x03\n" +
+	"agent_span\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tagentSpan\x12;\n" +
+	"\acontent\x18\t \x01(\v2\x1b.evalfleet.tool.v1.ToolCallB\x04\xb0\xbb\x18\x01R\acontent\"\xc2\x03\n" +
 	"\vToolOutcome\x12\x16\n" +
-	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x17\n" +
-	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1a\n" +
-	"\bfunction\x18\x03 \x01(\tR\bfunction\x12?\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x1d\n" +
+	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
+	"\bfunction\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bfunction\x12?\n" +
 	"\n" +
 	"error_type\x18\x04 \x01(\x0e2 .evalfleet.tool.v1.ToolErrorTypeR\terrorType\x128\n" +
 	"\afailure\x18\x05 \x01(\v2\x1e.evalfleet.tool.v1.ToolFailureR\afailure\x12=\n" +
 	"\n" +
 	"truncation\x18\x06 \x01(\v2\x1d.evalfleet.tool.v1.TruncationR\n" +
 	"truncation\x123\n" +
-	"\x06timing\x18\a \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12\x1d\n" +
+	"\x06timing\x18\a \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12#\n" +
 	"\n" +
-	"message_id\x18\b \x01(\tR\tmessageId\x12@\n" +
-	"\acontent\x18\t \x01(\v2&.evalfleet.agent.v1.ToolOutcomeContentR\acontent\"|\n" +
+	"message_id\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tmessageId\x12F\n" +
+	"\acontent\x18\t \x01(\v2&.evalfleet.agent.v1.ToolOutcomeContentB\x04\xb0\xbb\x18\x01R\acontent\"|\n" +
 	"\x12ToolOutcomeContent\x125\n" +
 	"\x06result\x18\x01 \x01(\v2\x1d.evalfleet.tool.v1.ToolResultR\x06result\x12/\n" +
-	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"P\n" +
-	"\rSandboxIntent\x12 \n" +
-	"\venvironment\x18\x01 \x01(\tR\venvironment\x12\x1d\n" +
+	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\\\n" +
+	"\rSandboxIntent\x12&\n" +
+	"\venvironment\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x12#\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\"\xec\x01\n" +
+	"request_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\"\xf2\x01\n" +
 	"\x0eSandboxOutcome\x12\x16\n" +
-	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12 \n" +
-	"\venvironment\x18\x02 \x01(\tR\venvironment\x127\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12&\n" +
+	"\venvironment\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x127\n" +
 	"\asandbox\x18\x03 \x01(\v2\x1d.evalfleet.sandbox.v1.SandboxR\asandbox\x122\n" +
 	"\x05error\x18\x04 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
-	"\x06timing\x18\x05 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\"`\n" +
-	"\x0eSandboxRemoved\x12 \n" +
-	"\venvironment\x18\x01 \x01(\tR\venvironment\x12\x18\n" +
-	"\asandbox\x18\x02 \x01(\tR\asandbox\x12\x12\n" +
-	"\x04kept\x18\x03 \x01(\bR\x04kept\"J\n" +
-	"\fSandboxActed\x12:\n" +
-	"\acontent\x18\x01 \x01(\v2 .evalfleet.tool.v1.SandboxActionR\acontent\"\xa1\x01\n" +
+	"\x06timing\x18\x05 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\"l\n" +
+	"\x0eSandboxRemoved\x12&\n" +
+	"\venvironment\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x12\x1e\n" +
+	"\asandbox\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x12\x12\n" +
+	"\x04kept\x18\x03 \x01(\bR\x04kept\"P\n" +
+	"\fSandboxActed\x12@\n" +
+	"\acontent\x18\x01 \x01(\v2 .evalfleet.tool.v1.SandboxActionB\x04\xb0\xbb\x18\x01R\acontent\"\xb9\x01\n" +
 	"\n" +
-	"ExecIntent\x12 \n" +
-	"\venvironment\x18\x01 \x01(\tR\venvironment\x12\x1d\n" +
+	"ExecIntent\x12&\n" +
+	"\venvironment\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\venvironment\x12#\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
-	"\apurpose\x18\x03 \x01(\tR\apurpose\x128\n" +
-	"\acontent\x18\x04 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecR\acontent\"\xca\x01\n" +
+	"request_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12\x1e\n" +
+	"\apurpose\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12>\n" +
+	"\acontent\x18\x04 \x01(\v2\x1e.evalfleet.sandbox.v1.ExecSpecB\x04\xb0\xbb\x18\x01R\acontent\"\xd0\x01\n" +
 	"\vExecOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x122\n" +
 	"\x05error\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
-	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12:\n" +
-	"\acontent\x18\x04 \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\acontent\"~\n" +
+	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12@\n" +
+	"\acontent\x18\x04 \x01(\v2 .evalfleet.sandbox.v1.ExecResultB\x04\xb0\xbb\x18\x01R\acontent\"\x8a\x01\n" +
 	"\fWorkerIntent\x125\n" +
-	"\x06worker\x18\x01 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\x12\x1d\n" +
+	"\x06worker\x18\x01 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\x12#\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
-	"\apurpose\x18\x03 \x01(\tR\apurpose\"\xcc\x01\n" +
+	"request_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12\x1e\n" +
+	"\apurpose\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\"\xd2\x01\n" +
 	"\rWorkerOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x122\n" +
 	"\x05error\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x123\n" +
-	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12:\n" +
-	"\acontent\x18\x04 \x01(\v2 .evalfleet.agent.v1.WorkerAnswerR\acontent\"v\n" +
+	"\x06timing\x18\x03 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12@\n" +
+	"\acontent\x18\x04 \x01(\v2 .evalfleet.agent.v1.WorkerAnswerB\x04\xb0\xbb\x18\x01R\acontent\"v\n" +
 	"\fWorkerAnswer\x12!\n" +
 	"\fpayload_json\x18\x01 \x01(\tR\vpayloadJson\x12C\n" +
-	"\rstore_changes\x18\x02 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChanges\"\x9b\x01\n" +
-	"\vScoreIntent\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\x06scorer\x18\x02 \x01(\v2\x1d.evalfleet.agent.v1.ScorerRefR\x06scorer\x12\x1d\n" +
+	"\rstore_changes\x18\x02 \x03(\v2\x1e.evalfleet.tool.v1.StoreChangeR\fstoreChanges\"\xa7\x01\n" +
+	"\vScoreIntent\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x125\n" +
+	"\x06scorer\x18\x02 \x01(\v2\x1d.evalfleet.agent.v1.ScorerRefR\x06scorer\x12#\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\x12\"\n" +
-	"\fintermediate\x18\x04 \x01(\bR\fintermediate\"\xb9\x02\n" +
+	"request_id\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\trequestId\x12\"\n" +
+	"\fintermediate\x18\x04 \x01(\bR\fintermediate\"\xc5\x02\n" +
 	"\fScoreOutcome\x12\x16\n" +
-	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x124\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x18\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x124\n" +
 	"\x05value\x18\x03 \x01(\v2\x1e.evalfleet.agent.v1.ScoreValueR\x05value\x122\n" +
 	"\x05error\x18\x04 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12\"\n" +
 	"\fintermediate\x18\x05 \x01(\bR\fintermediate\x123\n" +
-	"\x06timing\x18\x06 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12:\n" +
-	"\acontent\x18\a \x01(\v2 .evalfleet.agent.v1.ScoreContentR\acontent\"s\n" +
+	"\x06timing\x18\x06 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12@\n" +
+	"\acontent\x18\a \x01(\v2 .evalfleet.agent.v1.ScoreContentB\x04\xb0\xbb\x18\x01R\acontent\"s\n" +
 	"\fScoreContent\x12/\n" +
 	"\x05score\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.ScoreR\x05score\x122\n" +
 	"\x06target\x18\x02 \x01(\v2\x1a.evalfleet.agent.v1.TargetR\x06target\"]\n" +
@@ -6082,135 +6136,137 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x05limit\x18\x01 \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x12\x19\n" +
 	"\bends_run\x18\x02 \x01(\bR\aendsRun\"F\n" +
 	"\rLimitsRetuned\x125\n" +
-	"\x06limits\x18\x01 \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\"m\n" +
-	"\x04Info\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x129\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontent\"*\n" +
+	"\x06limits\x18\x01 \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\"\x7f\n" +
+	"\x04Info\x12\x18\n" +
+	"\x04code\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04code\x12\x1c\n" +
+	"\x06source\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06source\x12?\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"*\n" +
 	"\vInfoContent\x12\x1b\n" +
 	"\tdata_json\x18\x01 \x01(\tR\bdataJson\"A\n" +
 	"\vErrorRaised\x122\n" +
-	"\x05error\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"u\n" +
-	"\aLogLine\x12\x14\n" +
-	"\x05level\x18\x01 \x01(\tR\x05level\x12\x16\n" +
-	"\x06logger\x18\x02 \x01(\tR\x06logger\x12<\n" +
-	"\acontent\x18\x03 \x01(\v2\".evalfleet.agent.v1.LogLineContentR\acontent\"*\n" +
+	"\x05error\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\x87\x01\n" +
+	"\aLogLine\x12\x1a\n" +
+	"\x05level\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05level\x12\x1c\n" +
+	"\x06logger\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06logger\x12B\n" +
+	"\acontent\x18\x03 \x01(\v2\".evalfleet.agent.v1.LogLineContentB\x04\xb0\xbb\x18\x01R\acontent\"*\n" +
 	"\x0eLogLineContent\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"\xca\x01\n" +
-	"\tCompacted\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12#\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"\xdc\x01\n" +
+	"\tCompacted\x12\x18\n" +
+	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12#\n" +
 	"\rtokens_before\x18\x02 \x01(\x03R\ftokensBefore\x12!\n" +
-	"\ftokens_after\x18\x03 \x01(\x03R\vtokensAfter\x12#\n" +
-	"\rmetadata_json\x18\x04 \x01(\tR\fmetadataJson\x12<\n" +
-	"\acontent\x18\x05 \x01(\v2\".evalfleet.agent.v1.HistoryContentR\acontent\"+\n" +
-	"\bBranched\x12\x1f\n" +
-	"\vfrom_anchor\x18\x01 \x01(\tR\n" +
-	"fromAnchor\":\n" +
-	"\bAnchored\x12\x16\n" +
-	"\x06anchor\x18\x01 \x01(\tR\x06anchor\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xd5\x01\n" +
+	"\ftokens_after\x18\x03 \x01(\x03R\vtokensAfter\x12)\n" +
+	"\rmetadata_json\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\fmetadataJson\x12B\n" +
+	"\acontent\x18\x05 \x01(\v2\".evalfleet.agent.v1.HistoryContentB\x04\xb0\xbb\x18\x01R\acontent\"1\n" +
+	"\bBranched\x12%\n" +
+	"\vfrom_anchor\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\n" +
+	"fromAnchor\"F\n" +
+	"\bAnchored\x12\x1c\n" +
+	"\x06anchor\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06anchor\x12\x1c\n" +
+	"\x06source\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06source\"\xe1\x01\n" +
 	"\fCheckpointed\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\x05R\n" +
-	"checkpoint\x12\x18\n" +
-	"\atrigger\x18\x02 \x01(\tR\atrigger\x12M\n" +
-	"\tsnapshots\x18\x03 \x03(\v2/.evalfleet.agent.v1.Checkpointed.SnapshotsEntryR\tsnapshots\x1a<\n" +
+	"checkpoint\x12\x1e\n" +
+	"\atrigger\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\atrigger\x12S\n" +
+	"\tsnapshots\x18\x03 \x03(\v2/.evalfleet.agent.v1.Checkpointed.SnapshotsEntryB\x04\xb8\xbb\x18\x01R\tsnapshots\x1a<\n" +
 	"\x0eSnapshotsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"r\n" +
-	"\rSubtaskIntent\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\x129\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontent\"\x98\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\rSubtaskIntent\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x18\n" +
+	"\x04type\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12?\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\x9e\x01\n" +
 	"\x0eSubtaskOutcome\x12\x16\n" +
 	"\x06intent\x18\x01 \x01(\x03R\x06intent\x123\n" +
-	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x129\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontent\"\xae\x01\n" +
-	"\x0fCommandReceived\x12\x1d\n" +
+	"\x06timing\x18\x02 \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing\x12?\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\xe8\x01\n" +
+	"\x0fCommandReceived\x12#\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12<\n" +
-	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.CommandContentR\acontent\x12\x12\n" +
-	"\x04mode\x18\x05 \x01(\tR\x04mode\"~\n" +
+	"command_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tcommandId\x12\x18\n" +
+	"\x04type\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12\x1c\n" +
+	"\x06reason\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12B\n" +
+	"\acontent\x18\x04 \x01(\v2\".evalfleet.agent.v1.CommandContentB\x04\xb0\xbb\x18\x01R\acontent\x12\x18\n" +
+	"\x04mode\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x04mode\x12\x1a\n" +
+	"\boutdated\x18\x06 \x01(\bR\boutdated\"~\n" +
 	"\x0eCommandContent\x12;\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x12/\n" +
-	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xa3\x01\n" +
-	"\x11ApprovalRequested\x12\x1a\n" +
-	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x17\n" +
-	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1a\n" +
-	"\bapprover\x18\x03 \x01(\tR\bapprover\x12=\n" +
-	"\acontent\x18\x04 \x01(\v2#.evalfleet.agent.v1.ApprovalContentR\acontent\"\x91\x01\n" +
+	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\"\xbb\x01\n" +
+	"\x11ApprovalRequested\x12 \n" +
+	"\bapproval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
+	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
+	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12C\n" +
+	"\acontent\x18\x04 \x01(\v2#.evalfleet.agent.v1.ApprovalContentB\x04\xb0\xbb\x18\x01R\acontent\"\x91\x01\n" +
 	"\x0fApprovalContent\x12/\n" +
 	"\x04call\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\x123\n" +
 	"\x04view\x18\x02 \x01(\v2\x1f.evalfleet.tool.v1.ToolCallViewR\x04view\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xc4\x01\n" +
-	"\x0fApprovalDecided\x12\x1a\n" +
-	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x17\n" +
-	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1a\n" +
-	"\bapprover\x18\x03 \x01(\tR\bapprover\x12\x1a\n" +
-	"\bdecision\x18\x04 \x01(\tR\bdecision\x12D\n" +
-	"\acontent\x18\x05 \x01(\v2*.evalfleet.agent.v1.ApprovalDecidedContentR\acontent\"s\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xe2\x01\n" +
+	"\x0fApprovalDecided\x12 \n" +
+	"\bapproval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapproval\x12\x1d\n" +
+	"\acall_id\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12 \n" +
+	"\bapprover\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12 \n" +
+	"\bdecision\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\bdecision\x12J\n" +
+	"\acontent\x18\x05 \x01(\v2*.evalfleet.agent.v1.ApprovalDecidedContentB\x04\xb0\xbb\x18\x01R\acontent\"s\n" +
 	"\x16ApprovalDecidedContent\x12 \n" +
 	"\vexplanation\x18\x01 \x01(\tR\vexplanation\x127\n" +
-	"\bmodified\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\bmodified\"l\n" +
-	"\x0eInputRequested\x12\x1f\n" +
-	"\vfields_json\x18\x01 \x01(\tR\n" +
-	"fieldsJson\x129\n" +
-	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontent\"|\n" +
+	"\bmodified\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\bmodified\"x\n" +
+	"\x0eInputRequested\x12%\n" +
+	"\vfields_json\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
+	"fieldsJson\x12?\n" +
+	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\x88\x01\n" +
 	"\rInputAnswered\x12\x16\n" +
-	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x18\n" +
-	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x129\n" +
-	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontent\"x\n" +
-	"\vInterrupted\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\x12 \n" +
-	"\vinterrupted\x18\x02 \x01(\tR\vinterrupted\x12\x17\n" +
-	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x16\n" +
-	"\x06intent\x18\x04 \x01(\x03R\x06intent\"3\n" +
-	"\x12CancelAcknowledged\x12\x1d\n" +
+	"\x06intent\x18\x01 \x01(\x03R\x06intent\x12\x1e\n" +
+	"\aoutcome\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\aoutcome\x12?\n" +
+	"\acontent\x18\x03 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontent\"\x8a\x01\n" +
+	"\vInterrupted\x12\x1c\n" +
+	"\x06source\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06source\x12&\n" +
+	"\vinterrupted\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\vinterrupted\x12\x1d\n" +
+	"\acall_id\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06callId\x12\x16\n" +
+	"\x06intent\x18\x04 \x01(\x03R\x06intent\"9\n" +
+	"\x12CancelAcknowledged\x12#\n" +
 	"\n" +
-	"command_id\x18\x01 \x01(\tR\tcommandId\"n\n" +
-	"\vScoreEdited\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x123\n" +
-	"\acontent\x18\x03 \x01(\v2\x19.evalfleet.agent.v1.ScoreR\acontent\"E\n" +
+	"command_id\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\tcommandId\"\x80\x01\n" +
+	"\vScoreEdited\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12\x1c\n" +
+	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x129\n" +
+	"\acontent\x18\x03 \x01(\v2\x19.evalfleet.agent.v1.ScoreB\x04\xb0\xbb\x18\x01R\acontent\"K\n" +
 	"\x11SampleInvalidated\x12\x18\n" +
-	"\ainvalid\x18\x01 \x01(\bR\ainvalid\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xcf\x01\n" +
+	"\ainvalid\x18\x01 \x01(\bR\ainvalid\x12\x1c\n" +
+	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\"\xf8\x01\n" +
 	"\vEvalCreated\x120\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecR\x04spec\x12\x18\n" +
-	"\asamples\x18\x02 \x01(\x05R\asamples\x127\n" +
-	"\adataset\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\adataset\x12;\n" +
-	"\bwarnings\x18\x04 \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\"\x93\x01\n" +
+	"\asamples\x18\x02 \x01(\x05R\asamples\x12=\n" +
+	"\adataset\x18\x03 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\x04\xb0\xbb\x18\x01R\adataset\x12;\n" +
+	"\bwarnings\x18\x04 \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x12!\n" +
+	"\ffold_version\x18\x05 \x01(\x05R\vfoldVersion\"\x99\x01\n" +
 	"\x10EvalStateChanged\x123\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
-	"\x05error\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\xbd\x01\n" +
-	"\x0eSampleAdmitted\x12\x16\n" +
-	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +
-	"\x03run\x18\x03 \x01(\tR\x03run\x12\x18\n" +
-	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x14\n" +
-	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12\x1c\n" +
+	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x122\n" +
+	"\x05error\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\"\xcf\x01\n" +
+	"\x0eSampleAdmitted\x12\x1c\n" +
+	"\x06sample\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x16\n" +
+	"\x03run\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12\x1a\n" +
+	"\x05model\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\a \x01(\x05R\n" +
-	"modelIndex\"\xb8\a\n" +
-	"\x0eSampleFinished\x12\x16\n" +
-	"\x06sample\x18\x01 \x01(\tR\x06sample\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x10\n" +
-	"\x03run\x18\x03 \x01(\tR\x03run\x122\n" +
+	"modelIndex\"\xdc\a\n" +
+	"\x0eSampleFinished\x12\x1c\n" +
+	"\x06sample\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x05R\x05epoch\x12\x16\n" +
+	"\x03run\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x122\n" +
 	"\x05state\x18\x04 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x126\n" +
 	"\x05limit\x18\x05 \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x122\n" +
-	"\x05error\x18\x06 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12C\n" +
-	"\x05usage\x18\a \x03(\v2-.evalfleet.agent.v1.SampleFinished.UsageEntryR\x05usage\x12P\n" +
+	"\x05error\x18\x06 \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x12I\n" +
+	"\x05usage\x18\a \x03(\v2-.evalfleet.agent.v1.SampleFinished.UsageEntryB\x04\xb8\xbb\x18\x01R\x05usage\x12V\n" +
 	"\n" +
-	"role_usage\x18\b \x03(\v21.evalfleet.agent.v1.SampleFinished.RoleUsageEntryR\troleUsage\x128\n" +
+	"role_usage\x18\b \x03(\v21.evalfleet.agent.v1.SampleFinished.RoleUsageEntryB\x04\xb8\xbb\x18\x01R\troleUsage\x128\n" +
 	"\n" +
 	"total_time\x18\t \x01(\v2\x19.google.protobuf.DurationR\ttotalTime\x12<\n" +
 	"\fworking_time\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12C\n" +
-	"\acontent\x18\v \x01(\v2).evalfleet.agent.v1.SampleFinishedContentR\acontent\x12#\n" +
-	"\rsandbox_fault\x18\f \x01(\tR\fsandboxFault\x12\x1a\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12I\n" +
+	"\acontent\x18\v \x01(\v2).evalfleet.agent.v1.SampleFinishedContentB\x04\xb0\xbb\x18\x01R\acontent\x12)\n" +
+	"\rsandbox_fault\x18\f \x01(\tB\x04\xb8\xbb\x18\x01R\fsandboxFault\x12\x1a\n" +
 	"\bposition\x18\r \x01(\x05R\bposition\x12\x1f\n" +
 	"\vmodel_index\x18\x0e \x01(\x05R\n" +
 	"modelIndex\x12\x14\n" +
@@ -6227,13 +6283,14 @@ const file_evalfleet_agent_v1_event_proto_rawDesc = "" +
 	"\x15SampleFinishedContent\x126\n" +
 	"\x06scores\x18\x01 \x03(\v2\x1e.evalfleet.agent.v1.NamedScoreR\x06scores\"L\n" +
 	"\x0fResultsComputed\x129\n" +
-	"\aresults\x18\x01 \x01(\v2\x1f.evalfleet.agent.v1.EvalResultsR\aresults\"H\n" +
-	"\vEvalUpdated\x12!\n" +
-	"\fchanges_json\x18\x01 \x01(\tR\vchangesJson\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"Z\n" +
-	"\tExtension\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x129\n" +
-	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentR\acontentB\xd1\x01\n" +
+	"\aresults\x18\x01 \x01(\v2\x1f.evalfleet.agent.v1.EvalResultsR\aresults\"p\n" +
+	"\vEvalUpdated\x12'\n" +
+	"\fchanges_json\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\vchangesJson\x12\x1c\n" +
+	"\x06reason\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1a\n" +
+	"\boutdated\x18\x03 \x01(\bR\boutdated\"f\n" +
+	"\tExtension\x12\x18\n" +
+	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12?\n" +
+	"\acontent\x18\x02 \x01(\v2\x1f.evalfleet.agent.v1.InfoContentB\x04\xb0\xbb\x18\x01R\acontentB\xd1\x01\n" +
 	"\x16com.evalfleet.agent.v1B\n" +
 	"EventProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 

@@ -11,6 +11,7 @@ package agentv1
 import (
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v12 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
@@ -804,7 +805,12 @@ type Run struct {
 	Note *v13.Note `protobuf:"bytes,29,opt,name=note,proto3" json:"note,omitempty"`
 	// What is not done as the specification asks for, known since it was made. A run of an evaluation has none: they are the
 	// evaluation's.
-	Warnings      []*EvalWarning `protobuf:"bytes,30,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []*EvalWarning `protobuf:"bytes,30,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The limits in force, retuned ones included.
+	Limits *RunLimits `protobuf:"bytes,31,opt,name=limits,proto3" json:"limits,omitempty"`
+	// What it has used of each limit, whether bounded or not. `tokens` are those that `limits.token_formula` counts. `time` is
+	// as of the answer; in lists it is unset until the run has ended.
+	Used          *RunLimits `protobuf:"bytes,32,opt,name=used,proto3" json:"used,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1045,6 +1051,20 @@ func (x *Run) GetNote() *v13.Note {
 func (x *Run) GetWarnings() []*EvalWarning {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *Run) GetLimits() *RunLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Run) GetUsed() *RunLimits {
+	if x != nil {
+		return x.Used
 	}
 	return nil
 }
@@ -1427,32 +1447,32 @@ var File_evalfleet_agent_v1_run_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
+	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x04 \x01(\tR\x0eparametersJson\x12\x18\n" +
 	"\abuiltin\x18\x05 \x01(\bR\abuiltin:;\xeaA8\n" +
-	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\x83\x02\n" +
-	"\bAgentRef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vparams_json\x18\x02 \x01(\tR\n" +
+	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\x95\x02\n" +
+	"\bAgentRef\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\vparams_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\x120\n" +
-	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12!\n" +
-	"\fdisplay_name\x18\x04 \x01(\tR\vdisplayName\x124\n" +
+	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12'\n" +
+	"\fdisplay_name\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\vdisplayName\x124\n" +
 	"\x06agents\x18\x05 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x06agents\x127\n" +
-	"\aworkers\x18\x06 \x03(\v2\x1d.evalfleet.agent.v1.WorkerRefR\aworkers\"\xb9\x01\n" +
-	"\bModelRef\x12\x14\n" +
-	"\x05model\x18\x01 \x01(\tR\x05model\x12\x18\n" +
-	"\aaccount\x18\x02 \x01(\tR\aaccount\x12:\n" +
-	"\x06config\x18\x03 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x12&\n" +
-	"\x0fmodel_args_json\x18\x04 \x01(\tR\rmodelArgsJson\x12\x19\n" +
-	"\bbase_url\x18\x05 \x01(\tR\abaseUrl\"\xba\x02\n" +
+	"\aworkers\x18\x06 \x03(\v2\x1d.evalfleet.agent.v1.WorkerRefR\aworkers\"\xd1\x01\n" +
+	"\bModelRef\x12\x1a\n" +
+	"\x05model\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1e\n" +
+	"\aaccount\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\aaccount\x12:\n" +
+	"\x06config\x18\x03 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x12,\n" +
+	"\x0fmodel_args_json\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\rmodelArgsJson\x12\x1f\n" +
+	"\bbase_url\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\abaseUrl\"\xc0\x02\n" +
 	"\tRunLimits\x12\x1f\n" +
 	"\bmessages\x18\x01 \x01(\x05H\x00R\bmessages\x88\x01\x01\x12\x1b\n" +
-	"\x06tokens\x18\x02 \x01(\x03H\x01R\x06tokens\x88\x01\x01\x12#\n" +
-	"\rtoken_formula\x18\x03 \x01(\tR\ftokenFormula\x12\x19\n" +
+	"\x06tokens\x18\x02 \x01(\x03H\x01R\x06tokens\x88\x01\x01\x12)\n" +
+	"\rtoken_formula\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\ftokenFormula\x12\x19\n" +
 	"\x05turns\x18\x04 \x01(\x05H\x02R\x05turns\x88\x01\x01\x12-\n" +
 	"\x04time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04time\x12<\n" +
 	"\fworking_time\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12\x17\n" +
@@ -1460,31 +1480,30 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\t_messagesB\t\n" +
 	"\a_tokensB\b\n" +
 	"\x06_turnsB\a\n" +
-	"\x05_cost\"\xe7\n" +
-	"\n" +
-	"\aRunSpec\x125\n" +
-	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x12\x16\n" +
-	"\x06prompt\x18\x15 \x01(\tR\x06prompt\x122\n" +
+	"\x05_cost\"\xa9\v\n" +
+	"\aRunSpec\x12;\n" +
+	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\x04\xb0\xbb\x18\x01R\x05input\x12\x1c\n" +
+	"\x06prompt\x18\x15 \x01(\tB\x04\xb0\xbb\x18\x01R\x06prompt\x122\n" +
 	"\x05steps\x18\x02 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05steps\x122\n" +
-	"\x05model\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.ModelRefR\x05model\x12L\n" +
-	"\vmodel_roles\x18\x04 \x03(\v2+.evalfleet.agent.v1.RunSpec.ModelRolesEntryR\n" +
+	"\x05model\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.ModelRefR\x05model\x12R\n" +
+	"\vmodel_roles\x18\x04 \x03(\v2+.evalfleet.agent.v1.RunSpec.ModelRolesEntryB\x04\xb8\xbb\x18\x01R\n" +
 	"modelRoles\x12:\n" +
 	"\x06config\x18\x05 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x120\n" +
-	"\x05tools\x18\x06 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12H\n" +
-	"\tsandboxes\x18\a \x03(\v2*.evalfleet.agent.v1.RunSpec.SandboxesEntryR\tsandboxes\x125\n" +
+	"\x05tools\x18\x06 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12N\n" +
+	"\tsandboxes\x18\a \x03(\v2*.evalfleet.agent.v1.RunSpec.SandboxesEntryB\x04\xb8\xbb\x18\x01R\tsandboxes\x125\n" +
 	"\x06limits\x18\b \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x127\n" +
-	"\ascorers\x18\t \x03(\v2\x1d.evalfleet.agent.v1.ScorerRefR\ascorers\x122\n" +
+	"\ascorers\x18\t \x03(\v2\x1d.evalfleet.agent.v1.ScorerRefR\ascorers\x128\n" +
 	"\x06target\x18\n" +
-	" \x01(\v2\x1a.evalfleet.agent.v1.TargetR\x06target\x12\x18\n" +
-	"\achoices\x18\v \x03(\tR\achoices\x12#\n" +
-	"\rmetadata_json\x18\f \x01(\tR\fmetadataJson\x12<\n" +
-	"\x05store\x18\r \x03(\v2&.evalfleet.agent.v1.RunSpec.StoreEntryR\x05store\x12=\n" +
+	" \x01(\v2\x1a.evalfleet.agent.v1.TargetB\x04\xb0\xbb\x18\x01R\x06target\x12\x1e\n" +
+	"\achoices\x18\v \x03(\tB\x04\xb0\xbb\x18\x01R\achoices\x12)\n" +
+	"\rmetadata_json\x18\f \x01(\tB\x04\xb0\xbb\x18\x01R\fmetadataJson\x12B\n" +
+	"\x05store\x18\r \x03(\v2&.evalfleet.agent.v1.RunSpec.StoreEntryB\x04\xb0\xbb\x18\x01R\x05store\x12=\n" +
 	"\bapproval\x18\x0e \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bapproval\x12B\n" +
-	"\vattribution\x18\x0f \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12?\n" +
-	"\x06labels\x18\x10 \x03(\v2'.evalfleet.agent.v1.RunSpec.LabelsEntryR\x06labels\x12\x17\n" +
-	"\aon_park\x18\x11 \x01(\tR\x06onPark\x12$\n" +
-	"\x0escore_on_error\x18\x12 \x01(\bR\fscoreOnError\x12!\n" +
-	"\frecord_calls\x18\x13 \x01(\tR\vrecordCalls\x12%\n" +
+	"\vattribution\x18\x0f \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12E\n" +
+	"\x06labels\x18\x10 \x03(\v2'.evalfleet.agent.v1.RunSpec.LabelsEntryB\x04\xb8\xbb\x18\x01R\x06labels\x12\x1d\n" +
+	"\aon_park\x18\x11 \x01(\tB\x04\xb8\xbb\x18\x01R\x06onPark\x12$\n" +
+	"\x0escore_on_error\x18\x12 \x01(\bR\fscoreOnError\x12'\n" +
+	"\frecord_calls\x18\x13 \x01(\tB\x04\xb8\xbb\x18\x01R\vrecordCalls\x12%\n" +
 	"\x0ekeep_sandboxes\x18\x14 \x01(\bR\rkeepSandboxes\x1a[\n" +
 	"\x0fModelRolesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x122\n" +
@@ -1501,9 +1520,9 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x06Target\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x12\n" +
-	"\x04list\x18\x02 \x01(\bR\x04list\"\xbe\r\n" +
-	"\x03Run\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
+	"\x04list\x18\x02 \x01(\bR\x04list\"\xea\x0e\n" +
+	"\x03Run\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12/\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\x04spec\x122\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1c.evalfleet.agent.v1.RunStateR\x05state\x12/\n" +
 	"\x04wait\x18\x04 \x01(\v2\x1b.evalfleet.agent.v1.RunWaitR\x04wait\x12\x12\n" +
@@ -1517,28 +1536,30 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x05limit\x18\n" +
 	" \x01(\v2 .evalfleet.agent.v1.LimitReachedR\x05limit\x122\n" +
 	"\x05error\x18\v \x01(\v2\x1c.evalfleet.agent.v1.RunErrorR\x05error\x126\n" +
-	"\x06scores\x18\f \x03(\v2\x1e.evalfleet.agent.v1.NamedScoreR\x06scores\x128\n" +
-	"\x05usage\x18\r \x03(\v2\".evalfleet.agent.v1.Run.UsageEntryR\x05usage\x12E\n" +
+	"\x06scores\x18\f \x03(\v2\x1e.evalfleet.agent.v1.NamedScoreR\x06scores\x12>\n" +
+	"\x05usage\x18\r \x03(\v2\".evalfleet.agent.v1.Run.UsageEntryB\x04\xb8\xbb\x18\x01R\x05usage\x12K\n" +
 	"\n" +
-	"role_usage\x18\x0e \x03(\v2&.evalfleet.agent.v1.Run.RoleUsageEntryR\troleUsage\x12\x14\n" +
+	"role_usage\x18\x0e \x03(\v2&.evalfleet.agent.v1.Run.RoleUsageEntryB\x04\xb8\xbb\x18\x01R\troleUsage\x12\x14\n" +
 	"\x05turns\x18\x0f \x01(\x05R\x05turns\x12#\n" +
 	"\rmessage_count\x18\x10 \x01(\x05R\fmessageCount\x12<\n" +
-	"\fworking_time\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12;\n" +
-	"\bmessages\x18\x12 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\bmessages\x127\n" +
-	"\x06output\x18\x13 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputR\x06output\x128\n" +
-	"\x05store\x18\x14 \x03(\v2\".evalfleet.agent.v1.Run.StoreEntryR\x05store\x12D\n" +
-	"\tsandboxes\x18\x15 \x03(\v2&.evalfleet.agent.v1.Run.SandboxesEntryR\tsandboxes\x12\x12\n" +
-	"\x04etag\x18\x16 \x01(\tR\x04etag\x12\x14\n" +
-	"\x05owner\x18\x17 \x01(\tR\x05owner\x12#\n" +
-	"\rsandbox_fault\x18\x18 \x01(\tR\fsandboxFault\x12\x18\n" +
-	"\aretries\x18\x19 \x01(\x05R\aretries\x12\x1a\n" +
-	"\bactivity\x18\x1a \x01(\tR\bactivity\x12(\n" +
+	"\fworking_time\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vworkingTime\x12A\n" +
+	"\bmessages\x18\x12 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\x04\xb0\xbb\x18\x01R\bmessages\x12=\n" +
+	"\x06output\x18\x13 \x01(\v2\x1f.evalfleet.model.v1.ModelOutputB\x04\xb0\xbb\x18\x01R\x06output\x12>\n" +
+	"\x05store\x18\x14 \x03(\v2\".evalfleet.agent.v1.Run.StoreEntryB\x04\xb0\xbb\x18\x01R\x05store\x12J\n" +
+	"\tsandboxes\x18\x15 \x03(\v2&.evalfleet.agent.v1.Run.SandboxesEntryB\x04\xb8\xbb\x18\x01R\tsandboxes\x12\x18\n" +
+	"\x04etag\x18\x16 \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x12\x1a\n" +
+	"\x05owner\x18\x17 \x01(\tB\x04\xb8\xbb\x18\x01R\x05owner\x12)\n" +
+	"\rsandbox_fault\x18\x18 \x01(\tB\x04\xb8\xbb\x18\x01R\fsandboxFault\x12\x18\n" +
+	"\aretries\x18\x19 \x01(\x05R\aretries\x12 \n" +
+	"\bactivity\x18\x1a \x01(\tB\x04\xb8\xbb\x18\x01R\bactivity\x12(\n" +
 	"\x10lost_model_calls\x18\x1b \x01(\x05R\x0elostModelCalls\x12\x1e\n" +
 	"\n" +
 	"cancelling\x18\x1c \x01(\bR\n" +
 	"cancelling\x12-\n" +
 	"\x04note\x18\x1d \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\x12;\n" +
-	"\bwarnings\x18\x1e \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x1aX\n" +
+	"\bwarnings\x18\x1e \x03(\v2\x1f.evalfleet.agent.v1.EvalWarningR\bwarnings\x125\n" +
+	"\x06limits\x18\x1f \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x121\n" +
+	"\x04used\x18  \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x04used\x1aX\n" +
 	"\n" +
 	"UsageEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
@@ -1553,32 +1574,32 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:5\xeaA2\n" +
-	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"z\n" +
-	"\vEvalWarning\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
-	"\x05model\x18\x02 \x01(\tR\x05model\x12%\n" +
-	"\x0eunsent_options\x18\x03 \x03(\tR\runsentOptions\x12\x14\n" +
-	"\x05field\x18\x04 \x01(\tR\x05field\"\xbe\x01\n" +
-	"\aRunWait\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
+	"\x11evalfleet.dev/Run\x12\x1dprojects/{project}/runs/{run}\"\x92\x01\n" +
+	"\vEvalWarning\x12\x1e\n" +
+	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12\x1a\n" +
+	"\x05model\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12+\n" +
+	"\x0eunsent_options\x18\x03 \x03(\tB\x04\xb8\xbb\x18\x01R\runsentOptions\x12\x1a\n" +
+	"\x05field\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x05field\"\xd0\x01\n" +
+	"\aRunWait\x12\x1c\n" +
+	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
+	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
-	"\bretry_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x18\n" +
-	"\asubject\x18\x05 \x01(\tR\asubject\"\x90\x01\n" +
-	"\aRunNote\x12\x10\n" +
-	"\x03run\x18\x01 \x01(\tR\x03run\x12\x16\n" +
-	"\x06intent\x18\x02 \x01(\x03R\x06intent\x12\x16\n" +
-	"\x06sample\x18\x03 \x01(\tR\x06sample\x12\x14\n" +
+	"\bretry_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12\x1e\n" +
+	"\asubject\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\asubject\"\x9c\x01\n" +
+	"\aRunNote\x12\x16\n" +
+	"\x03run\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x16\n" +
+	"\x06intent\x18\x02 \x01(\x03R\x06intent\x12\x1c\n" +
+	"\x06sample\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x05R\x05epoch\x12-\n" +
-	"\x04note\x18\x05 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"h\n" +
-	"\fLimitReached\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x04note\x18\x05 \x01(\v2\x19.evalfleet.effect.v1.NoteR\x04note\"t\n" +
+	"\fLimitReached\x12\x18\n" +
+	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x01R\x05limit\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\x01R\x05value\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"<\n" +
-	"\bRunError\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage*\xc9\x01\n" +
+	"\x05value\x18\x03 \x01(\x01R\x05value\x12\x1e\n" +
+	"\amessage\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\"H\n" +
+	"\bRunError\x12\x1c\n" +
+	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
+	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage*\xc9\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RUN_STATE_PENDING\x10\x01\x12\x15\n" +
@@ -1680,18 +1701,20 @@ var file_evalfleet_agent_v1_run_proto_depIdxs = []int32{
 	20, // 35: evalfleet.agent.v1.Run.sandboxes:type_name -> evalfleet.agent.v1.Run.SandboxesEntry
 	32, // 36: evalfleet.agent.v1.Run.note:type_name -> evalfleet.effect.v1.Note
 	8,  // 37: evalfleet.agent.v1.Run.warnings:type_name -> evalfleet.agent.v1.EvalWarning
-	29, // 38: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
-	29, // 39: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
-	32, // 40: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
-	3,  // 41: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
-	33, // 42: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	34, // 43: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	34, // 44: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	4,  // 38: evalfleet.agent.v1.Run.limits:type_name -> evalfleet.agent.v1.RunLimits
+	4,  // 39: evalfleet.agent.v1.Run.used:type_name -> evalfleet.agent.v1.RunLimits
+	29, // 40: evalfleet.agent.v1.RunWait.since:type_name -> google.protobuf.Timestamp
+	29, // 41: evalfleet.agent.v1.RunWait.retry_at:type_name -> google.protobuf.Timestamp
+	32, // 42: evalfleet.agent.v1.RunNote.note:type_name -> evalfleet.effect.v1.Note
+	3,  // 43: evalfleet.agent.v1.RunSpec.ModelRolesEntry.value:type_name -> evalfleet.agent.v1.ModelRef
+	33, // 44: evalfleet.agent.v1.RunSpec.SandboxesEntry.value:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	34, // 45: evalfleet.agent.v1.Run.UsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	34, // 46: evalfleet.agent.v1.Run.RoleUsageEntry.value:type_name -> evalfleet.model.v1.ModelUsage
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_proto_init() }

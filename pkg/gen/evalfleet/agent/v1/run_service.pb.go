@@ -9,11 +9,11 @@ package agentv1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
-	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
-	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -198,6 +198,70 @@ func (x *GetRunRequest) GetView() RunView {
 	return RunView_RUN_VIEW_UNSPECIFIED
 }
 
+// WaitRunRequest waits for a run.
+type WaitRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}/runs/{run}`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Optional. How long to wait at most; default 60s, cap 600s.
+	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Optional. How much to give; default BASIC.
+	View          RunView `protobuf:"varint,3,opt,name=view,proto3,enum=evalfleet.agent.v1.RunView" json:"view,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitRunRequest) Reset() {
+	*x = WaitRunRequest{}
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitRunRequest) ProtoMessage() {}
+
+func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitRunRequest.ProtoReflect.Descriptor instead.
+func (*WaitRunRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WaitRunRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WaitRunRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *WaitRunRequest) GetView() RunView {
+	if x != nil {
+		return x.View
+	}
+	return RunView_RUN_VIEW_UNSPECIFIED
+}
+
 // ListRunsRequest asks for runs.
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -221,7 +285,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -233,7 +297,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[2]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -246,7 +310,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListRunsRequest) GetParent() string {
@@ -311,7 +375,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +387,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[3]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +400,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -363,14 +427,16 @@ type WatchRunRequest struct {
 	// Optional. With content; default without.
 	Content bool `protobuf:"varint,3,opt,name=content,proto3" json:"content,omitempty"`
 	// Optional. With pieces of answers as they come.
-	Deltas        bool `protobuf:"varint,4,opt,name=deltas,proto3" json:"deltas,omitempty"`
+	Deltas bool `protobuf:"varint,4,opt,name=deltas,proto3" json:"deltas,omitempty"`
+	// Optional. With an empty cursor, only events that come from now on; the cursor of now is sent first, in a heartbeat.
+	FromHead      bool `protobuf:"varint,5,opt,name=from_head,json=fromHead,proto3" json:"from_head,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +448,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[4]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +461,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{4}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchRunRequest) GetName() string {
@@ -426,22 +492,32 @@ func (x *WatchRunRequest) GetDeltas() bool {
 	return false
 }
 
-// WatchRunResponse is one event.
+func (x *WatchRunRequest) GetFromHead() bool {
+	if x != nil {
+		return x.FromHead
+	}
+	return false
+}
+
+// WatchRunResponse is one event, or what is known of an open effect. Without either it is a heartbeat.
 type WatchRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event; unset in a heartbeat and with a note.
-	Event *Event `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// Place after this event: give it to watch on after it.
+	// Place after the last event: give it to watch on after it.
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// What is known of an open effect, between events: first what stands when the watch has caught up, then as it changes. A slow watcher misses what was overtaken.
-	Note          *RunNote `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	// What is new; unset in a heartbeat.
+	//
+	// Types that are valid to be assigned to Update:
+	//
+	//	*WatchRunResponse_Event
+	//	*WatchRunResponse_Note
+	Update        isWatchRunResponse_Update `protobuf_oneof:"update"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +529,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[5]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,14 +542,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *WatchRunResponse) GetEvent() *Event {
-	if x != nil {
-		return x.Event
-	}
-	return nil
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WatchRunResponse) GetCursor() string {
@@ -483,12 +552,49 @@ func (x *WatchRunResponse) GetCursor() string {
 	return ""
 }
 
-func (x *WatchRunResponse) GetNote() *RunNote {
+func (x *WatchRunResponse) GetUpdate() isWatchRunResponse_Update {
 	if x != nil {
-		return x.Note
+		return x.Update
 	}
 	return nil
 }
+
+func (x *WatchRunResponse) GetEvent() *Event {
+	if x != nil {
+		if x, ok := x.Update.(*WatchRunResponse_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
+func (x *WatchRunResponse) GetNote() *RunNote {
+	if x != nil {
+		if x, ok := x.Update.(*WatchRunResponse_Note); ok {
+			return x.Note
+		}
+	}
+	return nil
+}
+
+type isWatchRunResponse_Update interface {
+	isWatchRunResponse_Update()
+}
+
+type WatchRunResponse_Event struct {
+	// The next event.
+	Event *Event `protobuf:"bytes,1,opt,name=event,proto3,oneof"`
+}
+
+type WatchRunResponse_Note struct {
+	// What is known of an open effect, between events: first what stands when the watch has caught up, then as it changes.
+	// A slow watcher misses what was overtaken.
+	Note *RunNote `protobuf:"bytes,3,opt,name=note,proto3,oneof"`
+}
+
+func (*WatchRunResponse_Event) isWatchRunResponse_Update() {}
+
+func (*WatchRunResponse_Note) isWatchRunResponse_Update() {}
 
 // ListRunEventsRequest asks for events.
 type ListRunEventsRequest struct {
@@ -507,7 +613,7 @@ type ListRunEventsRequest struct {
 
 func (x *ListRunEventsRequest) Reset() {
 	*x = ListRunEventsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +625,7 @@ func (x *ListRunEventsRequest) String() string {
 func (*ListRunEventsRequest) ProtoMessage() {}
 
 func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[6]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +638,7 @@ func (x *ListRunEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunEventsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListRunEventsRequest) GetRun() string {
@@ -576,7 +682,7 @@ type ListRunEventsResponse struct {
 
 func (x *ListRunEventsResponse) Reset() {
 	*x = ListRunEventsResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +694,7 @@ func (x *ListRunEventsResponse) String() string {
 func (*ListRunEventsResponse) ProtoMessage() {}
 
 func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[7]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +707,7 @@ func (x *ListRunEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunEventsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListRunEventsResponse) GetEvents() []*Event {
@@ -635,7 +741,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +753,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[8]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +766,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CancelRunRequest) GetName() string {
@@ -702,7 +808,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +820,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[9]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +833,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteRunRequest) GetName() string {
@@ -746,7 +852,7 @@ type DeleteRunResponse struct {
 
 func (x *DeleteRunResponse) Reset() {
 	*x = DeleteRunResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +864,7 @@ func (x *DeleteRunResponse) String() string {
 func (*DeleteRunResponse) ProtoMessage() {}
 
 func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[10]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +877,7 @@ func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{11}
 }
 
 // PostMessageRequest is an operator's message.
@@ -783,7 +889,8 @@ type PostMessageRequest struct {
 	Messages []*v1.ChatMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The same as one user message with this text.
+	// The same as one user message with this text. With a request_id its id follows from that, so that a repeated request
+	// has the same message.
 	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -791,7 +898,7 @@ type PostMessageRequest struct {
 
 func (x *PostMessageRequest) Reset() {
 	*x = PostMessageRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +910,7 @@ func (x *PostMessageRequest) String() string {
 func (*PostMessageRequest) ProtoMessage() {}
 
 func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[11]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +923,7 @@ func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageRequest.ProtoReflect.Descriptor instead.
 func (*PostMessageRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PostMessageRequest) GetRun() string {
@@ -858,7 +965,7 @@ type PostMessageResponse struct {
 
 func (x *PostMessageResponse) Reset() {
 	*x = PostMessageResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +977,7 @@ func (x *PostMessageResponse) String() string {
 func (*PostMessageResponse) ProtoMessage() {}
 
 func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[12]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,120 +990,10 @@ func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageResponse.ProtoReflect.Descriptor instead.
 func (*PostMessageResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *PostMessageResponse) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-// InterruptRunRequest names a run.
-type InterruptRunRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Optional. Why.
-	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InterruptRunRequest) Reset() {
-	*x = InterruptRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InterruptRunRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InterruptRunRequest) ProtoMessage() {}
-
-func (x *InterruptRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InterruptRunRequest.ProtoReflect.Descriptor instead.
-func (*InterruptRunRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *InterruptRunRequest) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *InterruptRunRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *InterruptRunRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// InterruptRunResponse tells where the command stands.
-type InterruptRunResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence number of its event.
-	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InterruptRunResponse) Reset() {
-	*x = InterruptRunResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InterruptRunResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InterruptRunResponse) ProtoMessage() {}
-
-func (x *InterruptRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InterruptRunResponse.ProtoReflect.Descriptor instead.
-func (*InterruptRunResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *InterruptRunResponse) GetSeq() int64 {
+func (x *PostMessageResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
 	}
@@ -1018,7 +1015,7 @@ type HoldRunRequest struct {
 
 func (x *HoldRunRequest) Reset() {
 	*x = HoldRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1027,7 @@ func (x *HoldRunRequest) String() string {
 func (*HoldRunRequest) ProtoMessage() {}
 
 func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1040,7 @@ func (x *HoldRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRunRequest.ProtoReflect.Descriptor instead.
 func (*HoldRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HoldRunRequest) GetName() string {
@@ -1080,7 +1077,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1089,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1102,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResumeRunRequest) GetName() string {
@@ -1127,17 +1124,21 @@ type RetuneLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/runs/{run}`.
 	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Required. Set members replace; others stay.
+	// New limits.
 	Limits *RunLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Optional. Which of the limits to change, such as `turns`. One that is named and not set is lifted; `*` names all. Default: those that are set.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Optional, over REST also in the header `If-Match`. The run's; the call fails with ETAG_MISMATCH where the run has another when the command is taken.
+	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetuneLimitsRequest) Reset() {
 	*x = RetuneLimitsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1150,7 @@ func (x *RetuneLimitsRequest) String() string {
 func (*RetuneLimitsRequest) ProtoMessage() {}
 
 func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1163,7 @@ func (x *RetuneLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetuneLimitsRequest.ProtoReflect.Descriptor instead.
 func (*RetuneLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RetuneLimitsRequest) GetRun() string {
@@ -1186,295 +1187,16 @@ func (x *RetuneLimitsRequest) GetRequestId() string {
 	return ""
 }
 
-// EditPendingCallRequest changes a waiting call.
-type EditPendingCallRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Required. The call with its id and new arguments.
-	Call *v11.ToolCall `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EditPendingCallRequest) Reset() {
-	*x = EditPendingCallRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EditPendingCallRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EditPendingCallRequest) ProtoMessage() {}
-
-func (x *EditPendingCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
+func (x *RetuneLimitsRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EditPendingCallRequest.ProtoReflect.Descriptor instead.
-func (*EditPendingCallRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *EditPendingCallRequest) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *EditPendingCallRequest) GetCall() *v11.ToolCall {
-	if x != nil {
-		return x.Call
+		return x.UpdateMask
 	}
 	return nil
 }
 
-func (x *EditPendingCallRequest) GetRequestId() string {
+func (x *RetuneLimitsRequest) GetEtag() string {
 	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// EditPendingCallResponse tells where the command stands.
-type EditPendingCallResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence number of its event.
-	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EditPendingCallResponse) Reset() {
-	*x = EditPendingCallResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EditPendingCallResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EditPendingCallResponse) ProtoMessage() {}
-
-func (x *EditPendingCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EditPendingCallResponse.ProtoReflect.Descriptor instead.
-func (*EditPendingCallResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *EditPendingCallResponse) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-// CancelCallRequest names a running call.
-type CancelCallRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/runs/{run}`.
-	Run string `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// Required. The call's id.
-	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelCallRequest) Reset() {
-	*x = CancelCallRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelCallRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelCallRequest) ProtoMessage() {}
-
-func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
-func (*CancelCallRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *CancelCallRequest) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *CancelCallRequest) GetCallId() string {
-	if x != nil {
-		return x.CallId
-	}
-	return ""
-}
-
-func (x *CancelCallRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// CancelCallResponse tells where the command stands.
-type CancelCallResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence number of its event.
-	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelCallResponse) Reset() {
-	*x = CancelCallResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelCallResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelCallResponse) ProtoMessage() {}
-
-func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
-func (*CancelCallResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *CancelCallResponse) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-// ForkRunRequest names a run and a place in it.
-type ForkRunRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/runs/{run}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. The last event that is shared.
-	Seq int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	// Optional. Set members replace those of the run.
-	Changes *RunSpec `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"`
-	// Optional. Key of the request, at most 128 bytes: repeating it is the same request.
-	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ForkRunRequest) Reset() {
-	*x = ForkRunRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ForkRunRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ForkRunRequest) ProtoMessage() {}
-
-func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
-func (*ForkRunRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *ForkRunRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ForkRunRequest) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *ForkRunRequest) GetChanges() *RunSpec {
-	if x != nil {
-		return x.Changes
-	}
-	return nil
-}
-
-func (x *ForkRunRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
+		return x.Etag
 	}
 	return ""
 }
@@ -1494,7 +1216,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1228,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[23]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1241,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListAgentsRequest) GetParent() string {
@@ -1556,7 +1278,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1290,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[24]
+	mi := &file_evalfleet_agent_v1_run_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1303,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_agent_v1_run_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -1602,7 +1324,7 @@ var File_evalfleet_agent_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"\x9b\x01\n" +
+	"$evalfleet/agent/v1/run_service.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/event.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a evalfleet/model/v1/message.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x9b\x01\n" +
 	"\x10CreateRunRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12:\n" +
@@ -1612,7 +1334,13 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12/\n" +
-	"\x04view\x18\x02 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xe9\x02\n" +
+	"\x04view\x18\x02 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xa5\x01\n" +
+	"\x0eWaitRunRequest\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12B\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\xd8\x042\x00R\atimeout\x12/\n" +
+	"\x04view\x18\x03 \x01(\x0e2\x1b.evalfleet.agent.v1.RunViewR\x04view\"\xe9\x02\n" +
 	"\x0fListRunsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -1629,17 +1357,19 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"g\n" +
 	"\x10ListRunsResponse\x12+\n" +
 	"\x04runs\x18\x01 \x03(\v2\x17.evalfleet.agent.v1.RunR\x04runs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"{\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x98\x01\n" +
 	"\x0fWatchRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
 	"\acontent\x18\x03 \x01(\bR\acontent\x12\x16\n" +
-	"\x06deltas\x18\x04 \x01(\bR\x06deltas\"\x8c\x01\n" +
-	"\x10WatchRunResponse\x12/\n" +
-	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventR\x05event\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12/\n" +
-	"\x04note\x18\x03 \x01(\v2\x1b.evalfleet.agent.v1.RunNoteR\x04note\"\x9a\x01\n" +
+	"\x06deltas\x18\x04 \x01(\bR\x06deltas\x12\x1b\n" +
+	"\tfrom_head\x18\x05 \x01(\bR\bfromHead\"\x9a\x01\n" +
+	"\x10WatchRunResponse\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x121\n" +
+	"\x05event\x18\x01 \x01(\v2\x19.evalfleet.agent.v1.EventH\x00R\x05event\x121\n" +
+	"\x04note\x18\x03 \x01(\v2\x1b.evalfleet.agent.v1.RunNoteH\x00R\x04noteB\b\n" +
+	"\x06update\"\x9a\x01\n" +
 	"\x14ListRunEventsRequest\x12\x1c\n" +
 	"\x03run\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12$\n" +
@@ -1668,14 +1398,6 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\"'\n" +
 	"\x13PostMessageResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"t\n" +
-	"\x13InterruptRunRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12'\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"(\n" +
-	"\x14InterruptRunResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\"q\n" +
 	"\x0eHoldRunRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
@@ -1687,37 +1409,16 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12'\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\x93\x01\n" +
+	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\xe4\x01\n" +
 	"\x13RetuneLimitsRequest\x12\x1c\n" +
 	"\x03run\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x125\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1d.evalfleet.agent.v1.RunLimitsR\x06limits\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\x90\x01\n" +
-	"\x16EditPendingCallRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12/\n" +
-	"\x04call\x18\x02 \x01(\v2\x1b.evalfleet.tool.v1.ToolCallR\x04call\x12'\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"+\n" +
-	"\x17EditPendingCallResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\x7f\n" +
-	"\x11CancelCallRequest\x12\x1c\n" +
-	"\x03run\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x03run\x12#\n" +
-	"\acall_id\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12'\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"&\n" +
-	"\x12CancelCallResponse\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\xa2\x01\n" +
-	"\x0eForkRunRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x03R\x03seq\x125\n" +
-	"\achanges\x18\x03 \x01(\v2\x1b.evalfleet.agent.v1.RunSpecR\achanges\x12'\n" +
-	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"|\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12;\n" +
+	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\"|\n" +
 	"\x11ListAgentsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -1730,25 +1431,21 @@ const file_evalfleet_agent_v1_run_service_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x022\xb1\x12\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xdd\r\n" +
 	"\n" +
 	"RunService\x12w\n" +
 	"\tCreateRun\x12$.evalfleet.agent.v1.CreateRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/{parent=projects/*}/runs\x12q\n" +
-	"\x06GetRun\x12!.evalfleet.agent.v1.GetRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{name=projects/*/runs/*}\x90\x02\x01\x12\x82\x01\n" +
+	"\x06GetRun\x12!.evalfleet.agent.v1.GetRunRequest\x1a\x17.evalfleet.agent.v1.Run\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{name=projects/*/runs/*}\x90\x02\x01\x12x\n" +
+	"\aWaitRun\x12\".evalfleet.agent.v1.WaitRunRequest\x1a\x17.evalfleet.agent.v1.Run\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{name=projects/*/runs/*}:wait\x90\x02\x01\x12\x82\x01\n" +
 	"\bListRuns\x12#.evalfleet.agent.v1.ListRunsRequest\x1a$.evalfleet.agent.v1.ListRunsResponse\"+\x82\xd3\xe4\x93\x02\"\x12 /api/v1/{parent=projects/*}/runs\x90\x02\x01\x12\x8a\x01\n" +
 	"\bWatchRun\x12#.evalfleet.agent.v1.WatchRunRequest\x1a$.evalfleet.agent.v1.WatchRunResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/runs/*}:watch\x90\x02\x010\x01\x12\x97\x01\n" +
 	"\rListRunEvents\x12(.evalfleet.agent.v1.ListRunEventsRequest\x1a).evalfleet.agent.v1.ListRunEventsResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{run=projects/*/runs/*}/events\x90\x02\x01\x12\x81\x01\n" +
 	"\tCancelRun\x12$.evalfleet.agent.v1.CancelRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:cancel\x90\x02\x02\x12\x82\x01\n" +
 	"\tDeleteRun\x12$.evalfleet.agent.v1.DeleteRunRequest\x1a%.evalfleet.agent.v1.DeleteRunResponse\"(\x82\xd3\xe4\x93\x02\"* /api/v1/{name=projects/*/runs/*}\x12\x96\x01\n" +
-	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{run=projects/*/runs/*}:postMessage\x12\xae\x01\n" +
-	"\fInterruptRun\x12'.evalfleet.agent.v1.InterruptRunRequest\x1a(.evalfleet.agent.v1.InterruptRunResponse\"K\xaa\xbb\x18\x13interrupting a turn\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{run=projects/*/runs/*}:interrupt\x12{\n" +
+	"\vPostMessage\x12&.evalfleet.agent.v1.PostMessageRequest\x1a'.evalfleet.agent.v1.PostMessageResponse\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{run=projects/*/runs/*}:postMessage\x12{\n" +
 	"\aHoldRun\x12\".evalfleet.agent.v1.HoldRunRequest\x1a\x17.evalfleet.agent.v1.Run\"3\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:hold\x90\x02\x02\x12\x81\x01\n" +
 	"\tResumeRun\x12$.evalfleet.agent.v1.ResumeRunRequest\x1a\x17.evalfleet.agent.v1.Run\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{name=projects/*/runs/*}:resume\x90\x02\x02\x12\x8c\x01\n" +
-	"\fRetuneLimits\x12'.evalfleet.agent.v1.RetuneLimitsRequest\x1a\x17.evalfleet.agent.v1.Run\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{run=projects/*/runs/*}:retuneLimits\x90\x02\x02\x12\xd7\x01\n" +
-	"\x0fEditPendingCall\x12*.evalfleet.agent.v1.EditPendingCallRequest\x1a+.evalfleet.agent.v1.EditPendingCallResponse\"k\xaa\xbb\x18*editing a call that waits for its approval\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/{run=projects/*/runs/*}:editPendingCall\x90\x02\x02\x12\xb4\x01\n" +
-	"\n" +
-	"CancelCall\x12%.evalfleet.agent.v1.CancelCallRequest\x1a&.evalfleet.agent.v1.CancelCallResponse\"W\xaa\xbb\x18\x1bstopping a single tool call\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{run=projects/*/runs/*}:cancelCall\x90\x02\x02\x12\x89\x01\n" +
-	"\aForkRun\x12\".evalfleet.agent.v1.ForkRunRequest\x1a\x17.evalfleet.agent.v1.Run\"A\xaa\xbb\x18\rforking a run\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{name=projects/*/runs/*}:fork\x12\x8a\x01\n" +
+	"\fRetuneLimits\x12'.evalfleet.agent.v1.RetuneLimitsRequest\x1a\x17.evalfleet.agent.v1.Run\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{run=projects/*/runs/*}:retuneLimits\x90\x02\x02\x12\x8a\x01\n" +
 	"\n" +
 	"ListAgents\x12%.evalfleet.agent.v1.ListAgentsRequest\x1a&.evalfleet.agent.v1.ListAgentsResponse\"-\x82\xd3\xe4\x93\x02$\x12\"/api/v1/{parent=projects/*}/agents\x90\x02\x01B\xd6\x01\n" +
 	"\x16com.evalfleet.agent.v1B\x0fRunServiceProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
@@ -1766,96 +1463,86 @@ func file_evalfleet_agent_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_agent_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_evalfleet_agent_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_evalfleet_agent_v1_run_service_proto_goTypes = []any{
-	(RunView)(0),                    // 0: evalfleet.agent.v1.RunView
-	(*CreateRunRequest)(nil),        // 1: evalfleet.agent.v1.CreateRunRequest
-	(*GetRunRequest)(nil),           // 2: evalfleet.agent.v1.GetRunRequest
-	(*ListRunsRequest)(nil),         // 3: evalfleet.agent.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),        // 4: evalfleet.agent.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),         // 5: evalfleet.agent.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),        // 6: evalfleet.agent.v1.WatchRunResponse
-	(*ListRunEventsRequest)(nil),    // 7: evalfleet.agent.v1.ListRunEventsRequest
-	(*ListRunEventsResponse)(nil),   // 8: evalfleet.agent.v1.ListRunEventsResponse
-	(*CancelRunRequest)(nil),        // 9: evalfleet.agent.v1.CancelRunRequest
-	(*DeleteRunRequest)(nil),        // 10: evalfleet.agent.v1.DeleteRunRequest
-	(*DeleteRunResponse)(nil),       // 11: evalfleet.agent.v1.DeleteRunResponse
-	(*PostMessageRequest)(nil),      // 12: evalfleet.agent.v1.PostMessageRequest
-	(*PostMessageResponse)(nil),     // 13: evalfleet.agent.v1.PostMessageResponse
-	(*InterruptRunRequest)(nil),     // 14: evalfleet.agent.v1.InterruptRunRequest
-	(*InterruptRunResponse)(nil),    // 15: evalfleet.agent.v1.InterruptRunResponse
-	(*HoldRunRequest)(nil),          // 16: evalfleet.agent.v1.HoldRunRequest
-	(*ResumeRunRequest)(nil),        // 17: evalfleet.agent.v1.ResumeRunRequest
-	(*RetuneLimitsRequest)(nil),     // 18: evalfleet.agent.v1.RetuneLimitsRequest
-	(*EditPendingCallRequest)(nil),  // 19: evalfleet.agent.v1.EditPendingCallRequest
-	(*EditPendingCallResponse)(nil), // 20: evalfleet.agent.v1.EditPendingCallResponse
-	(*CancelCallRequest)(nil),       // 21: evalfleet.agent.v1.CancelCallRequest
-	(*CancelCallResponse)(nil),      // 22: evalfleet.agent.v1.CancelCallResponse
-	(*ForkRunRequest)(nil),          // 23: evalfleet.agent.v1.ForkRunRequest
-	(*ListAgentsRequest)(nil),       // 24: evalfleet.agent.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),      // 25: evalfleet.agent.v1.ListAgentsResponse
-	nil,                             // 26: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	(*RunSpec)(nil),                 // 27: evalfleet.agent.v1.RunSpec
-	(RunState)(0),                   // 28: evalfleet.agent.v1.RunState
-	(*Run)(nil),                     // 29: evalfleet.agent.v1.Run
-	(*Event)(nil),                   // 30: evalfleet.agent.v1.Event
-	(*RunNote)(nil),                 // 31: evalfleet.agent.v1.RunNote
-	(*v1.ChatMessage)(nil),          // 32: evalfleet.model.v1.ChatMessage
-	(*RunLimits)(nil),               // 33: evalfleet.agent.v1.RunLimits
-	(*v11.ToolCall)(nil),            // 34: evalfleet.tool.v1.ToolCall
-	(*Agent)(nil),                   // 35: evalfleet.agent.v1.Agent
+	(RunView)(0),                  // 0: evalfleet.agent.v1.RunView
+	(*CreateRunRequest)(nil),      // 1: evalfleet.agent.v1.CreateRunRequest
+	(*GetRunRequest)(nil),         // 2: evalfleet.agent.v1.GetRunRequest
+	(*WaitRunRequest)(nil),        // 3: evalfleet.agent.v1.WaitRunRequest
+	(*ListRunsRequest)(nil),       // 4: evalfleet.agent.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 5: evalfleet.agent.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 6: evalfleet.agent.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 7: evalfleet.agent.v1.WatchRunResponse
+	(*ListRunEventsRequest)(nil),  // 8: evalfleet.agent.v1.ListRunEventsRequest
+	(*ListRunEventsResponse)(nil), // 9: evalfleet.agent.v1.ListRunEventsResponse
+	(*CancelRunRequest)(nil),      // 10: evalfleet.agent.v1.CancelRunRequest
+	(*DeleteRunRequest)(nil),      // 11: evalfleet.agent.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),     // 12: evalfleet.agent.v1.DeleteRunResponse
+	(*PostMessageRequest)(nil),    // 13: evalfleet.agent.v1.PostMessageRequest
+	(*PostMessageResponse)(nil),   // 14: evalfleet.agent.v1.PostMessageResponse
+	(*HoldRunRequest)(nil),        // 15: evalfleet.agent.v1.HoldRunRequest
+	(*ResumeRunRequest)(nil),      // 16: evalfleet.agent.v1.ResumeRunRequest
+	(*RetuneLimitsRequest)(nil),   // 17: evalfleet.agent.v1.RetuneLimitsRequest
+	(*ListAgentsRequest)(nil),     // 18: evalfleet.agent.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 19: evalfleet.agent.v1.ListAgentsResponse
+	nil,                           // 20: evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	(*RunSpec)(nil),               // 21: evalfleet.agent.v1.RunSpec
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(RunState)(0),                 // 23: evalfleet.agent.v1.RunState
+	(*Run)(nil),                   // 24: evalfleet.agent.v1.Run
+	(*Event)(nil),                 // 25: evalfleet.agent.v1.Event
+	(*RunNote)(nil),               // 26: evalfleet.agent.v1.RunNote
+	(*v1.ChatMessage)(nil),        // 27: evalfleet.model.v1.ChatMessage
+	(*RunLimits)(nil),             // 28: evalfleet.agent.v1.RunLimits
+	(*fieldmaskpb.FieldMask)(nil), // 29: google.protobuf.FieldMask
+	(*Agent)(nil),                 // 30: evalfleet.agent.v1.Agent
 }
 var file_evalfleet_agent_v1_run_service_proto_depIdxs = []int32{
-	27, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
+	21, // 0: evalfleet.agent.v1.CreateRunRequest.spec:type_name -> evalfleet.agent.v1.RunSpec
 	0,  // 1: evalfleet.agent.v1.GetRunRequest.view:type_name -> evalfleet.agent.v1.RunView
-	28, // 2: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
-	26, // 3: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
-	29, // 4: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
-	30, // 5: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
-	31, // 6: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
-	30, // 7: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
-	32, // 8: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	33, // 9: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
-	34, // 10: evalfleet.agent.v1.EditPendingCallRequest.call:type_name -> evalfleet.tool.v1.ToolCall
-	27, // 11: evalfleet.agent.v1.ForkRunRequest.changes:type_name -> evalfleet.agent.v1.RunSpec
-	35, // 12: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
-	1,  // 13: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
-	2,  // 14: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
-	3,  // 15: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
-	5,  // 16: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
-	7,  // 17: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
-	9,  // 18: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
-	10, // 19: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
-	12, // 20: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
-	14, // 21: evalfleet.agent.v1.RunService.InterruptRun:input_type -> evalfleet.agent.v1.InterruptRunRequest
-	16, // 22: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
-	17, // 23: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
-	18, // 24: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
-	19, // 25: evalfleet.agent.v1.RunService.EditPendingCall:input_type -> evalfleet.agent.v1.EditPendingCallRequest
-	21, // 26: evalfleet.agent.v1.RunService.CancelCall:input_type -> evalfleet.agent.v1.CancelCallRequest
-	23, // 27: evalfleet.agent.v1.RunService.ForkRun:input_type -> evalfleet.agent.v1.ForkRunRequest
-	24, // 28: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
-	29, // 29: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
-	29, // 30: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
-	4,  // 31: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
-	6,  // 32: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
-	8,  // 33: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
-	29, // 34: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
-	11, // 35: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
-	13, // 36: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
-	15, // 37: evalfleet.agent.v1.RunService.InterruptRun:output_type -> evalfleet.agent.v1.InterruptRunResponse
-	29, // 38: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
-	29, // 39: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
-	29, // 40: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
-	20, // 41: evalfleet.agent.v1.RunService.EditPendingCall:output_type -> evalfleet.agent.v1.EditPendingCallResponse
-	22, // 42: evalfleet.agent.v1.RunService.CancelCall:output_type -> evalfleet.agent.v1.CancelCallResponse
-	29, // 43: evalfleet.agent.v1.RunService.ForkRun:output_type -> evalfleet.agent.v1.Run
-	25, // 44: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
-	29, // [29:45] is the sub-list for method output_type
-	13, // [13:29] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	22, // 2: evalfleet.agent.v1.WaitRunRequest.timeout:type_name -> google.protobuf.Duration
+	0,  // 3: evalfleet.agent.v1.WaitRunRequest.view:type_name -> evalfleet.agent.v1.RunView
+	23, // 4: evalfleet.agent.v1.ListRunsRequest.states:type_name -> evalfleet.agent.v1.RunState
+	20, // 5: evalfleet.agent.v1.ListRunsRequest.labels:type_name -> evalfleet.agent.v1.ListRunsRequest.LabelsEntry
+	24, // 6: evalfleet.agent.v1.ListRunsResponse.runs:type_name -> evalfleet.agent.v1.Run
+	25, // 7: evalfleet.agent.v1.WatchRunResponse.event:type_name -> evalfleet.agent.v1.Event
+	26, // 8: evalfleet.agent.v1.WatchRunResponse.note:type_name -> evalfleet.agent.v1.RunNote
+	25, // 9: evalfleet.agent.v1.ListRunEventsResponse.events:type_name -> evalfleet.agent.v1.Event
+	27, // 10: evalfleet.agent.v1.PostMessageRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	28, // 11: evalfleet.agent.v1.RetuneLimitsRequest.limits:type_name -> evalfleet.agent.v1.RunLimits
+	29, // 12: evalfleet.agent.v1.RetuneLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	30, // 13: evalfleet.agent.v1.ListAgentsResponse.agents:type_name -> evalfleet.agent.v1.Agent
+	1,  // 14: evalfleet.agent.v1.RunService.CreateRun:input_type -> evalfleet.agent.v1.CreateRunRequest
+	2,  // 15: evalfleet.agent.v1.RunService.GetRun:input_type -> evalfleet.agent.v1.GetRunRequest
+	3,  // 16: evalfleet.agent.v1.RunService.WaitRun:input_type -> evalfleet.agent.v1.WaitRunRequest
+	4,  // 17: evalfleet.agent.v1.RunService.ListRuns:input_type -> evalfleet.agent.v1.ListRunsRequest
+	6,  // 18: evalfleet.agent.v1.RunService.WatchRun:input_type -> evalfleet.agent.v1.WatchRunRequest
+	8,  // 19: evalfleet.agent.v1.RunService.ListRunEvents:input_type -> evalfleet.agent.v1.ListRunEventsRequest
+	10, // 20: evalfleet.agent.v1.RunService.CancelRun:input_type -> evalfleet.agent.v1.CancelRunRequest
+	11, // 21: evalfleet.agent.v1.RunService.DeleteRun:input_type -> evalfleet.agent.v1.DeleteRunRequest
+	13, // 22: evalfleet.agent.v1.RunService.PostMessage:input_type -> evalfleet.agent.v1.PostMessageRequest
+	15, // 23: evalfleet.agent.v1.RunService.HoldRun:input_type -> evalfleet.agent.v1.HoldRunRequest
+	16, // 24: evalfleet.agent.v1.RunService.ResumeRun:input_type -> evalfleet.agent.v1.ResumeRunRequest
+	17, // 25: evalfleet.agent.v1.RunService.RetuneLimits:input_type -> evalfleet.agent.v1.RetuneLimitsRequest
+	18, // 26: evalfleet.agent.v1.RunService.ListAgents:input_type -> evalfleet.agent.v1.ListAgentsRequest
+	24, // 27: evalfleet.agent.v1.RunService.CreateRun:output_type -> evalfleet.agent.v1.Run
+	24, // 28: evalfleet.agent.v1.RunService.GetRun:output_type -> evalfleet.agent.v1.Run
+	24, // 29: evalfleet.agent.v1.RunService.WaitRun:output_type -> evalfleet.agent.v1.Run
+	5,  // 30: evalfleet.agent.v1.RunService.ListRuns:output_type -> evalfleet.agent.v1.ListRunsResponse
+	7,  // 31: evalfleet.agent.v1.RunService.WatchRun:output_type -> evalfleet.agent.v1.WatchRunResponse
+	9,  // 32: evalfleet.agent.v1.RunService.ListRunEvents:output_type -> evalfleet.agent.v1.ListRunEventsResponse
+	24, // 33: evalfleet.agent.v1.RunService.CancelRun:output_type -> evalfleet.agent.v1.Run
+	12, // 34: evalfleet.agent.v1.RunService.DeleteRun:output_type -> evalfleet.agent.v1.DeleteRunResponse
+	14, // 35: evalfleet.agent.v1.RunService.PostMessage:output_type -> evalfleet.agent.v1.PostMessageResponse
+	24, // 36: evalfleet.agent.v1.RunService.HoldRun:output_type -> evalfleet.agent.v1.Run
+	24, // 37: evalfleet.agent.v1.RunService.ResumeRun:output_type -> evalfleet.agent.v1.Run
+	24, // 38: evalfleet.agent.v1.RunService.RetuneLimits:output_type -> evalfleet.agent.v1.Run
+	19, // 39: evalfleet.agent.v1.RunService.ListAgents:output_type -> evalfleet.agent.v1.ListAgentsResponse
+	27, // [27:40] is the sub-list for method output_type
+	14, // [14:27] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_agent_v1_run_service_proto_init() }
@@ -1865,13 +1552,17 @@ func file_evalfleet_agent_v1_run_service_proto_init() {
 	}
 	file_evalfleet_agent_v1_event_proto_init()
 	file_evalfleet_agent_v1_run_proto_init()
+	file_evalfleet_agent_v1_run_service_proto_msgTypes[6].OneofWrappers = []any{
+		(*WatchRunResponse_Event)(nil),
+		(*WatchRunResponse_Note)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_agent_v1_run_service_proto_rawDesc), len(file_evalfleet_agent_v1_run_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

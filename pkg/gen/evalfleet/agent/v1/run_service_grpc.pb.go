@@ -19,22 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RunService_CreateRun_FullMethodName       = "/evalfleet.agent.v1.RunService/CreateRun"
-	RunService_GetRun_FullMethodName          = "/evalfleet.agent.v1.RunService/GetRun"
-	RunService_ListRuns_FullMethodName        = "/evalfleet.agent.v1.RunService/ListRuns"
-	RunService_WatchRun_FullMethodName        = "/evalfleet.agent.v1.RunService/WatchRun"
-	RunService_ListRunEvents_FullMethodName   = "/evalfleet.agent.v1.RunService/ListRunEvents"
-	RunService_CancelRun_FullMethodName       = "/evalfleet.agent.v1.RunService/CancelRun"
-	RunService_DeleteRun_FullMethodName       = "/evalfleet.agent.v1.RunService/DeleteRun"
-	RunService_PostMessage_FullMethodName     = "/evalfleet.agent.v1.RunService/PostMessage"
-	RunService_InterruptRun_FullMethodName    = "/evalfleet.agent.v1.RunService/InterruptRun"
-	RunService_HoldRun_FullMethodName         = "/evalfleet.agent.v1.RunService/HoldRun"
-	RunService_ResumeRun_FullMethodName       = "/evalfleet.agent.v1.RunService/ResumeRun"
-	RunService_RetuneLimits_FullMethodName    = "/evalfleet.agent.v1.RunService/RetuneLimits"
-	RunService_EditPendingCall_FullMethodName = "/evalfleet.agent.v1.RunService/EditPendingCall"
-	RunService_CancelCall_FullMethodName      = "/evalfleet.agent.v1.RunService/CancelCall"
-	RunService_ForkRun_FullMethodName         = "/evalfleet.agent.v1.RunService/ForkRun"
-	RunService_ListAgents_FullMethodName      = "/evalfleet.agent.v1.RunService/ListAgents"
+	RunService_CreateRun_FullMethodName     = "/evalfleet.agent.v1.RunService/CreateRun"
+	RunService_GetRun_FullMethodName        = "/evalfleet.agent.v1.RunService/GetRun"
+	RunService_WaitRun_FullMethodName       = "/evalfleet.agent.v1.RunService/WaitRun"
+	RunService_ListRuns_FullMethodName      = "/evalfleet.agent.v1.RunService/ListRuns"
+	RunService_WatchRun_FullMethodName      = "/evalfleet.agent.v1.RunService/WatchRun"
+	RunService_ListRunEvents_FullMethodName = "/evalfleet.agent.v1.RunService/ListRunEvents"
+	RunService_CancelRun_FullMethodName     = "/evalfleet.agent.v1.RunService/CancelRun"
+	RunService_DeleteRun_FullMethodName     = "/evalfleet.agent.v1.RunService/DeleteRun"
+	RunService_PostMessage_FullMethodName   = "/evalfleet.agent.v1.RunService/PostMessage"
+	RunService_HoldRun_FullMethodName       = "/evalfleet.agent.v1.RunService/HoldRun"
+	RunService_ResumeRun_FullMethodName     = "/evalfleet.agent.v1.RunService/ResumeRun"
+	RunService_RetuneLimits_FullMethodName  = "/evalfleet.agent.v1.RunService/RetuneLimits"
+	RunService_ListAgents_FullMethodName    = "/evalfleet.agent.v1.RunService/ListAgents"
 )
 
 // RunServiceClient is the client API for RunService service.
@@ -47,6 +44,8 @@ type RunServiceClient interface {
 	CreateRun(ctx context.Context, in *CreateRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// GetRun gives one run: the fold of its journal.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// WaitRun answers when the run has ended or `timeout` is over, with the run as it is then: its state says which. Call it again to wait on.
+	WaitRun(ctx context.Context, in *WaitRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ListRuns lists runs, newest first.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// WatchRun streams a run's events from a place in its journal, first those that are there, then new ones as they are appended, until the run has ended. A slow watcher is fed from
@@ -63,22 +62,12 @@ type RunServiceClient interface {
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
-	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
-	// Not built yet: fails with NOT_BUILT_YET.
-	InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// RetuneLimits changes limits of a run that goes on.
+	// RetuneLimits sets and lifts limits of a run that goes on.
 	RetuneLimits(ctx context.Context, in *RetuneLimitsRequest, opts ...grpc.CallOption) (*Run, error)
-	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
-	EditPendingCall(ctx context.Context, in *EditPendingCallRequest, opts ...grpc.CallOption) (*EditPendingCallResponse, error)
-	// CancelCall stops one running tool call; the model sees a time-out and the run goes on.
-	// Not built yet: fails with NOT_BUILT_YET.
-	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
-	// ForkRun makes a run that shares this one's journal up to a place. Not built yet: fails with NOT_BUILT_YET.
-	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ListAgents lists agents and solvers with the schemas of their parameters.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 }
@@ -105,6 +94,16 @@ func (c *runServiceClient) GetRun(ctx context.Context, in *GetRunRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, RunService_GetRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runServiceClient) WaitRun(ctx context.Context, in *WaitRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, RunService_WaitRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -180,16 +179,6 @@ func (c *runServiceClient) PostMessage(ctx context.Context, in *PostMessageReque
 	return out, nil
 }
 
-func (c *runServiceClient) InterruptRun(ctx context.Context, in *InterruptRunRequest, opts ...grpc.CallOption) (*InterruptRunResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(InterruptRunResponse)
-	err := c.cc.Invoke(ctx, RunService_InterruptRun_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *runServiceClient) HoldRun(ctx context.Context, in *HoldRunRequest, opts ...grpc.CallOption) (*Run, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
@@ -220,36 +209,6 @@ func (c *runServiceClient) RetuneLimits(ctx context.Context, in *RetuneLimitsReq
 	return out, nil
 }
 
-func (c *runServiceClient) EditPendingCall(ctx context.Context, in *EditPendingCallRequest, opts ...grpc.CallOption) (*EditPendingCallResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(EditPendingCallResponse)
-	err := c.cc.Invoke(ctx, RunService_EditPendingCall_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *runServiceClient) CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CancelCallResponse)
-	err := c.cc.Invoke(ctx, RunService_CancelCall_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *runServiceClient) ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Run)
-	err := c.cc.Invoke(ctx, RunService_ForkRun_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *runServiceClient) ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAgentsResponse)
@@ -270,6 +229,8 @@ type RunServiceServer interface {
 	CreateRun(context.Context, *CreateRunRequest) (*Run, error)
 	// GetRun gives one run: the fold of its journal.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
+	// WaitRun answers when the run has ended or `timeout` is over, with the run as it is then: its state says which. Call it again to wait on.
+	WaitRun(context.Context, *WaitRunRequest) (*Run, error)
 	// ListRuns lists runs, newest first.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// WatchRun streams a run's events from a place in its journal, first those that are there, then new ones as they are appended, until the run has ended. A slow watcher is fed from
@@ -286,22 +247,12 @@ type RunServiceServer interface {
 	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
 	// PostMessage puts an operator's message before the agent's next turn.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
-	// InterruptRun cuts the current turn; the agent goes on with the operator's next message.
-	// Not built yet: fails with NOT_BUILT_YET.
-	InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error)
 	// HoldRun lets the current step end and starts no other until the run is resumed.
 	HoldRun(context.Context, *HoldRunRequest) (*Run, error)
 	// ResumeRun lets a held run go on, and one that waits for a decision: the effect that was lost is then done anew.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
-	// RetuneLimits changes limits of a run that goes on.
+	// RetuneLimits sets and lifts limits of a run that goes on.
 	RetuneLimits(context.Context, *RetuneLimitsRequest) (*Run, error)
-	// EditPendingCall changes a tool call that waits for its approval. Not built yet: fails with NOT_BUILT_YET.
-	EditPendingCall(context.Context, *EditPendingCallRequest) (*EditPendingCallResponse, error)
-	// CancelCall stops one running tool call; the model sees a time-out and the run goes on.
-	// Not built yet: fails with NOT_BUILT_YET.
-	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
-	// ForkRun makes a run that shares this one's journal up to a place. Not built yet: fails with NOT_BUILT_YET.
-	ForkRun(context.Context, *ForkRunRequest) (*Run, error)
 	// ListAgents lists agents and solvers with the schemas of their parameters.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	mustEmbedUnimplementedRunServiceServer()
@@ -319,6 +270,9 @@ func (UnimplementedRunServiceServer) CreateRun(context.Context, *CreateRunReques
 }
 func (UnimplementedRunServiceServer) GetRun(context.Context, *GetRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRun not implemented")
+}
+func (UnimplementedRunServiceServer) WaitRun(context.Context, *WaitRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method WaitRun not implemented")
 }
 func (UnimplementedRunServiceServer) ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRuns not implemented")
@@ -338,9 +292,6 @@ func (UnimplementedRunServiceServer) DeleteRun(context.Context, *DeleteRunReques
 func (UnimplementedRunServiceServer) PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PostMessage not implemented")
 }
-func (UnimplementedRunServiceServer) InterruptRun(context.Context, *InterruptRunRequest) (*InterruptRunResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method InterruptRun not implemented")
-}
 func (UnimplementedRunServiceServer) HoldRun(context.Context, *HoldRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method HoldRun not implemented")
 }
@@ -349,15 +300,6 @@ func (UnimplementedRunServiceServer) ResumeRun(context.Context, *ResumeRunReques
 }
 func (UnimplementedRunServiceServer) RetuneLimits(context.Context, *RetuneLimitsRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetuneLimits not implemented")
-}
-func (UnimplementedRunServiceServer) EditPendingCall(context.Context, *EditPendingCallRequest) (*EditPendingCallResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method EditPendingCall not implemented")
-}
-func (UnimplementedRunServiceServer) CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CancelCall not implemented")
-}
-func (UnimplementedRunServiceServer) ForkRun(context.Context, *ForkRunRequest) (*Run, error) {
-	return nil, status.Error(codes.Unimplemented, "method ForkRun not implemented")
 }
 func (UnimplementedRunServiceServer) ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAgents not implemented")
@@ -415,6 +357,24 @@ func _RunService_GetRun_Handler(srv interface{}, ctx context.Context, dec func(i
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RunServiceServer).GetRun(ctx, req.(*GetRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RunService_WaitRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WaitRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServiceServer).WaitRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RunService_WaitRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServiceServer).WaitRun(ctx, req.(*WaitRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -520,24 +480,6 @@ func _RunService_PostMessage_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
-func _RunService_InterruptRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(InterruptRunRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(RunServiceServer).InterruptRun(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: RunService_InterruptRun_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(RunServiceServer).InterruptRun(ctx, req.(*InterruptRunRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _RunService_HoldRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HoldRunRequest)
 	if err := dec(in); err != nil {
@@ -592,60 +534,6 @@ func _RunService_RetuneLimits_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
-func _RunService_EditPendingCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(EditPendingCallRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(RunServiceServer).EditPendingCall(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: RunService_EditPendingCall_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(RunServiceServer).EditPendingCall(ctx, req.(*EditPendingCallRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _RunService_CancelCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CancelCallRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(RunServiceServer).CancelCall(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: RunService_CancelCall_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(RunServiceServer).CancelCall(ctx, req.(*CancelCallRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _RunService_ForkRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ForkRunRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(RunServiceServer).ForkRun(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: RunService_ForkRun_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(RunServiceServer).ForkRun(ctx, req.(*ForkRunRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _RunService_ListAgents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAgentsRequest)
 	if err := dec(in); err != nil {
@@ -680,6 +568,10 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RunService_GetRun_Handler,
 		},
 		{
+			MethodName: "WaitRun",
+			Handler:    _RunService_WaitRun_Handler,
+		},
+		{
 			MethodName: "ListRuns",
 			Handler:    _RunService_ListRuns_Handler,
 		},
@@ -700,10 +592,6 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RunService_PostMessage_Handler,
 		},
 		{
-			MethodName: "InterruptRun",
-			Handler:    _RunService_InterruptRun_Handler,
-		},
-		{
 			MethodName: "HoldRun",
 			Handler:    _RunService_HoldRun_Handler,
 		},
@@ -714,18 +602,6 @@ var RunService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetuneLimits",
 			Handler:    _RunService_RetuneLimits_Handler,
-		},
-		{
-			MethodName: "EditPendingCall",
-			Handler:    _RunService_EditPendingCall_Handler,
-		},
-		{
-			MethodName: "CancelCall",
-			Handler:    _RunService_CancelCall_Handler,
-		},
-		{
-			MethodName: "ForkRun",
-			Handler:    _RunService_ForkRun_Handler,
 		},
 		{
 			MethodName: "ListAgents",

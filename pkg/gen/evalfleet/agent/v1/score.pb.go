@@ -7,6 +7,7 @@
 package agentv1
 
 import (
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -601,20 +602,20 @@ var File_evalfleet_agent_v1_score_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_score_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/score.proto\x12\x12evalfleet.agent.v1\x1a\x1fevalfleet/agent/v1/worker.proto\"\xb0\x01\n" +
-	"\tScorerRef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vparams_json\x18\x02 \x01(\tR\n" +
+	"\x1eevalfleet/agent/v1/score.proto\x12\x12evalfleet.agent.v1\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/options/v1/options.proto\"\xbc\x01\n" +
+	"\tScorerRef\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\vparams_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\x127\n" +
 	"\ametrics\x18\x03 \x03(\v2\x1d.evalfleet.agent.v1.MetricRefR\ametrics\x125\n" +
-	"\x06worker\x18\x04 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\"@\n" +
-	"\tMetricRef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vparams_json\x18\x02 \x01(\tR\n" +
-	"paramsJson\"\x83\x02\n" +
+	"\x06worker\x18\x04 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\"L\n" +
+	"\tMetricRef\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\vparams_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
+	"paramsJson\"\x89\x02\n" +
 	"\n" +
-	"ScoreValue\x12\x14\n" +
-	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x18\n" +
+	"ScoreValue\x12\x1a\n" +
+	"\x04text\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01H\x00R\x04text\x12\x18\n" +
 	"\x06number\x18\x02 \x01(\x01H\x00R\x06number\x12\x14\n" +
 	"\x04flag\x18\x03 \x01(\bH\x00R\x04flag\x128\n" +
 	"\x04list\x18\x04 \x01(\v2\".evalfleet.agent.v1.ScoreValueListH\x00R\x04list\x125\n" +
@@ -625,22 +626,22 @@ const file_evalfleet_agent_v1_score_proto_rawDesc = "" +
 	"\x0eScoreValueList\x126\n" +
 	"\x06values\x18\x01 \x03(\v2\x1e.evalfleet.agent.v1.ScoreValueR\x06values\"N\n" +
 	"\rScoreValueMap\x12=\n" +
-	"\aentries\x18\x01 \x03(\v2#.evalfleet.agent.v1.ScoreValueEntryR\aentries\"Y\n" +
-	"\x0fScoreValueEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
-	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.agent.v1.ScoreValueR\x05value\"\xe9\x01\n" +
+	"\aentries\x18\x01 \x03(\v2#.evalfleet.agent.v1.ScoreValueEntryR\aentries\"_\n" +
+	"\x0fScoreValueEntry\x12\x16\n" +
+	"\x03key\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.evalfleet.agent.v1.ScoreValueR\x05value\"\x81\x02\n" +
 	"\x05Score\x124\n" +
-	"\x05value\x18\x01 \x01(\v2\x1e.evalfleet.agent.v1.ScoreValueR\x05value\x12\x1b\n" +
-	"\x06answer\x18\x02 \x01(\tH\x00R\x06answer\x88\x01\x01\x12%\n" +
-	"\vexplanation\x18\x03 \x01(\tH\x01R\vexplanation\x88\x01\x01\x12\x1b\n" +
-	"\x06reason\x18\x04 \x01(\tH\x02R\x06reason\x88\x01\x01\x12#\n" +
-	"\rmetadata_json\x18\x05 \x01(\tR\fmetadataJsonB\t\n" +
+	"\x05value\x18\x01 \x01(\v2\x1e.evalfleet.agent.v1.ScoreValueR\x05value\x12!\n" +
+	"\x06answer\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01H\x00R\x06answer\x88\x01\x01\x12+\n" +
+	"\vexplanation\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01H\x01R\vexplanation\x88\x01\x01\x12!\n" +
+	"\x06reason\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01H\x02R\x06reason\x88\x01\x01\x12)\n" +
+	"\rmetadata_json\x18\x05 \x01(\tB\x04\xb0\xbb\x18\x01R\fmetadataJsonB\t\n" +
 	"\a_answerB\x0e\n" +
 	"\f_explanationB\t\n" +
-	"\a_reason\"Q\n" +
+	"\a_reason\"W\n" +
 	"\n" +
-	"NamedScore\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
+	"NamedScore\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12/\n" +
 	"\x05score\x18\x02 \x01(\v2\x19.evalfleet.agent.v1.ScoreR\x05scoreB\xd1\x01\n" +
 	"\x16com.evalfleet.agent.v1B\n" +
 	"ScoreProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"

@@ -7,6 +7,7 @@
 package agentv1
 
 import (
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -109,14 +110,14 @@ var File_evalfleet_agent_v1_worker_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1fevalfleet/agent/v1/worker.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc4\x01\n" +
-	"\tWorkerRef\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12;\n" +
+	"\x1fevalfleet/agent/v1/worker.proto\x12\x12evalfleet.agent.v1\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1egoogle/protobuf/duration.proto\"\xd6\x01\n" +
+	"\tWorkerRef\x12\x18\n" +
+	"\x04kind\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04kind\x12\x18\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12;\n" +
 	"\n" +
-	"on_unknown\x18\x03 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownR\tonUnknown\x12\x1d\n" +
+	"on_unknown\x18\x03 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownR\tonUnknown\x12#\n" +
 	"\n" +
-	"store_keys\x18\x04 \x03(\tR\tstoreKeys\x123\n" +
+	"store_keys\x18\x04 \x03(\tB\x04\xb8\xbb\x18\x01R\tstoreKeys\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\xd2\x01\n" +
 	"\x16com.evalfleet.agent.v1B\vWorkerProtoP\x01ZAgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1;agentv1\xa2\x02\x03EAX\xaa\x02\x12Evalfleet.Agent.V1\xca\x02\x12Evalfleet\\Agent\\V1\xe2\x02\x1eEvalfleet\\Agent\\V1\\GPBMetadata\xea\x02\x14Evalfleet::Agent::V1b\x06proto3"
 

@@ -9,6 +9,7 @@
 package effectv1
 
 import (
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -26,7 +27,7 @@ const (
 )
 
 // Attribution says on whose behalf an effect runs. It is no part of the effect's content: two requests that differ only here are the same request.
-// Limits, costs by role and "why is it waiting?" are sums over it.
+// Limits, costs by role and "why is it waiting?" are sums over it. A run or an evaluation of another project than the request's is refused.
 type Attribution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. Format: `projects/{project}/evals/{eval}`.
@@ -322,18 +323,18 @@ var File_evalfleet_effect_v1_effect_proto protoreflect.FileDescriptor
 
 const file_evalfleet_effect_v1_effect_proto_rawDesc = "" +
 	"\n" +
-	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x01\n" +
-	"\vAttribution\x12\x12\n" +
-	"\x04eval\x18\x01 \x01(\tR\x04eval\x12\x16\n" +
-	"\x06sample\x18\x02 \x01(\tR\x06sample\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x05R\x05epoch\x12\x10\n" +
-	"\x03run\x18\x04 \x01(\tR\x03run\x12\x12\n" +
-	"\x04turn\x18\x05 \x01(\x05R\x04turn\x12\x12\n" +
-	"\x04role\x18\x06 \x01(\tR\x04role\x12\x18\n" +
-	"\apurpose\x18\a \x01(\tR\apurpose\x12\x14\n" +
-	"\x05agent\x18\b \x01(\tR\x05agent\"\xb0\x01\n" +
-	"\x04Note\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\x12.\n" +
+	" evalfleet/effect/v1/effect.proto\x12\x13evalfleet.effect.v1\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x01\n" +
+	"\vAttribution\x12\x18\n" +
+	"\x04eval\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04eval\x12\x1c\n" +
+	"\x06sample\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06sample\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x05R\x05epoch\x12\x16\n" +
+	"\x03run\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\x03run\x12\x12\n" +
+	"\x04turn\x18\x05 \x01(\x05R\x04turn\x12\x18\n" +
+	"\x04role\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x04role\x12\x1e\n" +
+	"\apurpose\x18\a \x01(\tB\x04\xb8\xbb\x18\x01R\apurpose\x12\x1a\n" +
+	"\x05agent\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\x05agent\"\xb6\x01\n" +
+	"\x04Note\x12\x1e\n" +
+	"\amessage\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bretry_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x12'\n" +
 	"\x0ffailed_attempts\x18\x04 \x01(\x05R\x0efailedAttempts\"\xf8\x02\n" +

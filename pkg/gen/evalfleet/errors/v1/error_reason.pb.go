@@ -277,6 +277,18 @@ const (
 	//
 	//	{"reason": "BODY_DAMAGED", "metadata": {"hash": "9f…"}}
 	ErrorReason_ERROR_REASON_BODY_DAMAGED ErrorReason = 74
+	// The call did not end within the time that it, or the server, sets for it. Code DEADLINE_EXCEEDED.
+	//
+	//	{"reason": "DEADLINE_EXCEEDED", "metadata": {}}
+	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 75
+	// REST has no such path. Code NOT_FOUND.
+	//
+	//	{"reason": "ROUTE_NOT_FOUND", "metadata": {"method": "GET", "path": "/api/v1/nope"}}
+	ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND ErrorReason = 76
+	// REST has the path, and not with this method. Code UNIMPLEMENTED, HTTP status 405.
+	//
+	//	{"reason": "METHOD_NOT_ALLOWED", "metadata": {"method": "PUT", "path": "/api/v1/projects/default/runs"}}
+	ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED ErrorReason = 77
 )
 
 // Enum value maps for ErrorReason.
@@ -339,6 +351,9 @@ var (
 		72: "ERROR_REASON_SERVICE_UNAVAILABLE",
 		73: "ERROR_REASON_STORE_UNAVAILABLE",
 		74: "ERROR_REASON_BODY_DAMAGED",
+		75: "ERROR_REASON_DEADLINE_EXCEEDED",
+		76: "ERROR_REASON_ROUTE_NOT_FOUND",
+		77: "ERROR_REASON_METHOD_NOT_ALLOWED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                   0,
@@ -398,6 +413,9 @@ var (
 		"ERROR_REASON_SERVICE_UNAVAILABLE":           72,
 		"ERROR_REASON_STORE_UNAVAILABLE":             73,
 		"ERROR_REASON_BODY_DAMAGED":                  74,
+		"ERROR_REASON_DEADLINE_EXCEEDED":             75,
+		"ERROR_REASON_ROUTE_NOT_FOUND":               76,
+		"ERROR_REASON_METHOD_NOT_ALLOWED":            77,
 	}
 )
 
@@ -432,7 +450,7 @@ var File_evalfleet_errors_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\x80\x10\n" +
+	"&evalfleet/errors/v1/error_reason.proto\x12\x13evalfleet.errors.v1\x1a\"evalfleet/options/v1/options.proto*\xeb\x10\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_INVALID_REQUEST\x10\x01\x12\"\n" +
@@ -491,7 +509,10 @@ const file_evalfleet_errors_v1_error_reason_proto_rawDesc = "" +
 	"\x15ERROR_REASON_INTERNAL\x10G\x12*\n" +
 	" ERROR_REASON_SERVICE_UNAVAILABLE\x10H\x1a\x04\xa0\xbb\x18\x01\x12(\n" +
 	"\x1eERROR_REASON_STORE_UNAVAILABLE\x10I\x1a\x04\xa0\xbb\x18\x01\x12\x1d\n" +
-	"\x19ERROR_REASON_BODY_DAMAGED\x10JB\xde\x01\n" +
+	"\x19ERROR_REASON_BODY_DAMAGED\x10J\x12\"\n" +
+	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10K\x12 \n" +
+	"\x1cERROR_REASON_ROUTE_NOT_FOUND\x10L\x12#\n" +
+	"\x1fERROR_REASON_METHOD_NOT_ALLOWED\x10MB\xde\x01\n" +
 	"\x17com.evalfleet.errors.v1B\x10ErrorReasonProtoP\x01ZCgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1;errorsv1\xa2\x02\x03EEX\xaa\x02\x13Evalfleet.Errors.V1\xca\x02\x13Evalfleet\\Errors\\V1\xe2\x02\x1fEvalfleet\\Errors\\V1\\GPBMetadata\xea\x02\x15Evalfleet::Errors::V1b\x06proto3"
 
 var (

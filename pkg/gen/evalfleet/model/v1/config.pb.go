@@ -7,6 +7,7 @@
 package modelv1
 
 import (
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1113,7 +1114,7 @@ var File_evalfleet_model_v1_config_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\x1egoogle/protobuf/duration.proto\"\x93\x13\n" +
+	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcf\x13\n" +
 	"\x0eGenerateConfig\x12$\n" +
 	"\vmax_retries\x18\x01 \x01(\x05H\x00R\n" +
 	"maxRetries\x88\x01\x01\x12\x1d\n" +
@@ -1121,14 +1122,14 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x13stream_idle_timeout\x18\x03 \x01(\x01H\x02R\x11streamIdleTimeout\x88\x01\x01\x12,\n" +
 	"\x0fattempt_timeout\x18\x04 \x01(\x01H\x03R\x0eattemptTimeout\x88\x01\x01\x12,\n" +
 	"\x0fmax_connections\x18\x05 \x01(\x05H\x04R\x0emaxConnections\x88\x01\x01\x12Z\n" +
-	"\x14adaptive_connections\x18\x06 \x01(\v2'.evalfleet.model.v1.AdaptiveConnectionsR\x13adaptiveConnections\x12*\n" +
-	"\x0esystem_message\x18\a \x01(\tH\x05R\rsystemMessage\x88\x01\x01\x12\"\n" +
+	"\x14adaptive_connections\x18\x06 \x01(\v2'.evalfleet.model.v1.AdaptiveConnectionsR\x13adaptiveConnections\x120\n" +
+	"\x0esystem_message\x18\a \x01(\tB\x04\xb0\xbb\x18\x01H\x05R\rsystemMessage\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"max_tokens\x18\b \x01(\x03H\x06R\tmaxTokens\x88\x01\x01\x12\x18\n" +
 	"\x05top_p\x18\t \x01(\x01H\aR\x04topP\x88\x01\x01\x12%\n" +
 	"\vtemperature\x18\n" +
-	" \x01(\x01H\bR\vtemperature\x88\x01\x01\x12;\n" +
-	"\tstop_seqs\x18\v \x01(\v2\x1e.evalfleet.model.v1.StringListR\bstopSeqs\x12\x1c\n" +
+	" \x01(\x01H\bR\vtemperature\x88\x01\x01\x12A\n" +
+	"\tstop_seqs\x18\v \x01(\v2\x1e.evalfleet.model.v1.StringListB\x04\xb0\xbb\x18\x01R\bstopSeqs\x12\x1c\n" +
 	"\abest_of\x18\f \x01(\x05H\tR\x06bestOf\x88\x01\x01\x120\n" +
 	"\x11frequency_penalty\x18\r \x01(\x01H\n" +
 	"R\x10frequencyPenalty\x88\x01\x01\x12.\n" +
@@ -1147,17 +1148,17 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x0fmax_tool_output\x18\x18 \x01(\x03H\x14R\rmaxToolOutput\x88\x01\x01\x12B\n" +
 	"\fcache_prompt\x18\x19 \x01(\x0e2\x1f.evalfleet.model.v1.CachePromptR\vcachePrompt\x12G\n" +
 	"\x0ffallback_models\x18\x1a \x01(\v2\x1e.evalfleet.model.v1.StringListR\x0efallbackModels\x12+\n" +
-	"\x0ffail_on_refusal\x18\x1b \x01(\bH\x15R\rfailOnRefusal\x88\x01\x01\x12!\n" +
-	"\tverbosity\x18\x1c \x01(\tH\x16R\tverbosity\x88\x01\x01\x12\x1b\n" +
-	"\x06effort\x18\x1d \x01(\tH\x17R\x06effort\x88\x01\x01\x12.\n" +
-	"\x10reasoning_effort\x18\x1e \x01(\tH\x18R\x0freasoningEffort\x88\x01\x01\x12*\n" +
-	"\x0ereasoning_mode\x18\x1f \x01(\tH\x19R\rreasoningMode\x88\x01\x01\x12.\n" +
-	"\x10reasoning_tokens\x18  \x01(\x03H\x1aR\x0freasoningTokens\x88\x01\x01\x120\n" +
-	"\x11reasoning_summary\x18! \x01(\tH\x1bR\x10reasoningSummary\x88\x01\x01\x120\n" +
-	"\x11reasoning_history\x18\" \x01(\tH\x1cR\x10reasoningHistory\x88\x01\x01\x12K\n" +
-	"\x0fresponse_schema\x18# \x01(\v2\".evalfleet.model.v1.ResponseSchemaR\x0eresponseSchema\x12B\n" +
-	"\rextra_headers\x18$ \x01(\v2\x1d.evalfleet.model.v1.HeaderMapR\fextraHeaders\x12+\n" +
-	"\x0fextra_body_json\x18% \x01(\tH\x1dR\rextraBodyJson\x88\x01\x01\x12@\n" +
+	"\x0ffail_on_refusal\x18\x1b \x01(\bH\x15R\rfailOnRefusal\x88\x01\x01\x12'\n" +
+	"\tverbosity\x18\x1c \x01(\tB\x04\xb8\xbb\x18\x01H\x16R\tverbosity\x88\x01\x01\x12!\n" +
+	"\x06effort\x18\x1d \x01(\tB\x04\xb8\xbb\x18\x01H\x17R\x06effort\x88\x01\x01\x124\n" +
+	"\x10reasoning_effort\x18\x1e \x01(\tB\x04\xb8\xbb\x18\x01H\x18R\x0freasoningEffort\x88\x01\x01\x120\n" +
+	"\x0ereasoning_mode\x18\x1f \x01(\tB\x04\xb8\xbb\x18\x01H\x19R\rreasoningMode\x88\x01\x01\x12.\n" +
+	"\x10reasoning_tokens\x18  \x01(\x03H\x1aR\x0freasoningTokens\x88\x01\x01\x126\n" +
+	"\x11reasoning_summary\x18! \x01(\tB\x04\xb8\xbb\x18\x01H\x1bR\x10reasoningSummary\x88\x01\x01\x126\n" +
+	"\x11reasoning_history\x18\" \x01(\tB\x04\xb8\xbb\x18\x01H\x1cR\x10reasoningHistory\x88\x01\x01\x12K\n" +
+	"\x0fresponse_schema\x18# \x01(\v2\".evalfleet.model.v1.ResponseSchemaR\x0eresponseSchema\x12H\n" +
+	"\rextra_headers\x18$ \x01(\v2\x1d.evalfleet.model.v1.HeaderMapB\x04\xb0\xbb\x18\x01R\fextraHeaders\x121\n" +
+	"\x0fextra_body_json\x18% \x01(\tB\x04\xb0\xbb\x18\x01H\x1dR\rextraBodyJson\x88\x01\x01\x12@\n" +
 	"\n" +
 	"modalities\x18& \x01(\v2 .evalfleet.model.v1.ModalityListR\n" +
 	"modalities\x126\n" +
@@ -1195,10 +1196,10 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x11_reasoning_tokensB\x14\n" +
 	"\x12_reasoning_summaryB\x14\n" +
 	"\x12_reasoning_historyB\x12\n" +
-	"\x10_extra_body_json\"$\n" +
+	"\x10_extra_body_json\"*\n" +
 	"\n" +
-	"StringList\x12\x16\n" +
-	"\x06values\x18\x01 \x03(\tR\x06values\"\x89\x01\n" +
+	"StringList\x12\x1c\n" +
+	"\x06values\x18\x01 \x03(\tB\x04\xb8\xbb\x18\x01R\x06values\"\x89\x01\n" +
 	"\tLogitBias\x12A\n" +
 	"\x06values\x18\x01 \x03(\v2).evalfleet.model.v1.LogitBias.ValuesEntryR\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
@@ -1224,27 +1225,27 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x04_maxB\x13\n" +
 	"\x11_cooldown_secondsB\x12\n" +
 	"\x10_decrease_factorB\x13\n" +
-	"\x11_scale_up_percent\"\xa4\x01\n" +
-	"\x0eResponseSchema\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
-	"\vjson_schema\x18\x02 \x01(\tR\n" +
-	"jsonSchema\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x1b\n" +
+	"\x11_scale_up_percent\"\xb6\x01\n" +
+	"\x0eResponseSchema\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\vjson_schema\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
+	"jsonSchema\x12+\n" +
+	"\vdescription\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01H\x00R\vdescription\x88\x01\x01\x12\x1b\n" +
 	"\x06strict\x18\x04 \x01(\bH\x01R\x06strict\x88\x01\x01B\x0e\n" +
 	"\f_descriptionB\t\n" +
 	"\a_strict\"D\n" +
 	"\fModalityList\x124\n" +
-	"\x06values\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ModalityR\x06values\"A\n" +
-	"\bModality\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12!\n" +
-	"\foptions_json\x18\x02 \x01(\tR\voptionsJson\"a\n" +
+	"\x06values\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ModalityR\x06values\"M\n" +
+	"\bModality\x12\x18\n" +
+	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12'\n" +
+	"\foptions_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"a\n" +
 	"\fCacheSetting\x12\x18\n" +
 	"\aenabled\x18\x01 \x01(\bR\aenabled\x127\n" +
-	"\x06policy\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.CachePolicyR\x06policy\"\xd5\x01\n" +
-	"\vCachePolicy\x12\x16\n" +
-	"\x06expiry\x18\x01 \x01(\tR\x06expiry\x12 \n" +
-	"\tper_epoch\x18\x02 \x01(\bH\x00R\bperEpoch\x88\x01\x01\x12C\n" +
-	"\x06scopes\x18\x03 \x03(\v2+.evalfleet.model.v1.CachePolicy.ScopesEntryR\x06scopes\x1a9\n" +
+	"\x06policy\x18\x02 \x01(\v2\x1f.evalfleet.model.v1.CachePolicyR\x06policy\"\xe1\x01\n" +
+	"\vCachePolicy\x12\x1c\n" +
+	"\x06expiry\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06expiry\x12 \n" +
+	"\tper_epoch\x18\x02 \x01(\bH\x00R\bperEpoch\x88\x01\x01\x12I\n" +
+	"\x06scopes\x18\x03 \x03(\v2+.evalfleet.model.v1.CachePolicy.ScopesEntryB\x04\xb8\xbb\x18\x01R\x06scopes\x1a9\n" +
 	"\vScopesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +

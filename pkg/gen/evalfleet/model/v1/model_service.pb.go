@@ -16,6 +16,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -89,7 +90,7 @@ type GenerateRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Optional. On whose behalf; no part of the content.
+	// Optional. On whose behalf, within the project; no part of the content. The call spends from the budgets of its project, its account and the evaluation that stands here.
 	Attribution *v1.Attribution `protobuf:"bytes,3,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// Required. The model, `provider/name`.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
@@ -113,8 +114,6 @@ type GenerateRequest struct {
 	Raw *RawRequest `protobuf:"bytes,13,opt,name=raw,proto3" json:"raw,omitempty"`
 	// Optional. Bound of the whole effect by wall clock, queueing included; it ends with DEADLINE_EXCEEDED. Default none.
 	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Optional. Scopes whose budgets the call reserves from, beside project and account, such as an eval.
-	BudgetScopes []string `protobuf:"bytes,15,rep,name=budget_scopes,json=budgetScopes,proto3" json:"budget_scopes,omitempty"`
 	// Optional. Whether the answer holds what was said to the provider; that of a call which fails is a detail of its error.
 	RecordCall bool `protobuf:"varint,16,opt,name=record_call,json=recordCall,proto3" json:"record_call,omitempty"`
 	// Optional. Only check: everything that can be known without a call fails as it would, no provider is called and nothing is kept. The answer has `config`, `unsent_options`, `warnings`
@@ -250,13 +249,6 @@ func (x *GenerateRequest) GetRaw() *RawRequest {
 func (x *GenerateRequest) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
-	}
-	return nil
-}
-
-func (x *GenerateRequest) GetBudgetScopes() []string {
-	if x != nil {
-		return x.BudgetScopes
 	}
 	return nil
 }
@@ -3002,280 +2994,6 @@ func (x *ClearCacheResponse) GetRemoved() int64 {
 	return 0
 }
 
-// Batch is a set of requests sent through a provider's batch API.
-type Batch struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/batches/{batch}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The model, `provider/name`.
-	Model string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	// The provider's id.
-	ProviderId string `protobuf:"bytes,3,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	// Requests in it.
-	Requests int32 `protobuf:"varint,4,opt,name=requests,proto3" json:"requests,omitempty"`
-	// Requests that succeeded.
-	Completed int32 `protobuf:"varint,5,opt,name=completed,proto3" json:"completed,omitempty"`
-	// Requests that failed.
-	Failed int32 `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`
-	// When it was sent.
-	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// True once it has ended.
-	Ended         bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Batch) Reset() {
-	*x = Batch{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Batch) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Batch) ProtoMessage() {}
-
-func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
-func (*Batch) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *Batch) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Batch) GetModel() string {
-	if x != nil {
-		return x.Model
-	}
-	return ""
-}
-
-func (x *Batch) GetProviderId() string {
-	if x != nil {
-		return x.ProviderId
-	}
-	return ""
-}
-
-func (x *Batch) GetRequests() int32 {
-	if x != nil {
-		return x.Requests
-	}
-	return 0
-}
-
-func (x *Batch) GetCompleted() int32 {
-	if x != nil {
-		return x.Completed
-	}
-	return 0
-}
-
-func (x *Batch) GetFailed() int32 {
-	if x != nil {
-		return x.Failed
-	}
-	return 0
-}
-
-func (x *Batch) GetCreateTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.CreateTime
-	}
-	return nil
-}
-
-func (x *Batch) GetEnded() bool {
-	if x != nil {
-		return x.Ended
-	}
-	return false
-}
-
-// ListBatchesRequest asks for batches.
-type ListBatchesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}`.
-	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
-	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. From the last answer.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListBatchesRequest) Reset() {
-	*x = ListBatchesRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListBatchesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListBatchesRequest) ProtoMessage() {}
-
-func (x *ListBatchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListBatchesRequest.ProtoReflect.Descriptor instead.
-func (*ListBatchesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *ListBatchesRequest) GetParent() string {
-	if x != nil {
-		return x.Parent
-	}
-	return ""
-}
-
-func (x *ListBatchesRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListBatchesRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ListBatchesResponse holds a page of batches.
-type ListBatchesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The batches, newest first.
-	Batches []*Batch `protobuf:"bytes,1,rep,name=batches,proto3" json:"batches,omitempty"`
-	// Empty on the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListBatchesResponse) Reset() {
-	*x = ListBatchesResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListBatchesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListBatchesResponse) ProtoMessage() {}
-
-func (x *ListBatchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListBatchesResponse.ProtoReflect.Descriptor instead.
-func (*ListBatchesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
-}
-
-func (x *ListBatchesResponse) GetBatches() []*Batch {
-	if x != nil {
-		return x.Batches
-	}
-	return nil
-}
-
-func (x *ListBatchesResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// CancelBatchRequest names a batch.
-type CancelBatchRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/batches/{batch}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelBatchRequest) Reset() {
-	*x = CancelBatchRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelBatchRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelBatchRequest) ProtoMessage() {}
-
-func (x *CancelBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelBatchRequest.ProtoReflect.Descriptor instead.
-func (*CancelBatchRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *CancelBatchRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
 // Pool is the requests in flight to one account, and their limit.
 type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3292,14 +3010,16 @@ type Pool struct {
 	// Highest limit of an adaptive pool.
 	Max int32 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
 	// Changes of the limit, oldest first, at most 200.
-	History       []*PoolChange `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"`
+	History []*PoolChange `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"`
+	// Changes when the pool is retuned, and not when its limit adapts.
+	Etag          string `protobuf:"bytes,8,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3031,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3044,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Pool) GetName() string {
@@ -3376,6 +3096,13 @@ func (x *Pool) GetHistory() []*PoolChange {
 	return nil
 }
 
+func (x *Pool) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // PoolChange is a change of a pool's limit.
 type PoolChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3395,7 +3122,7 @@ type PoolChange struct {
 
 func (x *PoolChange) Reset() {
 	*x = PoolChange{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +3134,7 @@ func (x *PoolChange) String() string {
 func (*PoolChange) ProtoMessage() {}
 
 func (x *PoolChange) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +3147,7 @@ func (x *PoolChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolChange.ProtoReflect.Descriptor instead.
 func (*PoolChange) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PoolChange) GetTime() *timestamppb.Timestamp {
@@ -3467,7 +3194,7 @@ type ListPoolsRequest struct {
 
 func (x *ListPoolsRequest) Reset() {
 	*x = ListPoolsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3206,7 @@ func (x *ListPoolsRequest) String() string {
 func (*ListPoolsRequest) ProtoMessage() {}
 
 func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3219,7 @@ func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
 func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{42}
 }
 
 // ListPoolsResponse holds the pools.
@@ -3506,7 +3233,7 @@ type ListPoolsResponse struct {
 
 func (x *ListPoolsResponse) Reset() {
 	*x = ListPoolsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3245,7 @@ func (x *ListPoolsResponse) String() string {
 func (*ListPoolsResponse) ProtoMessage() {}
 
 func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3258,7 @@ func (x *ListPoolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoolsResponse.ProtoReflect.Descriptor instead.
 func (*ListPoolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListPoolsResponse) GetPools() []*Pool {
@@ -3544,15 +3271,17 @@ func (x *ListPoolsResponse) GetPools() []*Pool {
 // UpdatePoolRequest changes a pool.
 type UpdatePoolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and its new `limit` (static) or `max` (adaptive).
-	Pool          *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Required. Its name and its new `limit` (static) or `max` (adaptive). With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the pool was retuned since.
+	Pool *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Optional. What to change: `limit` or `max`. Default: what is set; over REST what is in the body.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdatePoolRequest) Reset() {
 	*x = UpdatePoolRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +3293,7 @@ func (x *UpdatePoolRequest) String() string {
 func (*UpdatePoolRequest) ProtoMessage() {}
 
 func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +3306,7 @@ func (x *UpdatePoolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePoolRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePoolRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UpdatePoolRequest) GetPool() *Pool {
@@ -3587,10 +3316,17 @@ func (x *UpdatePoolRequest) GetPool() *Pool {
 	return nil
 }
 
+func (x *UpdatePoolRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
 // Budget is a bound of tokens and money.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/budgets/{scope}`.
+	// Format: `projects/{project}/budgets/project` for all that a project spends, `projects/{project}/budgets/evals/{eval}` for one evaluation.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Bound of tokens.
 	MaxTokens *int64 `protobuf:"varint,2,opt,name=max_tokens,json=maxTokens,proto3,oneof" json:"max_tokens,omitempty"`
@@ -3602,13 +3338,15 @@ type Budget struct {
 	SpentCost float64 `protobuf:"fixed64,5,opt,name=spent_cost,json=spentCost,proto3" json:"spent_cost,omitempty"`
 	// Tokens reserved by calls in flight.
 	ReservedTokens int64 `protobuf:"varint,6,opt,name=reserved_tokens,json=reservedTokens,proto3" json:"reserved_tokens,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Changes with the bounds.
+	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3358,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[49]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3371,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{49}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Budget) GetName() string {
@@ -3678,6 +3416,13 @@ func (x *Budget) GetReservedTokens() int64 {
 	return 0
 }
 
+func (x *Budget) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // ListBudgetsRequest asks for budgets.
 type ListBudgetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3693,7 +3438,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3450,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[50]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3463,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{50}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListBudgetsRequest) GetParent() string {
@@ -3755,7 +3500,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3512,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[51]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3525,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{51}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -3800,15 +3545,17 @@ func (x *ListBudgetsResponse) GetNextPageToken() string {
 // UpdateBudgetRequest sets a budget.
 type UpdateBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Its name and bounds.
-	Budget        *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Required. Its name and bounds. With an `etag`, over REST also in the header `If-Match`, the call fails with ETAG_MISMATCH where the bounds were changed since.
+	Budget *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Optional. What to change: `max_tokens`, `max_cost`. A bound that is named and not set is lifted. Default: those that are set; over REST those in the body.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateBudgetRequest) Reset() {
 	*x = UpdateBudgetRequest{}
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3567,7 @@ func (x *UpdateBudgetRequest) String() string {
 func (*UpdateBudgetRequest) ProtoMessage() {}
 
 func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[52]
+	mi := &file_evalfleet_model_v1_model_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3580,7 @@ func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{52}
+	return file_evalfleet_model_v1_model_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UpdateBudgetRequest) GetBudget() *Budget {
@@ -3843,11 +3590,18 @@ func (x *UpdateBudgetRequest) GetBudget() *Budget {
 	return nil
 }
 
+func (x *UpdateBudgetRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
 var File_evalfleet_model_v1_model_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
-	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x06\n" +
+	"&evalfleet/model/v1/model_service.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x06\n" +
 	"\x0fGenerateRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
@@ -3867,12 +3621,11 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"toolChoice\x12:\n" +
 	"\x06config\x18\f \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x120\n" +
 	"\x03raw\x18\r \x01(\v2\x1e.evalfleet.model.v1.RawRequestR\x03raw\x123\n" +
-	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12#\n" +
-	"\rbudget_scopes\x18\x0f \x03(\tR\fbudgetScopes\x12\x1f\n" +
+	"\atimeout\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
 	"\vrecord_call\x18\x10 \x01(\bR\n" +
 	"recordCall\x12#\n" +
 	"\rvalidate_only\x18\x11 \x01(\bR\fvalidateOnly\x12,\n" +
-	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCall\"9\n" +
+	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCallJ\x04\b\x0f\x10\x10R\rbudget_scopes\"9\n" +
 	"\rMessagePrefix\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"\xf9\x01\n" +
@@ -3900,13 +3653,13 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\n" +
 	"broken_off\x18\v \x01(\bR\tbrokenOff\x12%\n" +
 	"\x0eunsent_options\x18\f \x03(\tR\runsentOptions\x122\n" +
-	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\"\xd6\x01\n" +
-	"\rFailedAttempt\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\x12\x16\n" +
+	"\x06prices\x18\r \x01(\v2\x1a.evalfleet.model.v1.PricesR\x06prices\"\xe2\x01\n" +
+	"\rFailedAttempt\x12\x1a\n" +
+	"\x05error\x18\x01 \x01(\tB\x04\xb0\xbb\x18\x01R\x05error\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\x05R\x06status\x125\n" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12-\n" +
-	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x121\n" +
-	"\x04call\x18\x05 \x01(\v2\x1d.evalfleet.model.v1.ModelCallR\x04call\"a\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x127\n" +
+	"\x04call\x18\x05 \x01(\v2\x1d.evalfleet.model.v1.ModelCallB\x04\xb0\xbb\x18\x01R\x04call\"a\n" +
 	"\x15StreamGenerateRequest\x12H\n" +
 	"\arequest\x18\x01 \x01(\v2#.evalfleet.model.v1.GenerateRequestB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\arequest\"\x83\x03\n" +
 	"\x16StreamGenerateResponse\x12\x16\n" +
@@ -4082,38 +3835,17 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\tR\x03ids\".\n" +
 	"\x12ClearCacheResponse\x12\x18\n" +
-	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\xb5\x02\n" +
-	"\x05Batch\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1f\n" +
-	"\vprovider_id\x18\x03 \x01(\tR\n" +
-	"providerId\x12\x1a\n" +
-	"\brequests\x18\x04 \x01(\x05R\brequests\x12\x1c\n" +
-	"\tcompleted\x18\x05 \x01(\x05R\tcompleted\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12;\n" +
-	"\vcreate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\x12\x14\n" +
-	"\x05ended\x18\b \x01(\bR\x05ended:<\xeaA9\n" +
-	"\x13evalfleet.dev/Batch\x12\"projects/{project}/batches/{batch}\"h\n" +
-	"\x12ListBatchesRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"r\n" +
-	"\x13ListBatchesResponse\x123\n" +
-	"\abatches\x18\x01 \x03(\v2\x19.evalfleet.model.v1.BatchR\abatches\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"(\n" +
-	"\x12CancelBatchRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xf9\x01\n" +
+	"\aremoved\x18\x01 \x01(\x03R\aremoved\"\xd1\x02\n" +
 	"\x04Pool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x1b\n" +
-	"\tin_flight\x18\x03 \x01(\x05R\binFlight\x12\x18\n" +
-	"\awaiting\x18\x04 \x01(\x05R\awaiting\x12\x1a\n" +
-	"\badaptive\x18\x05 \x01(\bR\badaptive\x12\x10\n" +
-	"\x03max\x18\x06 \x01(\x05R\x03max\x128\n" +
-	"\ahistory\x18\a \x03(\v2\x1e.evalfleet.model.v1.PoolChangeR\ahistory:(\xeaA%\n" +
-	"\x12evalfleet.dev/Pool\x12\x0fpools/{pool=**}\"\xa4\x01\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12 \n" +
+	"\tin_flight\x18\x03 \x01(\x05B\x03\xe0A\x03R\binFlight\x12\x1d\n" +
+	"\awaiting\x18\x04 \x01(\x05B\x03\xe0A\x03R\awaiting\x12\x1f\n" +
+	"\badaptive\x18\x05 \x01(\bB\x03\xe0A\x03R\badaptive\x12\x10\n" +
+	"\x03max\x18\x06 \x01(\x05R\x03max\x12=\n" +
+	"\ahistory\x18\a \x03(\v2\x1e.evalfleet.model.v1.PoolChangeB\x03\xe0A\x03R\ahistory\x12\x12\n" +
+	"\x04etag\x18\b \x01(\tR\x04etag:X\xeaAU\n" +
+	"\x12evalfleet.dev/Pool\x12\x1apools/{provider}/{account}\x12#pools/{provider}/{account}/{key=**}\"\xa4\x01\n" +
 	"\n" +
 	"PoolChange\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
@@ -4123,19 +3855,22 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tR\x05model\"\x12\n" +
 	"\x10ListPoolsRequest\"C\n" +
 	"\x11ListPoolsResponse\x12.\n" +
-	"\x05pools\x18\x01 \x03(\v2\x18.evalfleet.model.v1.PoolR\x05pools\"F\n" +
-	"\x11UpdatePoolRequest\x121\n" +
-	"\x04pool\x18\x01 \x01(\v2\x18.evalfleet.model.v1.PoolB\x03\xe0A\x02R\x04pool\"\xaa\x02\n" +
+	"\x05pools\x18\x01 \x03(\v2\x18.evalfleet.model.v1.PoolR\x05pools\"\x89\x01\n" +
+	"\x11UpdatePoolRequest\x127\n" +
+	"\x04pool\x18\x01 \x01(\v2\x18.evalfleet.model.v1.PoolB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x04pool\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"\xf2\x02\n" +
 	"\x06Budget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
 	"\n" +
 	"max_tokens\x18\x02 \x01(\x03H\x00R\tmaxTokens\x88\x01\x01\x12\x1e\n" +
-	"\bmax_cost\x18\x03 \x01(\x01H\x01R\amaxCost\x88\x01\x01\x12!\n" +
-	"\fspent_tokens\x18\x04 \x01(\x03R\vspentTokens\x12\x1d\n" +
+	"\bmax_cost\x18\x03 \x01(\x01H\x01R\amaxCost\x88\x01\x01\x12&\n" +
+	"\fspent_tokens\x18\x04 \x01(\x03B\x03\xe0A\x03R\vspentTokens\x12\"\n" +
 	"\n" +
-	"spent_cost\x18\x05 \x01(\x01R\tspentCost\x12'\n" +
-	"\x0freserved_tokens\x18\x06 \x01(\x03R\x0ereservedTokens:A\xeaA>\n" +
-	"\x14evalfleet.dev/Budget\x12&projects/{project}/budgets/{budget=**}B\r\n" +
+	"spent_cost\x18\x05 \x01(\x01B\x03\xe0A\x03R\tspentCost\x12,\n" +
+	"\x0freserved_tokens\x18\x06 \x01(\x03B\x03\xe0A\x03R\x0ereservedTokens\x12\x12\n" +
+	"\x04etag\x18\a \x01(\tR\x04etag:f\xeaAc\n" +
+	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}B\r\n" +
 	"\v_max_tokensB\v\n" +
 	"\t_max_cost\"h\n" +
 	"\x12ListBudgetsRequest\x12\x16\n" +
@@ -4145,9 +3880,11 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"s\n" +
 	"\x13ListBudgetsResponse\x124\n" +
 	"\abudgets\x18\x01 \x03(\v2\x1a.evalfleet.model.v1.BudgetR\abudgets\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"N\n" +
-	"\x13UpdateBudgetRequest\x127\n" +
-	"\x06budget\x18\x01 \x01(\v2\x1a.evalfleet.model.v1.BudgetB\x03\xe0A\x02R\x06budget*N\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x91\x01\n" +
+	"\x13UpdateBudgetRequest\x12=\n" +
+	"\x06budget\x18\x01 \x01(\v2\x1a.evalfleet.model.v1.BudgetB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x06budget\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask*N\n" +
 	"\bCacheUse\x12\x19\n" +
 	"\x15CACHE_USE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCACHE_USE_READ\x10\x01\x12\x13\n" +
@@ -4169,10 +3906,7 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\fGetCacheSize\x12'.evalfleet.model.v1.GetCacheSizeRequest\x1a(.evalfleet.model.v1.GetCacheSizeResponse\"1\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/cache:size\x90\x02\x01\x12\xa3\x01\n" +
 	"\x10ListCacheEntries\x12+.evalfleet.model.v1.ListCacheEntriesRequest\x1a,.evalfleet.model.v1.ListCacheEntriesResponse\"4\x82\xd3\xe4\x93\x02+\x12)/api/v1/{parent=projects/*}/cache/entries\x90\x02\x01\x12\x92\x01\n" +
 	"\n" +
-	"ClearCache\x12%.evalfleet.model.v1.ClearCacheRequest\x1a&.evalfleet.model.v1.ClearCacheResponse\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{parent=projects/*}/cache:clear\x90\x02\x022\xd4\x02\n" +
-	"\fBatchService\x12\xa2\x01\n" +
-	"\vListBatches\x12&.evalfleet.model.v1.ListBatchesRequest\x1a'.evalfleet.model.v1.ListBatchesResponse\"B\xaa\xbb\x18\x10batch processing\x82\xd3\xe4\x93\x02%\x12#/api/v1/{parent=projects/*}/batches\x90\x02\x01\x12\x9e\x01\n" +
-	"\vCancelBatch\x12&.evalfleet.model.v1.CancelBatchRequest\x1a\x19.evalfleet.model.v1.Batch\"L\xaa\xbb\x18\x10batch processing\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/{name=projects/*/batches/*}:cancel\x90\x02\x022\xa7\x04\n" +
+	"ClearCache\x12%.evalfleet.model.v1.ClearCacheRequest\x1a&.evalfleet.model.v1.ClearCacheResponse\"5\x82\xd3\xe4\x93\x02,:\x01*\"'/api/v1/{parent=projects/*}/cache:clear\x90\x02\x022\xa7\x04\n" +
 	"\fLimitService\x12r\n" +
 	"\tListPools\x12$.evalfleet.model.v1.ListPoolsRequest\x1a%.evalfleet.model.v1.ListPoolsResponse\"\x18\x82\xd3\xe4\x93\x02\x0f\x12\r/api/v1/pools\x90\x02\x01\x12|\n" +
 	"\n" +
@@ -4194,7 +3928,7 @@ func file_evalfleet_model_v1_model_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_model_v1_model_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_evalfleet_model_v1_model_service_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(CacheUse)(0),                       // 0: evalfleet.model.v1.CacheUse
 	(*GenerateRequest)(nil),             // 1: evalfleet.model.v1.GenerateRequest
@@ -4237,59 +3971,56 @@ var file_evalfleet_model_v1_model_service_proto_goTypes = []any{
 	(*CacheEntry)(nil),                  // 38: evalfleet.model.v1.CacheEntry
 	(*ClearCacheRequest)(nil),           // 39: evalfleet.model.v1.ClearCacheRequest
 	(*ClearCacheResponse)(nil),          // 40: evalfleet.model.v1.ClearCacheResponse
-	(*Batch)(nil),                       // 41: evalfleet.model.v1.Batch
-	(*ListBatchesRequest)(nil),          // 42: evalfleet.model.v1.ListBatchesRequest
-	(*ListBatchesResponse)(nil),         // 43: evalfleet.model.v1.ListBatchesResponse
-	(*CancelBatchRequest)(nil),          // 44: evalfleet.model.v1.CancelBatchRequest
-	(*Pool)(nil),                        // 45: evalfleet.model.v1.Pool
-	(*PoolChange)(nil),                  // 46: evalfleet.model.v1.PoolChange
-	(*ListPoolsRequest)(nil),            // 47: evalfleet.model.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),           // 48: evalfleet.model.v1.ListPoolsResponse
-	(*UpdatePoolRequest)(nil),           // 49: evalfleet.model.v1.UpdatePoolRequest
-	(*Budget)(nil),                      // 50: evalfleet.model.v1.Budget
-	(*ListBudgetsRequest)(nil),          // 51: evalfleet.model.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),         // 52: evalfleet.model.v1.ListBudgetsResponse
-	(*UpdateBudgetRequest)(nil),         // 53: evalfleet.model.v1.UpdateBudgetRequest
-	nil,                                 // 54: evalfleet.model.v1.RawRequest.HeadersEntry
-	nil,                                 // 55: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
-	(*v1.Attribution)(nil),              // 56: evalfleet.effect.v1.Attribution
-	(*ChatMessage)(nil),                 // 57: evalfleet.model.v1.ChatMessage
-	(*v11.ToolInfo)(nil),                // 58: evalfleet.tool.v1.ToolInfo
-	(*v11.ToolChoice)(nil),              // 59: evalfleet.tool.v1.ToolChoice
-	(*GenerateConfig)(nil),              // 60: evalfleet.model.v1.GenerateConfig
-	(*durationpb.Duration)(nil),         // 61: google.protobuf.Duration
-	(*v12.BlobRef)(nil),                 // 62: evalfleet.content.v1.BlobRef
-	(*ModelOutput)(nil),                 // 63: evalfleet.model.v1.ModelOutput
-	(*v1.Timing)(nil),                   // 64: evalfleet.effect.v1.Timing
-	(*ModelCall)(nil),                   // 65: evalfleet.model.v1.ModelCall
-	(*timestamppb.Timestamp)(nil),       // 66: google.protobuf.Timestamp
-	(*v12.Content)(nil),                 // 67: evalfleet.content.v1.Content
-	(*v1.Note)(nil),                     // 68: evalfleet.effect.v1.Note
+	(*Pool)(nil),                        // 41: evalfleet.model.v1.Pool
+	(*PoolChange)(nil),                  // 42: evalfleet.model.v1.PoolChange
+	(*ListPoolsRequest)(nil),            // 43: evalfleet.model.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),           // 44: evalfleet.model.v1.ListPoolsResponse
+	(*UpdatePoolRequest)(nil),           // 45: evalfleet.model.v1.UpdatePoolRequest
+	(*Budget)(nil),                      // 46: evalfleet.model.v1.Budget
+	(*ListBudgetsRequest)(nil),          // 47: evalfleet.model.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),         // 48: evalfleet.model.v1.ListBudgetsResponse
+	(*UpdateBudgetRequest)(nil),         // 49: evalfleet.model.v1.UpdateBudgetRequest
+	nil,                                 // 50: evalfleet.model.v1.RawRequest.HeadersEntry
+	nil,                                 // 51: evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	(*v1.Attribution)(nil),              // 52: evalfleet.effect.v1.Attribution
+	(*ChatMessage)(nil),                 // 53: evalfleet.model.v1.ChatMessage
+	(*v11.ToolInfo)(nil),                // 54: evalfleet.tool.v1.ToolInfo
+	(*v11.ToolChoice)(nil),              // 55: evalfleet.tool.v1.ToolChoice
+	(*GenerateConfig)(nil),              // 56: evalfleet.model.v1.GenerateConfig
+	(*durationpb.Duration)(nil),         // 57: google.protobuf.Duration
+	(*v12.BlobRef)(nil),                 // 58: evalfleet.content.v1.BlobRef
+	(*ModelOutput)(nil),                 // 59: evalfleet.model.v1.ModelOutput
+	(*v1.Timing)(nil),                   // 60: evalfleet.effect.v1.Timing
+	(*ModelCall)(nil),                   // 61: evalfleet.model.v1.ModelCall
+	(*timestamppb.Timestamp)(nil),       // 62: google.protobuf.Timestamp
+	(*v12.Content)(nil),                 // 63: evalfleet.content.v1.Content
+	(*v1.Note)(nil),                     // 64: evalfleet.effect.v1.Note
+	(*fieldmaskpb.FieldMask)(nil),       // 65: google.protobuf.FieldMask
 }
 var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
-	56, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	57, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	52, // 0: evalfleet.model.v1.GenerateRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	53, // 1: evalfleet.model.v1.GenerateRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
 	2,  // 2: evalfleet.model.v1.GenerateRequest.prefix:type_name -> evalfleet.model.v1.MessagePrefix
-	58, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	59, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
-	60, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
+	54, // 3: evalfleet.model.v1.GenerateRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	55, // 4: evalfleet.model.v1.GenerateRequest.tool_choice:type_name -> evalfleet.tool.v1.ToolChoice
+	56, // 5: evalfleet.model.v1.GenerateRequest.config:type_name -> evalfleet.model.v1.GenerateConfig
 	3,  // 6: evalfleet.model.v1.GenerateRequest.raw:type_name -> evalfleet.model.v1.RawRequest
-	61, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
-	54, // 8: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
-	62, // 9: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
-	63, // 10: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
-	64, // 11: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	57, // 7: evalfleet.model.v1.GenerateRequest.timeout:type_name -> google.protobuf.Duration
+	50, // 8: evalfleet.model.v1.RawRequest.headers:type_name -> evalfleet.model.v1.RawRequest.HeadersEntry
+	58, // 9: evalfleet.model.v1.RawRequest.body_blob:type_name -> evalfleet.content.v1.BlobRef
+	59, // 10: evalfleet.model.v1.GenerateResponse.output:type_name -> evalfleet.model.v1.ModelOutput
+	60, // 11: evalfleet.model.v1.GenerateResponse.timing:type_name -> evalfleet.effect.v1.Timing
 	0,  // 12: evalfleet.model.v1.GenerateResponse.cache:type_name -> evalfleet.model.v1.CacheUse
-	65, // 13: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
-	60, // 14: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
+	61, // 13: evalfleet.model.v1.GenerateResponse.call:type_name -> evalfleet.model.v1.ModelCall
+	56, // 14: evalfleet.model.v1.GenerateResponse.config:type_name -> evalfleet.model.v1.GenerateConfig
 	3,  // 15: evalfleet.model.v1.GenerateResponse.raw:type_name -> evalfleet.model.v1.RawRequest
 	2,  // 16: evalfleet.model.v1.GenerateResponse.prefix:type_name -> evalfleet.model.v1.MessagePrefix
 	5,  // 17: evalfleet.model.v1.GenerateResponse.failed_attempts:type_name -> evalfleet.model.v1.FailedAttempt
-	57, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
+	53, // 18: evalfleet.model.v1.GenerateResponse.prepared_messages:type_name -> evalfleet.model.v1.ChatMessage
 	26, // 19: evalfleet.model.v1.GenerateResponse.prices:type_name -> evalfleet.model.v1.Prices
-	66, // 20: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
-	61, // 21: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
-	65, // 22: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
+	62, // 20: evalfleet.model.v1.FailedAttempt.end_time:type_name -> google.protobuf.Timestamp
+	57, // 21: evalfleet.model.v1.FailedAttempt.wait:type_name -> google.protobuf.Duration
+	61, // 22: evalfleet.model.v1.FailedAttempt.call:type_name -> evalfleet.model.v1.ModelCall
 	1,  // 23: evalfleet.model.v1.StreamGenerateRequest.request:type_name -> evalfleet.model.v1.GenerateRequest
 	8,  // 24: evalfleet.model.v1.StreamGenerateResponse.started:type_name -> evalfleet.model.v1.GenerateStarted
 	9,  // 25: evalfleet.model.v1.StreamGenerateResponse.delta:type_name -> evalfleet.model.v1.GenerateDelta
@@ -4297,26 +4028,26 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	12, // 27: evalfleet.model.v1.StreamGenerateResponse.heartbeat:type_name -> evalfleet.model.v1.GenerateHeartbeat
 	4,  // 28: evalfleet.model.v1.StreamGenerateResponse.completed:type_name -> evalfleet.model.v1.GenerateResponse
 	10, // 29: evalfleet.model.v1.GenerateDelta.tool_call:type_name -> evalfleet.model.v1.ToolCallDelta
-	67, // 30: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
-	68, // 31: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
-	57, // 32: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
-	58, // 33: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
+	63, // 30: evalfleet.model.v1.GenerateDelta.part:type_name -> evalfleet.content.v1.Content
+	64, // 31: evalfleet.model.v1.WatchRetriesResponse.note:type_name -> evalfleet.effect.v1.Note
+	53, // 32: evalfleet.model.v1.CountTokensRequest.messages:type_name -> evalfleet.model.v1.ChatMessage
+	54, // 33: evalfleet.model.v1.CountTokensRequest.tools:type_name -> evalfleet.tool.v1.ToolInfo
 	25, // 34: evalfleet.model.v1.Model.capabilities:type_name -> evalfleet.model.v1.Capabilities
 	26, // 35: evalfleet.model.v1.Model.prices:type_name -> evalfleet.model.v1.Prices
 	24, // 36: evalfleet.model.v1.ListModelsResponse.models:type_name -> evalfleet.model.v1.Model
 	32, // 37: evalfleet.model.v1.ListProvidersResponse.providers:type_name -> evalfleet.model.v1.Provider
 	33, // 38: evalfleet.model.v1.Provider.accounts:type_name -> evalfleet.model.v1.Account
-	55, // 39: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
+	51, // 39: evalfleet.model.v1.GetCacheSizeResponse.bytes:type_name -> evalfleet.model.v1.GetCacheSizeResponse.BytesEntry
 	38, // 40: evalfleet.model.v1.ListCacheEntriesResponse.entries:type_name -> evalfleet.model.v1.CacheEntry
-	66, // 41: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
-	66, // 42: evalfleet.model.v1.Batch.create_time:type_name -> google.protobuf.Timestamp
-	41, // 43: evalfleet.model.v1.ListBatchesResponse.batches:type_name -> evalfleet.model.v1.Batch
-	46, // 44: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
-	66, // 45: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
-	45, // 46: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
-	45, // 47: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
-	50, // 48: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
-	50, // 49: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	62, // 41: evalfleet.model.v1.CacheEntry.expire_time:type_name -> google.protobuf.Timestamp
+	42, // 42: evalfleet.model.v1.Pool.history:type_name -> evalfleet.model.v1.PoolChange
+	62, // 43: evalfleet.model.v1.PoolChange.time:type_name -> google.protobuf.Timestamp
+	41, // 44: evalfleet.model.v1.ListPoolsResponse.pools:type_name -> evalfleet.model.v1.Pool
+	41, // 45: evalfleet.model.v1.UpdatePoolRequest.pool:type_name -> evalfleet.model.v1.Pool
+	65, // 46: evalfleet.model.v1.UpdatePoolRequest.update_mask:type_name -> google.protobuf.FieldMask
+	46, // 47: evalfleet.model.v1.ListBudgetsResponse.budgets:type_name -> evalfleet.model.v1.Budget
+	46, // 48: evalfleet.model.v1.UpdateBudgetRequest.budget:type_name -> evalfleet.model.v1.Budget
+	65, // 49: evalfleet.model.v1.UpdateBudgetRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 50: evalfleet.model.v1.ModelService.Generate:input_type -> evalfleet.model.v1.GenerateRequest
 	6,  // 51: evalfleet.model.v1.ModelService.StreamGenerate:input_type -> evalfleet.model.v1.StreamGenerateRequest
 	13, // 52: evalfleet.model.v1.ModelService.AttachGenerate:input_type -> evalfleet.model.v1.AttachGenerateRequest
@@ -4331,34 +4062,30 @@ var file_evalfleet_model_v1_model_service_proto_depIdxs = []int32{
 	34, // 61: evalfleet.model.v1.CacheService.GetCacheSize:input_type -> evalfleet.model.v1.GetCacheSizeRequest
 	36, // 62: evalfleet.model.v1.CacheService.ListCacheEntries:input_type -> evalfleet.model.v1.ListCacheEntriesRequest
 	39, // 63: evalfleet.model.v1.CacheService.ClearCache:input_type -> evalfleet.model.v1.ClearCacheRequest
-	42, // 64: evalfleet.model.v1.BatchService.ListBatches:input_type -> evalfleet.model.v1.ListBatchesRequest
-	44, // 65: evalfleet.model.v1.BatchService.CancelBatch:input_type -> evalfleet.model.v1.CancelBatchRequest
-	47, // 66: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
-	49, // 67: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
-	51, // 68: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
-	53, // 69: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
-	4,  // 70: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
-	7,  // 71: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	7,  // 72: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
-	15, // 73: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
-	17, // 74: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
-	19, // 75: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
-	21, // 76: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
-	23, // 77: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
-	24, // 78: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
-	29, // 79: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
-	31, // 80: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
-	35, // 81: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
-	37, // 82: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
-	40, // 83: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
-	43, // 84: evalfleet.model.v1.BatchService.ListBatches:output_type -> evalfleet.model.v1.ListBatchesResponse
-	41, // 85: evalfleet.model.v1.BatchService.CancelBatch:output_type -> evalfleet.model.v1.Batch
-	48, // 86: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
-	45, // 87: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
-	52, // 88: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
-	50, // 89: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
-	70, // [70:90] is the sub-list for method output_type
-	50, // [50:70] is the sub-list for method input_type
+	43, // 64: evalfleet.model.v1.LimitService.ListPools:input_type -> evalfleet.model.v1.ListPoolsRequest
+	45, // 65: evalfleet.model.v1.LimitService.UpdatePool:input_type -> evalfleet.model.v1.UpdatePoolRequest
+	47, // 66: evalfleet.model.v1.LimitService.ListBudgets:input_type -> evalfleet.model.v1.ListBudgetsRequest
+	49, // 67: evalfleet.model.v1.LimitService.UpdateBudget:input_type -> evalfleet.model.v1.UpdateBudgetRequest
+	4,  // 68: evalfleet.model.v1.ModelService.Generate:output_type -> evalfleet.model.v1.GenerateResponse
+	7,  // 69: evalfleet.model.v1.ModelService.StreamGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	7,  // 70: evalfleet.model.v1.ModelService.AttachGenerate:output_type -> evalfleet.model.v1.StreamGenerateResponse
+	15, // 71: evalfleet.model.v1.ModelService.WatchRetries:output_type -> evalfleet.model.v1.WatchRetriesResponse
+	17, // 72: evalfleet.model.v1.ModelService.CancelGenerate:output_type -> evalfleet.model.v1.CancelGenerateResponse
+	19, // 73: evalfleet.model.v1.ModelService.ReleaseGenerate:output_type -> evalfleet.model.v1.ReleaseGenerateResponse
+	21, // 74: evalfleet.model.v1.ModelService.ReleaseRunGenerates:output_type -> evalfleet.model.v1.ReleaseRunGeneratesResponse
+	23, // 75: evalfleet.model.v1.ModelService.CountTokens:output_type -> evalfleet.model.v1.CountTokensResponse
+	24, // 76: evalfleet.model.v1.ModelService.GetModel:output_type -> evalfleet.model.v1.Model
+	29, // 77: evalfleet.model.v1.ModelService.ListModels:output_type -> evalfleet.model.v1.ListModelsResponse
+	31, // 78: evalfleet.model.v1.ModelService.ListProviders:output_type -> evalfleet.model.v1.ListProvidersResponse
+	35, // 79: evalfleet.model.v1.CacheService.GetCacheSize:output_type -> evalfleet.model.v1.GetCacheSizeResponse
+	37, // 80: evalfleet.model.v1.CacheService.ListCacheEntries:output_type -> evalfleet.model.v1.ListCacheEntriesResponse
+	40, // 81: evalfleet.model.v1.CacheService.ClearCache:output_type -> evalfleet.model.v1.ClearCacheResponse
+	44, // 82: evalfleet.model.v1.LimitService.ListPools:output_type -> evalfleet.model.v1.ListPoolsResponse
+	41, // 83: evalfleet.model.v1.LimitService.UpdatePool:output_type -> evalfleet.model.v1.Pool
+	48, // 84: evalfleet.model.v1.LimitService.ListBudgets:output_type -> evalfleet.model.v1.ListBudgetsResponse
+	46, // 85: evalfleet.model.v1.LimitService.UpdateBudget:output_type -> evalfleet.model.v1.Budget
+	68, // [68:86] is the sub-list for method output_type
+	50, // [50:68] is the sub-list for method input_type
 	50, // [50:50] is the sub-list for extension type_name
 	50, // [50:50] is the sub-list for extension extendee
 	0,  // [0:50] is the sub-list for field type_name
@@ -4385,16 +4112,16 @@ func file_evalfleet_model_v1_model_service_proto_init() {
 		(*GenerateDelta_Part)(nil),
 	}
 	file_evalfleet_model_v1_model_service_proto_msgTypes[23].OneofWrappers = []any{}
-	file_evalfleet_model_v1_model_service_proto_msgTypes[49].OneofWrappers = []any{}
+	file_evalfleet_model_v1_model_service_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_model_v1_model_service_proto_rawDesc), len(file_evalfleet_model_v1_model_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   55,
+			NumMessages:   51,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   3,
 		},
 		GoTypes:           file_evalfleet_model_v1_model_service_proto_goTypes,
 		DependencyIndexes: file_evalfleet_model_v1_model_service_proto_depIdxs,

@@ -739,154 +739,6 @@ var CacheService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	BatchService_ListBatches_FullMethodName = "/evalfleet.model.v1.BatchService/ListBatches"
-	BatchService_CancelBatch_FullMethodName = "/evalfleet.model.v1.BatchService/CancelBatch"
-)
-
-// BatchServiceClient is the client API for BatchService service.
-//
-// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
-//
-// BatchService shows batches sent through providers' batch APIs.
-type BatchServiceClient interface {
-	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
-	ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*ListBatchesResponse, error)
-	// CancelBatch stops a batch; its requests fail. Not built yet: fails with NOT_BUILT_YET.
-	CancelBatch(ctx context.Context, in *CancelBatchRequest, opts ...grpc.CallOption) (*Batch, error)
-}
-
-type batchServiceClient struct {
-	cc grpc.ClientConnInterface
-}
-
-func NewBatchServiceClient(cc grpc.ClientConnInterface) BatchServiceClient {
-	return &batchServiceClient{cc}
-}
-
-func (c *batchServiceClient) ListBatches(ctx context.Context, in *ListBatchesRequest, opts ...grpc.CallOption) (*ListBatchesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListBatchesResponse)
-	err := c.cc.Invoke(ctx, BatchService_ListBatches_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *batchServiceClient) CancelBatch(ctx context.Context, in *CancelBatchRequest, opts ...grpc.CallOption) (*Batch, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Batch)
-	err := c.cc.Invoke(ctx, BatchService_CancelBatch_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// BatchServiceServer is the server API for BatchService service.
-// All implementations must embed UnimplementedBatchServiceServer
-// for forward compatibility.
-//
-// BatchService shows batches sent through providers' batch APIs.
-type BatchServiceServer interface {
-	// ListBatches lists batches, newest first. Not built yet: fails with NOT_BUILT_YET.
-	ListBatches(context.Context, *ListBatchesRequest) (*ListBatchesResponse, error)
-	// CancelBatch stops a batch; its requests fail. Not built yet: fails with NOT_BUILT_YET.
-	CancelBatch(context.Context, *CancelBatchRequest) (*Batch, error)
-	mustEmbedUnimplementedBatchServiceServer()
-}
-
-// UnimplementedBatchServiceServer must be embedded to have
-// forward compatible implementations.
-//
-// NOTE: this should be embedded by value instead of pointer to avoid a nil
-// pointer dereference when methods are called.
-type UnimplementedBatchServiceServer struct{}
-
-func (UnimplementedBatchServiceServer) ListBatches(context.Context, *ListBatchesRequest) (*ListBatchesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListBatches not implemented")
-}
-func (UnimplementedBatchServiceServer) CancelBatch(context.Context, *CancelBatchRequest) (*Batch, error) {
-	return nil, status.Error(codes.Unimplemented, "method CancelBatch not implemented")
-}
-func (UnimplementedBatchServiceServer) mustEmbedUnimplementedBatchServiceServer() {}
-func (UnimplementedBatchServiceServer) testEmbeddedByValue()                      {}
-
-// UnsafeBatchServiceServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to BatchServiceServer will
-// result in compilation errors.
-type UnsafeBatchServiceServer interface {
-	mustEmbedUnimplementedBatchServiceServer()
-}
-
-func RegisterBatchServiceServer(s grpc.ServiceRegistrar, srv BatchServiceServer) {
-	// If the following call panics, it indicates UnimplementedBatchServiceServer was
-	// embedded by pointer and is nil.  This will cause panics if an
-	// unimplemented method is ever invoked, so we test this at initialization
-	// time to prevent it from happening at runtime later due to I/O.
-	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
-		t.testEmbeddedByValue()
-	}
-	s.RegisterService(&BatchService_ServiceDesc, srv)
-}
-
-func _BatchService_ListBatches_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListBatchesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(BatchServiceServer).ListBatches(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: BatchService_ListBatches_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(BatchServiceServer).ListBatches(ctx, req.(*ListBatchesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _BatchService_CancelBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CancelBatchRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(BatchServiceServer).CancelBatch(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: BatchService_CancelBatch_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(BatchServiceServer).CancelBatch(ctx, req.(*CancelBatchRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-// BatchService_ServiceDesc is the grpc.ServiceDesc for BatchService service.
-// It's only intended for direct use with grpc.RegisterService,
-// and not to be introspected or modified (even as a copy)
-var BatchService_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "evalfleet.model.v1.BatchService",
-	HandlerType: (*BatchServiceServer)(nil),
-	Methods: []grpc.MethodDesc{
-		{
-			MethodName: "ListBatches",
-			Handler:    _BatchService_ListBatches_Handler,
-		},
-		{
-			MethodName: "CancelBatch",
-			Handler:    _BatchService_CancelBatch_Handler,
-		},
-	},
-	Streams:  []grpc.StreamDesc{},
-	Metadata: "evalfleet/model/v1/model_service.proto",
-}
-
-const (
 	LimitService_ListPools_FullMethodName    = "/evalfleet.model.v1.LimitService/ListPools"
 	LimitService_UpdatePool_FullMethodName   = "/evalfleet.model.v1.LimitService/UpdatePool"
 	LimitService_ListBudgets_FullMethodName  = "/evalfleet.model.v1.LimitService/ListBudgets"
@@ -905,7 +757,7 @@ type LimitServiceClient interface {
 	UpdatePool(ctx context.Context, in *UpdatePoolRequest, opts ...grpc.CallOption) (*Pool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
-	// UpdateBudget sets a budget's bounds; calls that wait for it go on when it is raised.
+	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it go on when it is raised.
 	UpdateBudget(ctx context.Context, in *UpdateBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
 }
 
@@ -969,7 +821,7 @@ type LimitServiceServer interface {
 	UpdatePool(context.Context, *UpdatePoolRequest) (*Pool, error)
 	// ListBudgets lists budgets of tokens and money.
 	ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)
-	// UpdateBudget sets a budget's bounds; calls that wait for it go on when it is raised.
+	// UpdateBudget sets and lifts a budget's bounds; calls that wait for it go on when it is raised.
 	UpdateBudget(context.Context, *UpdateBudgetRequest) (*Budget, error)
 	mustEmbedUnimplementedLimitServiceServer()
 }

@@ -79,6 +79,63 @@ func (Retry) EnumDescriptor() ([]byte, []int) {
 	return file_evalfleet_options_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
+// EventRole says what a kind of event does beside what its own comment says.
+type EventRole int32
+
+const (
+	// State follows from the event. A replica that does not know the kind may not own the journal.
+	EventRole_EVENT_ROLE_UNSPECIFIED EventRole = 0
+	// An effect of another service is about to begin. The field `request_id` is the key of the request.
+	EventRole_EVENT_ROLE_INTENT EventRole = 1
+	// What an earlier event began has ended. The field `intent` is the sequence number of that event.
+	EventRole_EVENT_ROLE_OUTCOME EventRole = 2
+	// No state follows from the event. A replica that does not know the kind carries it through.
+	EventRole_EVENT_ROLE_NOTE EventRole = 3
+)
+
+// Enum value maps for EventRole.
+var (
+	EventRole_name = map[int32]string{
+		0: "EVENT_ROLE_UNSPECIFIED",
+		1: "EVENT_ROLE_INTENT",
+		2: "EVENT_ROLE_OUTCOME",
+		3: "EVENT_ROLE_NOTE",
+	}
+	EventRole_value = map[string]int32{
+		"EVENT_ROLE_UNSPECIFIED": 0,
+		"EVENT_ROLE_INTENT":      1,
+		"EVENT_ROLE_OUTCOME":     2,
+		"EVENT_ROLE_NOTE":        3,
+	}
+)
+
+func (x EventRole) Enum() *EventRole {
+	p := new(EventRole)
+	*p = x
+	return p
+}
+
+func (x EventRole) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EventRole) Descriptor() protoreflect.EnumDescriptor {
+	return file_evalfleet_options_v1_options_proto_enumTypes[1].Descriptor()
+}
+
+func (EventRole) Type() protoreflect.EnumType {
+	return &file_evalfleet_options_v1_options_proto_enumTypes[1]
+}
+
+func (x EventRole) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EventRole.Descriptor instead.
+func (EventRole) EnumDescriptor() ([]byte, []int) {
+	return file_evalfleet_options_v1_options_proto_rawDescGZIP(), []int{1}
+}
+
 var file_evalfleet_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.EnumValueOptions)(nil),
@@ -86,6 +143,30 @@ var file_evalfleet_options_v1_options_proto_extTypes = []protoimpl.ExtensionInfo
 		Field:         50100,
 		Name:          "evalfleet.options.v1.retry",
 		Tag:           "varint,50100,opt,name=retry,enum=evalfleet.options.v1.Retry",
+		Filename:      "evalfleet/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50102,
+		Name:          "evalfleet.options.v1.content",
+		Tag:           "varint,50102,opt,name=content",
+		Filename:      "evalfleet/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50103,
+		Name:          "evalfleet.options.v1.plain",
+		Tag:           "varint,50103,opt,name=plain",
+		Filename:      "evalfleet/options/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*EventRole)(nil),
+		Field:         50104,
+		Name:          "evalfleet.options.v1.role",
+		Tag:           "varint,50104,opt,name=role,enum=evalfleet.options.v1.EventRole",
 		Filename:      "evalfleet/options/v1/options.proto",
 	},
 	{
@@ -106,13 +187,31 @@ var (
 	E_Retry = &file_evalfleet_options_v1_options_proto_extTypes[0]
 )
 
+// Extension fields to descriptorpb.FieldOptions.
+var (
+	// The field holds what users, models or tools wrote: prompts, answers, files, parameters, credentials. Viewers get it
+	// only where they ask for content and may see it, and logs never do. All below such a field is content too.
+	//
+	// optional bool content = 50102;
+	E_Content = &file_evalfleet_options_v1_options_proto_extTypes[1]
+	// The field is a text and no content: a name, a key, a setting, a reason. Every field of text or bytes that events and
+	// views hold outside content has this option.
+	//
+	// optional bool plain = 50103;
+	E_Plain = &file_evalfleet_options_v1_options_proto_extTypes[2]
+	// Of the kinds of an event: the role of the kind. A kind that is no note is critical.
+	//
+	// optional evalfleet.options.v1.EventRole role = 50104;
+	E_Role = &file_evalfleet_options_v1_options_proto_extTypes[3]
+)
+
 // Extension fields to descriptorpb.MethodOptions.
 var (
 	// The capability to which a method belongs that is declared and not built, such as `port forwarding`. The method fails
 	// with NOT_BUILT_YET, which names it.
 	//
 	// optional string not_built = 50101;
-	E_NotBuilt = &file_evalfleet_options_v1_options_proto_extTypes[1]
+	E_NotBuilt = &file_evalfleet_options_v1_options_proto_extTypes[4]
 )
 
 var File_evalfleet_options_v1_options_proto protoreflect.FileDescriptor
@@ -123,8 +222,16 @@ const file_evalfleet_options_v1_options_proto_rawDesc = "" +
 	"\x05Retry\x12\x15\n" +
 	"\x11RETRY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fRETRY_TRANSIENT\x10\x01\x12\x15\n" +
-	"\x11RETRY_NOT_STARTED\x10\x02:V\n" +
-	"\x05retry\x12!.google.protobuf.EnumValueOptions\x18\xb4\x87\x03 \x01(\x0e2\x1b.evalfleet.options.v1.RetryR\x05retry:=\n" +
+	"\x11RETRY_NOT_STARTED\x10\x02*k\n" +
+	"\tEventRole\x12\x1a\n" +
+	"\x16EVENT_ROLE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11EVENT_ROLE_INTENT\x10\x01\x12\x16\n" +
+	"\x12EVENT_ROLE_OUTCOME\x10\x02\x12\x13\n" +
+	"\x0fEVENT_ROLE_NOTE\x10\x03:V\n" +
+	"\x05retry\x12!.google.protobuf.EnumValueOptions\x18\xb4\x87\x03 \x01(\x0e2\x1b.evalfleet.options.v1.RetryR\x05retry:9\n" +
+	"\acontent\x12\x1d.google.protobuf.FieldOptions\x18\xb6\x87\x03 \x01(\bR\acontent:5\n" +
+	"\x05plain\x12\x1d.google.protobuf.FieldOptions\x18\xb7\x87\x03 \x01(\bR\x05plain:T\n" +
+	"\x04role\x12\x1d.google.protobuf.FieldOptions\x18\xb8\x87\x03 \x01(\x0e2\x1f.evalfleet.options.v1.EventRoleR\x04role:=\n" +
 	"\tnot_built\x12\x1e.google.protobuf.MethodOptions\x18\xb5\x87\x03 \x01(\tR\bnotBuiltB\xe1\x01\n" +
 	"\x18com.evalfleet.options.v1B\fOptionsProtoP\x01ZEgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1;optionsv1\xa2\x02\x03EOX\xaa\x02\x14Evalfleet.Options.V1\xca\x02\x14Evalfleet\\Options\\V1\xe2\x02 Evalfleet\\Options\\V1\\GPBMetadata\xea\x02\x16Evalfleet::Options::V1b\x06proto3"
 
@@ -140,20 +247,26 @@ func file_evalfleet_options_v1_options_proto_rawDescGZIP() []byte {
 	return file_evalfleet_options_v1_options_proto_rawDescData
 }
 
-var file_evalfleet_options_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_evalfleet_options_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_evalfleet_options_v1_options_proto_goTypes = []any{
 	(Retry)(0),                            // 0: evalfleet.options.v1.Retry
-	(*descriptorpb.EnumValueOptions)(nil), // 1: google.protobuf.EnumValueOptions
-	(*descriptorpb.MethodOptions)(nil),    // 2: google.protobuf.MethodOptions
+	(EventRole)(0),                        // 1: evalfleet.options.v1.EventRole
+	(*descriptorpb.EnumValueOptions)(nil), // 2: google.protobuf.EnumValueOptions
+	(*descriptorpb.FieldOptions)(nil),     // 3: google.protobuf.FieldOptions
+	(*descriptorpb.MethodOptions)(nil),    // 4: google.protobuf.MethodOptions
 }
 var file_evalfleet_options_v1_options_proto_depIdxs = []int32{
-	1, // 0: evalfleet.options.v1.retry:extendee -> google.protobuf.EnumValueOptions
-	2, // 1: evalfleet.options.v1.not_built:extendee -> google.protobuf.MethodOptions
-	0, // 2: evalfleet.options.v1.retry:type_name -> evalfleet.options.v1.Retry
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	2, // [2:3] is the sub-list for extension type_name
-	0, // [0:2] is the sub-list for extension extendee
+	2, // 0: evalfleet.options.v1.retry:extendee -> google.protobuf.EnumValueOptions
+	3, // 1: evalfleet.options.v1.content:extendee -> google.protobuf.FieldOptions
+	3, // 2: evalfleet.options.v1.plain:extendee -> google.protobuf.FieldOptions
+	3, // 3: evalfleet.options.v1.role:extendee -> google.protobuf.FieldOptions
+	4, // 4: evalfleet.options.v1.not_built:extendee -> google.protobuf.MethodOptions
+	0, // 5: evalfleet.options.v1.retry:type_name -> evalfleet.options.v1.Retry
+	1, // 6: evalfleet.options.v1.role:type_name -> evalfleet.options.v1.EventRole
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	5, // [5:7] is the sub-list for extension type_name
+	0, // [0:5] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -167,9 +280,9 @@ func file_evalfleet_options_v1_options_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_options_v1_options_proto_rawDesc), len(file_evalfleet_options_v1_options_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   0,
-			NumExtensions: 2,
+			NumExtensions: 5,
 			NumServices:   0,
 		},
 		GoTypes:           file_evalfleet_options_v1_options_proto_goTypes,

@@ -10,6 +10,7 @@ package sandboxv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -1236,317 +1237,44 @@ func (x *FileInfo) GetLinkTarget() string {
 	return ""
 }
 
-// Session is a terminal in a sandbox.
-type Session struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Program and arguments; default an interactive bash.
-	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
-	// Columns; default 80.
-	Columns uint32 `protobuf:"varint,3,opt,name=columns,proto3" json:"columns,omitempty"`
-	// Rows; default 24.
-	Rows uint32 `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
-	// Environment beside the sandbox's.
-	Env map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// User; default: the sandbox's.
-	User string `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
-	// True once its program has ended.
-	Ended bool `protobuf:"varint,7,opt,name=ended,proto3" json:"ended,omitempty"`
-	// How it ended.
-	Result *ExecResult `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"`
-	// Bytes of output so far: the next offset to read.
-	OutputOffset int64 `protobuf:"varint,9,opt,name=output_offset,json=outputOffset,proto3" json:"output_offset,omitempty"`
-	// Bytes of input accepted so far: the next offset to write.
-	InputOffset   int64 `protobuf:"varint,10,opt,name=input_offset,json=inputOffset,proto3" json:"input_offset,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Session) Reset() {
-	*x = Session{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Session) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Session) ProtoMessage() {}
-
-func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Session.ProtoReflect.Descriptor instead.
-func (*Session) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Session) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Session) GetArgv() []string {
-	if x != nil {
-		return x.Argv
-	}
-	return nil
-}
-
-func (x *Session) GetColumns() uint32 {
-	if x != nil {
-		return x.Columns
-	}
-	return 0
-}
-
-func (x *Session) GetRows() uint32 {
-	if x != nil {
-		return x.Rows
-	}
-	return 0
-}
-
-func (x *Session) GetEnv() map[string]string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *Session) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *Session) GetEnded() bool {
-	if x != nil {
-		return x.Ended
-	}
-	return false
-}
-
-func (x *Session) GetResult() *ExecResult {
-	if x != nil {
-		return x.Result
-	}
-	return nil
-}
-
-func (x *Session) GetOutputOffset() int64 {
-	if x != nil {
-		return x.OutputOffset
-	}
-	return 0
-}
-
-func (x *Session) GetInputOffset() int64 {
-	if x != nil {
-		return x.InputOffset
-	}
-	return 0
-}
-
-// Port is a port of a sandbox that is reachable from outside.
-type Port struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/sandboxes/{sandbox}/ports/{port}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Port number inside the sandbox.
-	SandboxPort uint32 `protobuf:"varint,2,opt,name=sandbox_port,json=sandboxPort,proto3" json:"sandbox_port,omitempty"`
-	// Address outside, given by the service: host and port.
-	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Port) Reset() {
-	*x = Port{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Port) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Port) ProtoMessage() {}
-
-func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Port.ProtoReflect.Descriptor instead.
-func (*Port) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *Port) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Port) GetSandboxPort() uint32 {
-	if x != nil {
-		return x.SandboxPort
-	}
-	return 0
-}
-
-func (x *Port) GetAddress() string {
-	if x != nil {
-		return x.Address
-	}
-	return ""
-}
-
-// Snapshot is a kept state of a sandbox's files.
-type Snapshot struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/snapshots/{snapshot}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Format: `projects/{project}/sandboxes/{sandbox}`.
-	Sandbox string `protobuf:"bytes,2,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Paths that it holds; empty: all that is writable.
-	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
-	// Size in bytes.
-	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
-	// When it was made.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Snapshot) Reset() {
-	*x = Snapshot{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Snapshot) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Snapshot) ProtoMessage() {}
-
-func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
-func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *Snapshot) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Snapshot) GetSandbox() string {
-	if x != nil {
-		return x.Sandbox
-	}
-	return ""
-}
-
-func (x *Snapshot) GetPaths() []string {
-	if x != nil {
-		return x.Paths
-	}
-	return nil
-}
-
-func (x *Snapshot) GetSize() int64 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-func (x *Snapshot) GetCreateTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.CreateTime
-	}
-	return nil
-}
-
 var File_evalfleet_sandbox_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x04\n" +
-	"\aSandbox\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x04\n" +
+	"\aSandbox\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x125\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x04spec\x128\n" +
-	"\x05state\x18\x03 \x01(\x0e2\".evalfleet.sandbox.v1.SandboxStateR\x05state\x12!\n" +
-	"\fstate_reason\x18\x04 \x01(\tR\vstateReason\x12;\n" +
+	"\x05state\x18\x03 \x01(\x0e2\".evalfleet.sandbox.v1.SandboxStateR\x05state\x12'\n" +
+	"\fstate_reason\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\vstateReason\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12F\n" +
 	"\x11lease_expire_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\x12=\n" +
-	"\tisolation\x18\a \x01(\v2\x1f.evalfleet.sandbox.v1.IsolationR\tisolation\x12\x1d\n" +
+	"\tisolation\x18\a \x01(\v2\x1f.evalfleet.sandbox.v1.IsolationR\tisolation\x12#\n" +
 	"\n" +
-	"guest_path\x18\b \x01(\tR\tguestPath\x12\x18\n" +
-	"\aworkdir\x18\t \x01(\tR\aworkdir\x12\x12\n" +
+	"guest_path\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tguestPath\x12\x1e\n" +
+	"\aworkdir\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\aworkdir\x12\x18\n" +
 	"\x04etag\x18\n" +
-	" \x01(\tR\x04etag:B\xeaA?\n" +
-	"\x15evalfleet.dev/Sandbox\x12&projects/{project}/sandboxes/{sandbox}\"\xc3\x06\n" +
-	"\vSandboxSpec\x12\x16\n" +
-	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x14\n" +
-	"\x05image\x18\x02 \x01(\tR\x05image\x12<\n" +
-	"\x03env\x18\x03 \x03(\v2*.evalfleet.sandbox.v1.SandboxSpec.EnvEntryR\x03env\x12\x18\n" +
-	"\aworkdir\x18\x04 \x01(\tR\aworkdir\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\x124\n" +
+	" \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag:B\xeaA?\n" +
+	"\x15evalfleet.dev/Sandbox\x12&projects/{project}/sandboxes/{sandbox}\"\xf9\x06\n" +
+	"\vSandboxSpec\x12\x1c\n" +
+	"\x06driver\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06driver\x12\x1a\n" +
+	"\x05image\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x05image\x12B\n" +
+	"\x03env\x18\x03 \x03(\v2*.evalfleet.sandbox.v1.SandboxSpec.EnvEntryB\x04\xb0\xbb\x18\x01R\x03env\x12\x1e\n" +
+	"\aworkdir\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\aworkdir\x12\x18\n" +
+	"\x04user\x18\x05 \x01(\tB\x04\xb8\xbb\x18\x01R\x04user\x124\n" +
 	"\x06limits\x18\x06 \x01(\v2\x1c.evalfleet.sandbox.v1.LimitsR\x06limits\x127\n" +
 	"\anetwork\x18\a \x01(\v2\x1d.evalfleet.sandbox.v1.NetworkR\anetwork\x127\n" +
-	"\x05files\x18\b \x03(\v2!.evalfleet.sandbox.v1.FileToPlaceR\x05files\x12\x14\n" +
-	"\x05setup\x18\t \x01(\tR\x05setup\x12>\n" +
+	"\x05files\x18\b \x03(\v2!.evalfleet.sandbox.v1.FileToPlaceR\x05files\x12\x1a\n" +
+	"\x05setup\x18\t \x01(\tB\x04\xb0\xbb\x18\x01R\x05setup\x12>\n" +
 	"\rsetup_timeout\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\fsetupTimeout\x12E\n" +
-	"\x06labels\x18\v \x03(\v2-.evalfleet.sandbox.v1.SandboxSpec.LabelsEntryR\x06labels\x12/\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\fsetupTimeout\x12K\n" +
+	"\x06labels\x18\v \x03(\v2-.evalfleet.sandbox.v1.SandboxSpec.LabelsEntryB\x04\xb8\xbb\x18\x01R\x06labels\x12/\n" +
 	"\x05lease\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12<\n" +
 	"\fmax_lifetime\x18\r \x01(\v2\x19.google.protobuf.DurationR\vmaxLifetime\x12)\n" +
-	"\x10allow_unisolated\x18\x0e \x01(\bR\x0fallowUnisolated\x12,\n" +
-	"\x12driver_config_json\x18\x0f \x01(\tR\x10driverConfigJson\x12\x1a\n" +
-	"\bsnapshot\x18\x10 \x01(\tR\bsnapshot\x1a6\n" +
+	"\x10allow_unisolated\x18\x0e \x01(\bR\x0fallowUnisolated\x122\n" +
+	"\x12driver_config_json\x18\x0f \x01(\tB\x04\xb0\xbb\x18\x01R\x10driverConfigJson\x12 \n" +
+	"\bsnapshot\x18\x10 \x01(\tB\x04\xb8\xbb\x18\x01R\bsnapshot\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -1569,19 +1297,19 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\v_cpu_millisB\r\n" +
 	"\v_open_filesB\x12\n" +
 	"\x10_file_size_bytesB\r\n" +
-	"\v_disk_bytes\"a\n" +
+	"\v_disk_bytes\"g\n" +
 	"\aNetwork\x125\n" +
-	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.sandbox.v1.NetworkModeR\x04mode\x12\x1f\n" +
-	"\vallow_hosts\x18\x02 \x03(\tR\n" +
-	"allowHosts\"l\n" +
-	"\vFileToPlace\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\fR\acontent\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x1b\n" +
-	"\tblob_hash\x18\x04 \x01(\tR\bblobHash\"Y\n" +
-	"\tIsolation\x12\x14\n" +
-	"\x05parts\x18\x01 \x03(\tR\x05parts\x12\x16\n" +
-	"\x06weaker\x18\x02 \x03(\tR\x06weaker\x12\x1e\n" +
+	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.sandbox.v1.NetworkModeR\x04mode\x12%\n" +
+	"\vallow_hosts\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\n" +
+	"allowHosts\"~\n" +
+	"\vFileToPlace\x12\x18\n" +
+	"\x04path\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04path\x12\x1e\n" +
+	"\acontent\x18\x02 \x01(\fB\x04\xb0\xbb\x18\x01R\acontent\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12!\n" +
+	"\tblob_hash\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\bblobHash\"e\n" +
+	"\tIsolation\x12\x1a\n" +
+	"\x05parts\x18\x01 \x03(\tB\x04\xb8\xbb\x18\x01R\x05parts\x12\x1c\n" +
+	"\x06weaker\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\x06weaker\x12\x1e\n" +
 	"\n" +
 	"unisolated\x18\x03 \x01(\bR\n" +
 	"unisolated\"\x9c\x03\n" +
@@ -1631,36 +1359,7 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vmodify_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"modifyTime\x12\x1f\n" +
 	"\vlink_target\x18\x06 \x01(\tR\n" +
-	"linkTarget\"\xd4\x03\n" +
-	"\aSession\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x18\n" +
-	"\acolumns\x18\x03 \x01(\rR\acolumns\x12\x12\n" +
-	"\x04rows\x18\x04 \x01(\rR\x04rows\x128\n" +
-	"\x03env\x18\x05 \x03(\v2&.evalfleet.sandbox.v1.Session.EnvEntryR\x03env\x12\x12\n" +
-	"\x04user\x18\x06 \x01(\tR\x04user\x12\x14\n" +
-	"\x05ended\x18\a \x01(\bR\x05ended\x128\n" +
-	"\x06result\x18\b \x01(\v2 .evalfleet.sandbox.v1.ExecResultR\x06result\x12#\n" +
-	"\routput_offset\x18\t \x01(\x03R\foutputOffset\x12!\n" +
-	"\finput_offset\x18\n" +
-	" \x01(\x03R\vinputOffset\x1a6\n" +
-	"\bEnvEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:U\xeaAR\n" +
-	"\x15evalfleet.dev/Session\x129projects/{project}/sandboxes/{sandbox}/sessions/{session}\"\xa5\x01\n" +
-	"\x04Port\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\fsandbox_port\x18\x02 \x01(\rR\vsandboxPort\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress:L\xeaAI\n" +
-	"\x12evalfleet.dev/Port\x123projects/{project}/sandboxes/{sandbox}/ports/{port}\"\xe5\x01\n" +
-	"\bSnapshot\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\asandbox\x18\x02 \x01(\tR\asandbox\x12\x14\n" +
-	"\x05paths\x18\x03 \x03(\tR\x05paths\x12\x12\n" +
-	"\x04size\x18\x04 \x01(\x03R\x04size\x12;\n" +
-	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime:D\xeaAA\n" +
-	"\x16evalfleet.dev/Snapshot\x12'projects/{project}/snapshots/{snapshot}*\xe5\x01\n" +
+	"linkTarget*\xe5\x01\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SANDBOX_STATE_CREATING\x10\x01\x12\x17\n" +
@@ -1695,7 +1394,7 @@ func file_evalfleet_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_evalfleet_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_evalfleet_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_evalfleet_sandbox_v1_sandbox_proto_goTypes = []any{
 	(SandboxState)(0),             // 0: evalfleet.sandbox.v1.SandboxState
 	(NetworkMode)(0),              // 1: evalfleet.sandbox.v1.NetworkMode
@@ -1710,47 +1409,40 @@ var file_evalfleet_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*ExecCheck)(nil),             // 10: evalfleet.sandbox.v1.ExecCheck
 	(*ExecResult)(nil),            // 11: evalfleet.sandbox.v1.ExecResult
 	(*FileInfo)(nil),              // 12: evalfleet.sandbox.v1.FileInfo
-	(*Session)(nil),               // 13: evalfleet.sandbox.v1.Session
-	(*Port)(nil),                  // 14: evalfleet.sandbox.v1.Port
-	(*Snapshot)(nil),              // 15: evalfleet.sandbox.v1.Snapshot
-	nil,                           // 16: evalfleet.sandbox.v1.SandboxSpec.EnvEntry
-	nil,                           // 17: evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
-	nil,                           // 18: evalfleet.sandbox.v1.ExecSpec.EnvEntry
-	nil,                           // 19: evalfleet.sandbox.v1.Session.EnvEntry
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	nil,                           // 13: evalfleet.sandbox.v1.SandboxSpec.EnvEntry
+	nil,                           // 14: evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
+	nil,                           // 15: evalfleet.sandbox.v1.ExecSpec.EnvEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
 }
 var file_evalfleet_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: evalfleet.sandbox.v1.Sandbox.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
 	0,  // 1: evalfleet.sandbox.v1.Sandbox.state:type_name -> evalfleet.sandbox.v1.SandboxState
-	20, // 2: evalfleet.sandbox.v1.Sandbox.create_time:type_name -> google.protobuf.Timestamp
-	20, // 3: evalfleet.sandbox.v1.Sandbox.lease_expire_time:type_name -> google.protobuf.Timestamp
+	16, // 2: evalfleet.sandbox.v1.Sandbox.create_time:type_name -> google.protobuf.Timestamp
+	16, // 3: evalfleet.sandbox.v1.Sandbox.lease_expire_time:type_name -> google.protobuf.Timestamp
 	8,  // 4: evalfleet.sandbox.v1.Sandbox.isolation:type_name -> evalfleet.sandbox.v1.Isolation
-	16, // 5: evalfleet.sandbox.v1.SandboxSpec.env:type_name -> evalfleet.sandbox.v1.SandboxSpec.EnvEntry
+	13, // 5: evalfleet.sandbox.v1.SandboxSpec.env:type_name -> evalfleet.sandbox.v1.SandboxSpec.EnvEntry
 	5,  // 6: evalfleet.sandbox.v1.SandboxSpec.limits:type_name -> evalfleet.sandbox.v1.Limits
 	6,  // 7: evalfleet.sandbox.v1.SandboxSpec.network:type_name -> evalfleet.sandbox.v1.Network
 	7,  // 8: evalfleet.sandbox.v1.SandboxSpec.files:type_name -> evalfleet.sandbox.v1.FileToPlace
-	21, // 9: evalfleet.sandbox.v1.SandboxSpec.setup_timeout:type_name -> google.protobuf.Duration
-	17, // 10: evalfleet.sandbox.v1.SandboxSpec.labels:type_name -> evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
-	21, // 11: evalfleet.sandbox.v1.SandboxSpec.lease:type_name -> google.protobuf.Duration
-	21, // 12: evalfleet.sandbox.v1.SandboxSpec.max_lifetime:type_name -> google.protobuf.Duration
+	17, // 9: evalfleet.sandbox.v1.SandboxSpec.setup_timeout:type_name -> google.protobuf.Duration
+	14, // 10: evalfleet.sandbox.v1.SandboxSpec.labels:type_name -> evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
+	17, // 11: evalfleet.sandbox.v1.SandboxSpec.lease:type_name -> google.protobuf.Duration
+	17, // 12: evalfleet.sandbox.v1.SandboxSpec.max_lifetime:type_name -> google.protobuf.Duration
 	1,  // 13: evalfleet.sandbox.v1.Network.mode:type_name -> evalfleet.sandbox.v1.NetworkMode
-	18, // 14: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
-	21, // 15: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	15, // 14: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
+	17, // 15: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
 	10, // 16: evalfleet.sandbox.v1.ExecSpec.check:type_name -> evalfleet.sandbox.v1.ExecCheck
 	7,  // 17: evalfleet.sandbox.v1.ExecCheck.files:type_name -> evalfleet.sandbox.v1.FileToPlace
-	20, // 18: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
-	21, // 19: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	16, // 18: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
+	17, // 19: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
 	2,  // 20: evalfleet.sandbox.v1.FileInfo.type:type_name -> evalfleet.sandbox.v1.FileType
-	20, // 21: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
-	19, // 22: evalfleet.sandbox.v1.Session.env:type_name -> evalfleet.sandbox.v1.Session.EnvEntry
-	11, // 23: evalfleet.sandbox.v1.Session.result:type_name -> evalfleet.sandbox.v1.ExecResult
-	20, // 24: evalfleet.sandbox.v1.Snapshot.create_time:type_name -> google.protobuf.Timestamp
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	16, // 21: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_proto_init() }
@@ -1767,7 +1459,7 @@ func file_evalfleet_sandbox_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_sandbox_v1_sandbox_proto_rawDesc), len(file_evalfleet_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   17,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -9,7 +9,6 @@ package sandboxv1
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
-	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -2306,1473 +2305,6 @@ func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{34}
 }
 
-// OpenSessionRequest asks for a terminal.
-type OpenSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Required. Program, size, environment, user.
-	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpenSessionRequest) Reset() {
-	*x = OpenSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpenSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpenSessionRequest) ProtoMessage() {}
-
-func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpenSessionRequest.ProtoReflect.Descriptor instead.
-func (*OpenSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
-}
-
-func (x *OpenSessionRequest) GetSandbox() string {
-	if x != nil {
-		return x.Sandbox
-	}
-	return ""
-}
-
-func (x *OpenSessionRequest) GetSession() *Session {
-	if x != nil {
-		return x.Session
-	}
-	return nil
-}
-
-func (x *OpenSessionRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// ListSessionsRequest names a sandbox.
-type ListSessionsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Sandbox       string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSessionsRequest) Reset() {
-	*x = ListSessionsRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSessionsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSessionsRequest) ProtoMessage() {}
-
-func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
-func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
-}
-
-func (x *ListSessionsRequest) GetSandbox() string {
-	if x != nil {
-		return x.Sandbox
-	}
-	return ""
-}
-
-// ListSessionsResponse holds the sessions.
-type ListSessionsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sessions.
-	Sessions      []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSessionsResponse) Reset() {
-	*x = ListSessionsResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSessionsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSessionsResponse) ProtoMessage() {}
-
-func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
-func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{37}
-}
-
-func (x *ListSessionsResponse) GetSessions() []*Session {
-	if x != nil {
-		return x.Sessions
-	}
-	return nil
-}
-
-// WriteSessionRequest is input.
-type WriteSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
-	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// Required. Bytes written before.
-	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// The bytes, at most 1 MiB.
-	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WriteSessionRequest) Reset() {
-	*x = WriteSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WriteSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WriteSessionRequest) ProtoMessage() {}
-
-func (x *WriteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WriteSessionRequest.ProtoReflect.Descriptor instead.
-func (*WriteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{38}
-}
-
-func (x *WriteSessionRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *WriteSessionRequest) GetOffset() int64 {
-	if x != nil {
-		return x.Offset
-	}
-	return 0
-}
-
-func (x *WriteSessionRequest) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-// WriteSessionResponse tells how far the input is.
-type WriteSessionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Bytes accepted so far.
-	Offset        int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WriteSessionResponse) Reset() {
-	*x = WriteSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WriteSessionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WriteSessionResponse) ProtoMessage() {}
-
-func (x *WriteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WriteSessionResponse.ProtoReflect.Descriptor instead.
-func (*WriteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *WriteSessionResponse) GetOffset() int64 {
-	if x != nil {
-		return x.Offset
-	}
-	return 0
-}
-
-// ReadSessionRequest asks for output.
-type ReadSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
-	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// First byte.
-	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Optional. How long to wait for some; default 0.
-	Wait *durationpb.Duration `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Optional. At most so many; default and cap 1 MiB.
-	MaxBytes      int32 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadSessionRequest) Reset() {
-	*x = ReadSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadSessionRequest) ProtoMessage() {}
-
-func (x *ReadSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadSessionRequest.ProtoReflect.Descriptor instead.
-func (*ReadSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *ReadSessionRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *ReadSessionRequest) GetOffset() int64 {
-	if x != nil {
-		return x.Offset
-	}
-	return 0
-}
-
-func (x *ReadSessionRequest) GetWait() *durationpb.Duration {
-	if x != nil {
-		return x.Wait
-	}
-	return nil
-}
-
-func (x *ReadSessionRequest) GetMaxBytes() int32 {
-	if x != nil {
-		return x.MaxBytes
-	}
-	return 0
-}
-
-// ReadSessionResponse holds output.
-type ReadSessionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes.
-	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Where to go on.
-	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
-	// Bytes that are no longer kept.
-	SkippedBytes int64 `protobuf:"varint,3,opt,name=skipped_bytes,json=skippedBytes,proto3" json:"skipped_bytes,omitempty"`
-	// True when the program has ended and all output is read.
-	Ended         bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReadSessionResponse) Reset() {
-	*x = ReadSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReadSessionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReadSessionResponse) ProtoMessage() {}
-
-func (x *ReadSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReadSessionResponse.ProtoReflect.Descriptor instead.
-func (*ReadSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *ReadSessionResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-func (x *ReadSessionResponse) GetNextOffset() int64 {
-	if x != nil {
-		return x.NextOffset
-	}
-	return 0
-}
-
-func (x *ReadSessionResponse) GetSkippedBytes() int64 {
-	if x != nil {
-		return x.SkippedBytes
-	}
-	return 0
-}
-
-func (x *ReadSessionResponse) GetEnded() bool {
-	if x != nil {
-		return x.Ended
-	}
-	return false
-}
-
-// StreamSessionRequest is what the client sends.
-type StreamSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What comes.
-	//
-	// Types that are valid to be assigned to Part:
-	//
-	//	*StreamSessionRequest_Attach
-	//	*StreamSessionRequest_Input
-	//	*StreamSessionRequest_Resize
-	Part          isStreamSessionRequest_Part `protobuf_oneof:"part"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamSessionRequest) Reset() {
-	*x = StreamSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamSessionRequest) ProtoMessage() {}
-
-func (x *StreamSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamSessionRequest.ProtoReflect.Descriptor instead.
-func (*StreamSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{42}
-}
-
-func (x *StreamSessionRequest) GetPart() isStreamSessionRequest_Part {
-	if x != nil {
-		return x.Part
-	}
-	return nil
-}
-
-func (x *StreamSessionRequest) GetAttach() *ReadSessionRequest {
-	if x != nil {
-		if x, ok := x.Part.(*StreamSessionRequest_Attach); ok {
-			return x.Attach
-		}
-	}
-	return nil
-}
-
-func (x *StreamSessionRequest) GetInput() *WriteSessionRequest {
-	if x != nil {
-		if x, ok := x.Part.(*StreamSessionRequest_Input); ok {
-			return x.Input
-		}
-	}
-	return nil
-}
-
-func (x *StreamSessionRequest) GetResize() *ResizeSessionRequest {
-	if x != nil {
-		if x, ok := x.Part.(*StreamSessionRequest_Resize); ok {
-			return x.Resize
-		}
-	}
-	return nil
-}
-
-type isStreamSessionRequest_Part interface {
-	isStreamSessionRequest_Part()
-}
-
-type StreamSessionRequest_Attach struct {
-	// First: which session, and from where.
-	Attach *ReadSessionRequest `protobuf:"bytes,1,opt,name=attach,proto3,oneof"`
-}
-
-type StreamSessionRequest_Input struct {
-	// Input.
-	Input *WriteSessionRequest `protobuf:"bytes,2,opt,name=input,proto3,oneof"`
-}
-
-type StreamSessionRequest_Resize struct {
-	// A new size.
-	Resize *ResizeSessionRequest `protobuf:"bytes,3,opt,name=resize,proto3,oneof"`
-}
-
-func (*StreamSessionRequest_Attach) isStreamSessionRequest_Part() {}
-
-func (*StreamSessionRequest_Input) isStreamSessionRequest_Part() {}
-
-func (*StreamSessionRequest_Resize) isStreamSessionRequest_Part() {}
-
-// StreamSessionResponse is what the session prints.
-type StreamSessionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Output.
-	Output        *ReadSessionResponse `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamSessionResponse) Reset() {
-	*x = StreamSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamSessionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamSessionResponse) ProtoMessage() {}
-
-func (x *StreamSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamSessionResponse.ProtoReflect.Descriptor instead.
-func (*StreamSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *StreamSessionResponse) GetOutput() *ReadSessionResponse {
-	if x != nil {
-		return x.Output
-	}
-	return nil
-}
-
-// ResizeSessionRequest is a new size.
-type ResizeSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
-	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// Columns.
-	Columns uint32 `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`
-	// Rows.
-	Rows          uint32 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResizeSessionRequest) Reset() {
-	*x = ResizeSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResizeSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResizeSessionRequest) ProtoMessage() {}
-
-func (x *ResizeSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResizeSessionRequest.ProtoReflect.Descriptor instead.
-func (*ResizeSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *ResizeSessionRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *ResizeSessionRequest) GetColumns() uint32 {
-	if x != nil {
-		return x.Columns
-	}
-	return 0
-}
-
-func (x *ResizeSessionRequest) GetRows() uint32 {
-	if x != nil {
-		return x.Rows
-	}
-	return 0
-}
-
-// ResizeSessionResponse is empty.
-type ResizeSessionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResizeSessionResponse) Reset() {
-	*x = ResizeSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResizeSessionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResizeSessionResponse) ProtoMessage() {}
-
-func (x *ResizeSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResizeSessionResponse.ProtoReflect.Descriptor instead.
-func (*ResizeSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{45}
-}
-
-// CloseSessionRequest names a session.
-type CloseSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
-	Session       string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CloseSessionRequest) Reset() {
-	*x = CloseSessionRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CloseSessionRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CloseSessionRequest) ProtoMessage() {}
-
-func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
-func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *CloseSessionRequest) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-// CloseSessionResponse is empty.
-type CloseSessionResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CloseSessionResponse) Reset() {
-	*x = CloseSessionResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CloseSessionResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CloseSessionResponse) ProtoMessage() {}
-
-func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
-func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{47}
-}
-
-// OpenPortRequest names a port.
-type OpenPortRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Required. Port number inside the sandbox.
-	SandboxPort   uint32 `protobuf:"varint,2,opt,name=sandbox_port,json=sandboxPort,proto3" json:"sandbox_port,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpenPortRequest) Reset() {
-	*x = OpenPortRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[48]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpenPortRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpenPortRequest) ProtoMessage() {}
-
-func (x *OpenPortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[48]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpenPortRequest.ProtoReflect.Descriptor instead.
-func (*OpenPortRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{48}
-}
-
-func (x *OpenPortRequest) GetSandbox() string {
-	if x != nil {
-		return x.Sandbox
-	}
-	return ""
-}
-
-func (x *OpenPortRequest) GetSandboxPort() uint32 {
-	if x != nil {
-		return x.SandboxPort
-	}
-	return 0
-}
-
-// ListPortsRequest names a sandbox.
-type ListPortsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Sandbox       string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListPortsRequest) Reset() {
-	*x = ListPortsRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[49]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListPortsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListPortsRequest) ProtoMessage() {}
-
-func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[49]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
-func (*ListPortsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{49}
-}
-
-func (x *ListPortsRequest) GetSandbox() string {
-	if x != nil {
-		return x.Sandbox
-	}
-	return ""
-}
-
-// ListPortsResponse holds the ports.
-type ListPortsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The ports.
-	Ports         []*Port `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListPortsResponse) Reset() {
-	*x = ListPortsResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[50]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListPortsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListPortsResponse) ProtoMessage() {}
-
-func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[50]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
-func (*ListPortsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{50}
-}
-
-func (x *ListPortsResponse) GetPorts() []*Port {
-	if x != nil {
-		return x.Ports
-	}
-	return nil
-}
-
-// ClosePortRequest names a port.
-type ClosePortRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}/ports/{port}`.
-	Port          string `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ClosePortRequest) Reset() {
-	*x = ClosePortRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[51]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ClosePortRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ClosePortRequest) ProtoMessage() {}
-
-func (x *ClosePortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[51]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ClosePortRequest.ProtoReflect.Descriptor instead.
-func (*ClosePortRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{51}
-}
-
-func (x *ClosePortRequest) GetPort() string {
-	if x != nil {
-		return x.Port
-	}
-	return ""
-}
-
-// ClosePortResponse is empty.
-type ClosePortResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ClosePortResponse) Reset() {
-	*x = ClosePortResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[52]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ClosePortResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ClosePortResponse) ProtoMessage() {}
-
-func (x *ClosePortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[52]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ClosePortResponse.ProtoReflect.Descriptor instead.
-func (*ClosePortResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{52}
-}
-
-// DialPortRequest is what the client sends.
-type DialPortRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What comes.
-	//
-	// Types that are valid to be assigned to Part:
-	//
-	//	*DialPortRequest_Target
-	//	*DialPortRequest_Data
-	Part          isDialPortRequest_Part `protobuf_oneof:"part"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DialPortRequest) Reset() {
-	*x = DialPortRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DialPortRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DialPortRequest) ProtoMessage() {}
-
-func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DialPortRequest.ProtoReflect.Descriptor instead.
-func (*DialPortRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{53}
-}
-
-func (x *DialPortRequest) GetPart() isDialPortRequest_Part {
-	if x != nil {
-		return x.Part
-	}
-	return nil
-}
-
-func (x *DialPortRequest) GetTarget() *OpenPortRequest {
-	if x != nil {
-		if x, ok := x.Part.(*DialPortRequest_Target); ok {
-			return x.Target
-		}
-	}
-	return nil
-}
-
-func (x *DialPortRequest) GetData() []byte {
-	if x != nil {
-		if x, ok := x.Part.(*DialPortRequest_Data); ok {
-			return x.Data
-		}
-	}
-	return nil
-}
-
-type isDialPortRequest_Part interface {
-	isDialPortRequest_Part()
-}
-
-type DialPortRequest_Target struct {
-	// First: which port.
-	Target *OpenPortRequest `protobuf:"bytes,1,opt,name=target,proto3,oneof"`
-}
-
-type DialPortRequest_Data struct {
-	// Then: bytes, at most 1 MiB.
-	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
-}
-
-func (*DialPortRequest_Target) isDialPortRequest_Part() {}
-
-func (*DialPortRequest_Data) isDialPortRequest_Part() {}
-
-// DialPortResponse is what the port sends.
-type DialPortResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes, at most 1 MiB.
-	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DialPortResponse) Reset() {
-	*x = DialPortResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[54]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DialPortResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DialPortResponse) ProtoMessage() {}
-
-func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[54]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DialPortResponse.ProtoReflect.Descriptor instead.
-func (*DialPortResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{54}
-}
-
-func (x *DialPortResponse) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-// PauseSandboxRequest names a sandbox.
-type PauseSandboxRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PauseSandboxRequest) Reset() {
-	*x = PauseSandboxRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[55]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PauseSandboxRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PauseSandboxRequest) ProtoMessage() {}
-
-func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[55]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PauseSandboxRequest.ProtoReflect.Descriptor instead.
-func (*PauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{55}
-}
-
-func (x *PauseSandboxRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-// ResumeSandboxRequest names a sandbox.
-type ResumeSandboxRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResumeSandboxRequest) Reset() {
-	*x = ResumeSandboxRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[56]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResumeSandboxRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResumeSandboxRequest) ProtoMessage() {}
-
-func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[56]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResumeSandboxRequest.ProtoReflect.Descriptor instead.
-func (*ResumeSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{56}
-}
-
-func (x *ResumeSandboxRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-// CreateSnapshotRequest names a sandbox.
-type CreateSnapshotRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Optional. Paths to keep; empty: all that is writable.
-	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// Optional for a client, given between services. Key of the effect, at most 128 bytes.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateSnapshotRequest) Reset() {
-	*x = CreateSnapshotRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[57]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateSnapshotRequest) ProtoMessage() {}
-
-func (x *CreateSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[57]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*CreateSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{57}
-}
-
-func (x *CreateSnapshotRequest) GetSandbox() string {
-	if x != nil {
-		return x.Sandbox
-	}
-	return ""
-}
-
-func (x *CreateSnapshotRequest) GetPaths() []string {
-	if x != nil {
-		return x.Paths
-	}
-	return nil
-}
-
-func (x *CreateSnapshotRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// ListSnapshotsRequest asks for snapshots.
-type ListSnapshotsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}`.
-	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
-	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. From the last answer.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSnapshotsRequest) Reset() {
-	*x = ListSnapshotsRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[58]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSnapshotsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSnapshotsRequest) ProtoMessage() {}
-
-func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[58]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
-func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{58}
-}
-
-func (x *ListSnapshotsRequest) GetParent() string {
-	if x != nil {
-		return x.Parent
-	}
-	return ""
-}
-
-func (x *ListSnapshotsRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListSnapshotsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ListSnapshotsResponse holds a page of snapshots.
-type ListSnapshotsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The snapshots, newest first.
-	Snapshots []*Snapshot `protobuf:"bytes,1,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
-	// Empty on the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListSnapshotsResponse) Reset() {
-	*x = ListSnapshotsResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[59]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListSnapshotsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListSnapshotsResponse) ProtoMessage() {}
-
-func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[59]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
-func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{59}
-}
-
-func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
-	if x != nil {
-		return x.Snapshots
-	}
-	return nil
-}
-
-func (x *ListSnapshotsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// DeleteSnapshotRequest names a snapshot.
-type DeleteSnapshotRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/snapshots/{snapshot}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteSnapshotRequest) Reset() {
-	*x = DeleteSnapshotRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[60]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteSnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteSnapshotRequest) ProtoMessage() {}
-
-func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[60]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
-func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{60}
-}
-
-func (x *DeleteSnapshotRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-// DeleteSnapshotResponse is empty.
-type DeleteSnapshotResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteSnapshotResponse) Reset() {
-	*x = DeleteSnapshotResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[61]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteSnapshotResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteSnapshotResponse) ProtoMessage() {}
-
-func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[61]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
-func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{61}
-}
-
 // ListDriversRequest asks for the drivers.
 type ListDriversRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3782,7 +2314,7 @@ type ListDriversRequest struct {
 
 func (x *ListDriversRequest) Reset() {
 	*x = ListDriversRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[62]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +2326,7 @@ func (x *ListDriversRequest) String() string {
 func (*ListDriversRequest) ProtoMessage() {}
 
 func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[62]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +2339,7 @@ func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversRequest.ProtoReflect.Descriptor instead.
 func (*ListDriversRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{62}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
 }
 
 // ListDriversResponse holds the drivers.
@@ -3821,7 +2353,7 @@ type ListDriversResponse struct {
 
 func (x *ListDriversResponse) Reset() {
 	*x = ListDriversResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[63]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +2365,7 @@ func (x *ListDriversResponse) String() string {
 func (*ListDriversResponse) ProtoMessage() {}
 
 func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[63]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +2378,7 @@ func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversResponse.ProtoReflect.Descriptor instead.
 func (*ListDriversResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{63}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListDriversResponse) GetDrivers() []*Driver {
@@ -3875,7 +2407,7 @@ type Driver struct {
 
 func (x *Driver) Reset() {
 	*x = Driver{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[64]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +2419,7 @@ func (x *Driver) String() string {
 func (*Driver) ProtoMessage() {}
 
 func (x *Driver) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[64]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +2432,7 @@ func (x *Driver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Driver.ProtoReflect.Descriptor instead.
 func (*Driver) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{64}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Driver) GetName() string {
@@ -3942,7 +2474,7 @@ var File_evalfleet_sandbox_v1_sandbox_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x02\n" +
+	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x02\n" +
 	"\x14CreateSandboxRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
@@ -4111,98 +2643,7 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x12\n" +
 	"\x04user\x18\x04 \x01(\tR\x04user\"\x14\n" +
-	"\x12RemoveFileResponse\"\x9c\x01\n" +
-	"\x12OpenSessionRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x127\n" +
-	"\asession\x18\x02 \x01(\v2\x1d.evalfleet.sandbox.v1.SessionR\asession\x12'\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\";\n" +
-	"\x13ListSessionsRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\"Q\n" +
-	"\x14ListSessionsResponse\x129\n" +
-	"\bsessions\x18\x01 \x03(\v2\x1d.evalfleet.sandbox.v1.SessionR\bsessions\"g\n" +
-	"\x13WriteSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\".\n" +
-	"\x14WriteSessionResponse\x12\x16\n" +
-	"\x06offset\x18\x01 \x01(\x03R\x06offset\"\x9e\x01\n" +
-	"\x12ReadSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12-\n" +
-	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1b\n" +
-	"\tmax_bytes\x18\x04 \x01(\x05R\bmaxBytes\"\x85\x01\n" +
-	"\x13ReadSessionResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1f\n" +
-	"\vnext_offset\x18\x02 \x01(\x03R\n" +
-	"nextOffset\x12#\n" +
-	"\rskipped_bytes\x18\x03 \x01(\x03R\fskippedBytes\x12\x14\n" +
-	"\x05ended\x18\x04 \x01(\bR\x05ended\"\xeb\x01\n" +
-	"\x14StreamSessionRequest\x12B\n" +
-	"\x06attach\x18\x01 \x01(\v2(.evalfleet.sandbox.v1.ReadSessionRequestH\x00R\x06attach\x12A\n" +
-	"\x05input\x18\x02 \x01(\v2).evalfleet.sandbox.v1.WriteSessionRequestH\x00R\x05input\x12D\n" +
-	"\x06resize\x18\x03 \x01(\v2*.evalfleet.sandbox.v1.ResizeSessionRequestH\x00R\x06resizeB\x06\n" +
-	"\x04part\"Z\n" +
-	"\x15StreamSessionResponse\x12A\n" +
-	"\x06output\x18\x01 \x01(\v2).evalfleet.sandbox.v1.ReadSessionResponseR\x06output\"j\n" +
-	"\x14ResizeSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x18\n" +
-	"\acolumns\x18\x02 \x01(\rR\acolumns\x12\x12\n" +
-	"\x04rows\x18\x03 \x01(\rR\x04rows\"\x17\n" +
-	"\x15ResizeSessionResponse\";\n" +
-	"\x13CloseSessionRequest\x12$\n" +
-	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\"\x16\n" +
-	"\x14CloseSessionResponse\"g\n" +
-	"\x0fOpenPortRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12.\n" +
-	"\fsandbox_port\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\vsandboxPort\"8\n" +
-	"\x10ListPortsRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\"E\n" +
-	"\x11ListPortsResponse\x120\n" +
-	"\x05ports\x18\x01 \x03(\v2\x1a.evalfleet.sandbox.v1.PortR\x05ports\"2\n" +
-	"\x10ClosePortRequest\x12\x1e\n" +
-	"\x04port\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04port\"\x13\n" +
-	"\x11ClosePortResponse\"p\n" +
-	"\x0fDialPortRequest\x12?\n" +
-	"\x06target\x18\x01 \x01(\v2%.evalfleet.sandbox.v1.OpenPortRequestH\x00R\x06target\x12\x14\n" +
-	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
-	"\x04part\"&\n" +
-	"\x10DialPortResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"5\n" +
-	"\x13PauseSandboxRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"6\n" +
-	"\x14ResumeSandboxRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"|\n" +
-	"\x15CreateSnapshotRequest\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x14\n" +
-	"\x05paths\x18\x02 \x03(\tR\x05paths\x12'\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"\x7f\n" +
-	"\x14ListSnapshotsRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
-	"\tpage_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"}\n" +
-	"\x15ListSnapshotsResponse\x12<\n" +
-	"\tsnapshots\x18\x01 \x03(\v2\x1e.evalfleet.sandbox.v1.SnapshotR\tsnapshots\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"7\n" +
-	"\x15DeleteSnapshotRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x18\n" +
-	"\x16DeleteSnapshotResponse\"\x14\n" +
+	"\x12RemoveFileResponse\"\x14\n" +
 	"\x12ListDriversRequest\"M\n" +
 	"\x13ListDriversResponse\x126\n" +
 	"\adrivers\x18\x01 \x03(\v2\x1c.evalfleet.sandbox.v1.DriverR\adrivers\"\xb2\x01\n" +
@@ -4217,7 +2658,7 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"ExecStream\x12\x1b\n" +
 	"\x17EXEC_STREAM_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STREAM_STDOUT\x10\x01\x12\x16\n" +
-	"\x12EXEC_STREAM_STDERR\x10\x022\xd3+\n" +
+	"\x12EXEC_STREAM_STDERR\x10\x022\xf8\x15\n" +
 	"\x0eSandboxService\x12\x8c\x01\n" +
 	"\rCreateSandbox\x12*.evalfleet.sandbox.v1.CreateSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{parent=projects/*}/sandboxes\x12\x86\x01\n" +
 	"\n" +
@@ -4240,23 +2681,7 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"UploadFile\x12'.evalfleet.sandbox.v1.UploadFileRequest\x1a(.evalfleet.sandbox.v1.UploadFileResponse(\x01\x12\x9b\x01\n" +
 	"\tListFiles\x12&.evalfleet.sandbox.v1.ListFilesRequest\x1a'.evalfleet.sandbox.v1.ListFilesResponse\"=\x82\xd3\xe4\x93\x024\x122/api/v1/{sandbox=projects/*/sandboxes/*}:listFiles\x90\x02\x01\x12\xa2\x01\n" +
 	"\n" +
-	"RemoveFile\x12'.evalfleet.sandbox.v1.RemoveFileRequest\x1a(.evalfleet.sandbox.v1.RemoveFileResponse\"A\x82\xd3\xe4\x93\x028:\x01*\"3/api/v1/{sandbox=projects/*/sandboxes/*}:removeFile\x90\x02\x02\x12\xaa\x01\n" +
-	"\vOpenSession\x12(.evalfleet.sandbox.v1.OpenSessionRequest\x1a\x1d.evalfleet.sandbox.v1.Session\"R\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{sandbox=projects/*/sandboxes/*}/sessions\x12\xb9\x01\n" +
-	"\fListSessions\x12).evalfleet.sandbox.v1.ListSessionsRequest\x1a*.evalfleet.sandbox.v1.ListSessionsResponse\"R\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x023\x121/api/v1/{sandbox=projects/*/sandboxes/*}/sessions\x90\x02\x01\x12\xc4\x01\n" +
-	"\fWriteSession\x12).evalfleet.sandbox.v1.WriteSessionRequest\x1a*.evalfleet.sandbox.v1.WriteSessionResponse\"]\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x02>:\x01*\"9/api/v1/{session=projects/*/sandboxes/*/sessions/*}:write\x90\x02\x02\x12\xbd\x01\n" +
-	"\vReadSession\x12(.evalfleet.sandbox.v1.ReadSessionRequest\x1a).evalfleet.sandbox.v1.ReadSessionResponse\"Y\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x02:\x128/api/v1/{session=projects/*/sandboxes/*/sessions/*}:read\x90\x02\x01\x12\x84\x01\n" +
-	"\rStreamSession\x12*.evalfleet.sandbox.v1.StreamSessionRequest\x1a+.evalfleet.sandbox.v1.StreamSessionResponse\"\x16\xaa\xbb\x18\x12a terminal session(\x010\x01\x12\xc8\x01\n" +
-	"\rResizeSession\x12*.evalfleet.sandbox.v1.ResizeSessionRequest\x1a+.evalfleet.sandbox.v1.ResizeSessionResponse\"^\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x02?:\x01*\":/api/v1/{session=projects/*/sandboxes/*/sessions/*}:resize\x90\x02\x02\x12\xbb\x01\n" +
-	"\fCloseSession\x12).evalfleet.sandbox.v1.CloseSessionRequest\x1a*.evalfleet.sandbox.v1.CloseSessionResponse\"T\xaa\xbb\x18\x12a terminal session\x82\xd3\xe4\x93\x025*3/api/v1/{session=projects/*/sandboxes/*/sessions/*}\x90\x02\x02\x12\x9b\x01\n" +
-	"\bOpenPort\x12%.evalfleet.sandbox.v1.OpenPortRequest\x1a\x1a.evalfleet.sandbox.v1.Port\"L\xaa\xbb\x18\x0fport forwarding\x82\xd3\xe4\x93\x023:\x01*\"./api/v1/{sandbox=projects/*/sandboxes/*}/ports\x12\xaa\x01\n" +
-	"\tListPorts\x12&.evalfleet.sandbox.v1.ListPortsRequest\x1a'.evalfleet.sandbox.v1.ListPortsResponse\"L\xaa\xbb\x18\x0fport forwarding\x82\xd3\xe4\x93\x020\x12./api/v1/{sandbox=projects/*/sandboxes/*}/ports\x90\x02\x01\x12\xa9\x01\n" +
-	"\tClosePort\x12&.evalfleet.sandbox.v1.ClosePortRequest\x1a'.evalfleet.sandbox.v1.ClosePortResponse\"K\xaa\xbb\x18\x0fport forwarding\x82\xd3\xe4\x93\x02/*-/api/v1/{port=projects/*/sandboxes/*/ports/*}\x90\x02\x02\x12r\n" +
-	"\bDialPort\x12%.evalfleet.sandbox.v1.DialPortRequest\x1a&.evalfleet.sandbox.v1.DialPortResponse\"\x13\xaa\xbb\x18\x0fport forwarding(\x010\x01\x12\xa8\x01\n" +
-	"\fPauseSandbox\x12).evalfleet.sandbox.v1.PauseSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"N\xaa\xbb\x18\x11pausing sandboxes\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/{name=projects/*/sandboxes/*}:pause\x90\x02\x02\x12\xab\x01\n" +
-	"\rResumeSandbox\x12*.evalfleet.sandbox.v1.ResumeSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"O\xaa\xbb\x18\x11pausing sandboxes\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{name=projects/*/sandboxes/*}:resume\x90\x02\x02\x12\xaf\x01\n" +
-	"\x0eCreateSnapshot\x12+.evalfleet.sandbox.v1.CreateSnapshotRequest\x1a\x1e.evalfleet.sandbox.v1.Snapshot\"P\xaa\xbb\x18\x10taking snapshots\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{sandbox=projects/*/sandboxes/*}:snapshot\x12\xae\x01\n" +
-	"\rListSnapshots\x12*.evalfleet.sandbox.v1.ListSnapshotsRequest\x1a+.evalfleet.sandbox.v1.ListSnapshotsResponse\"D\xaa\xbb\x18\x10taking snapshots\x82\xd3\xe4\x93\x02'\x12%/api/v1/{parent=projects/*}/snapshots\x90\x02\x01\x12\xb1\x01\n" +
-	"\x0eDeleteSnapshot\x12+.evalfleet.sandbox.v1.DeleteSnapshotRequest\x1a,.evalfleet.sandbox.v1.DeleteSnapshotResponse\"D\xaa\xbb\x18\x10taking snapshots\x82\xd3\xe4\x93\x02'*%/api/v1/{name=projects/*/snapshots/*}\x90\x02\x02\x12\x85\x01\n" +
+	"RemoveFile\x12'.evalfleet.sandbox.v1.RemoveFileRequest\x1a(.evalfleet.sandbox.v1.RemoveFileResponse\"A\x82\xd3\xe4\x93\x028:\x01*\"3/api/v1/{sandbox=projects/*/sandboxes/*}:removeFile\x90\x02\x02\x12\x85\x01\n" +
 	"\vListDrivers\x12(.evalfleet.sandbox.v1.ListDriversRequest\x1a).evalfleet.sandbox.v1.ListDriversResponse\"!\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/sandboxDrivers\x90\x02\x01B\xe8\x01\n" +
 	"\x18com.evalfleet.sandbox.v1B\x13SandboxServiceProtoP\x01ZEgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1;sandboxv1\xa2\x02\x03ESX\xaa\x02\x14Evalfleet.Sandbox.V1\xca\x02\x14Evalfleet\\Sandbox\\V1\xe2\x02 Evalfleet\\Sandbox\\V1\\GPBMetadata\xea\x02\x16Evalfleet::Sandbox::V1b\x06proto3"
 
@@ -4273,7 +2698,7 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_sandbox_v1_sandbox_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_evalfleet_sandbox_v1_sandbox_service_proto_goTypes = []any{
 	(ExecStream)(0),                     // 0: evalfleet.sandbox.v1.ExecStream
 	(*CreateSandboxRequest)(nil),        // 1: evalfleet.sandbox.v1.CreateSandboxRequest
@@ -4311,161 +2736,89 @@ var file_evalfleet_sandbox_v1_sandbox_service_proto_goTypes = []any{
 	(*ListFilesResponse)(nil),           // 33: evalfleet.sandbox.v1.ListFilesResponse
 	(*RemoveFileRequest)(nil),           // 34: evalfleet.sandbox.v1.RemoveFileRequest
 	(*RemoveFileResponse)(nil),          // 35: evalfleet.sandbox.v1.RemoveFileResponse
-	(*OpenSessionRequest)(nil),          // 36: evalfleet.sandbox.v1.OpenSessionRequest
-	(*ListSessionsRequest)(nil),         // 37: evalfleet.sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),        // 38: evalfleet.sandbox.v1.ListSessionsResponse
-	(*WriteSessionRequest)(nil),         // 39: evalfleet.sandbox.v1.WriteSessionRequest
-	(*WriteSessionResponse)(nil),        // 40: evalfleet.sandbox.v1.WriteSessionResponse
-	(*ReadSessionRequest)(nil),          // 41: evalfleet.sandbox.v1.ReadSessionRequest
-	(*ReadSessionResponse)(nil),         // 42: evalfleet.sandbox.v1.ReadSessionResponse
-	(*StreamSessionRequest)(nil),        // 43: evalfleet.sandbox.v1.StreamSessionRequest
-	(*StreamSessionResponse)(nil),       // 44: evalfleet.sandbox.v1.StreamSessionResponse
-	(*ResizeSessionRequest)(nil),        // 45: evalfleet.sandbox.v1.ResizeSessionRequest
-	(*ResizeSessionResponse)(nil),       // 46: evalfleet.sandbox.v1.ResizeSessionResponse
-	(*CloseSessionRequest)(nil),         // 47: evalfleet.sandbox.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),        // 48: evalfleet.sandbox.v1.CloseSessionResponse
-	(*OpenPortRequest)(nil),             // 49: evalfleet.sandbox.v1.OpenPortRequest
-	(*ListPortsRequest)(nil),            // 50: evalfleet.sandbox.v1.ListPortsRequest
-	(*ListPortsResponse)(nil),           // 51: evalfleet.sandbox.v1.ListPortsResponse
-	(*ClosePortRequest)(nil),            // 52: evalfleet.sandbox.v1.ClosePortRequest
-	(*ClosePortResponse)(nil),           // 53: evalfleet.sandbox.v1.ClosePortResponse
-	(*DialPortRequest)(nil),             // 54: evalfleet.sandbox.v1.DialPortRequest
-	(*DialPortResponse)(nil),            // 55: evalfleet.sandbox.v1.DialPortResponse
-	(*PauseSandboxRequest)(nil),         // 56: evalfleet.sandbox.v1.PauseSandboxRequest
-	(*ResumeSandboxRequest)(nil),        // 57: evalfleet.sandbox.v1.ResumeSandboxRequest
-	(*CreateSnapshotRequest)(nil),       // 58: evalfleet.sandbox.v1.CreateSnapshotRequest
-	(*ListSnapshotsRequest)(nil),        // 59: evalfleet.sandbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),       // 60: evalfleet.sandbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),       // 61: evalfleet.sandbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),      // 62: evalfleet.sandbox.v1.DeleteSnapshotResponse
-	(*ListDriversRequest)(nil),          // 63: evalfleet.sandbox.v1.ListDriversRequest
-	(*ListDriversResponse)(nil),         // 64: evalfleet.sandbox.v1.ListDriversResponse
-	(*Driver)(nil),                      // 65: evalfleet.sandbox.v1.Driver
-	nil,                                 // 66: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	(*SandboxSpec)(nil),                 // 67: evalfleet.sandbox.v1.SandboxSpec
-	(*v1.Attribution)(nil),              // 68: evalfleet.effect.v1.Attribution
-	(*Sandbox)(nil),                     // 69: evalfleet.sandbox.v1.Sandbox
-	(*durationpb.Duration)(nil),         // 70: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),       // 71: google.protobuf.Timestamp
-	(*ExecSpec)(nil),                    // 72: evalfleet.sandbox.v1.ExecSpec
-	(*ExecResult)(nil),                  // 73: evalfleet.sandbox.v1.ExecResult
-	(*v1.Timing)(nil),                   // 74: evalfleet.effect.v1.Timing
-	(*FileInfo)(nil),                    // 75: evalfleet.sandbox.v1.FileInfo
-	(*Session)(nil),                     // 76: evalfleet.sandbox.v1.Session
-	(*Port)(nil),                        // 77: evalfleet.sandbox.v1.Port
-	(*Snapshot)(nil),                    // 78: evalfleet.sandbox.v1.Snapshot
-	(*Isolation)(nil),                   // 79: evalfleet.sandbox.v1.Isolation
+	(*ListDriversRequest)(nil),          // 36: evalfleet.sandbox.v1.ListDriversRequest
+	(*ListDriversResponse)(nil),         // 37: evalfleet.sandbox.v1.ListDriversResponse
+	(*Driver)(nil),                      // 38: evalfleet.sandbox.v1.Driver
+	nil,                                 // 39: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	(*SandboxSpec)(nil),                 // 40: evalfleet.sandbox.v1.SandboxSpec
+	(*v1.Attribution)(nil),              // 41: evalfleet.effect.v1.Attribution
+	(*Sandbox)(nil),                     // 42: evalfleet.sandbox.v1.Sandbox
+	(*durationpb.Duration)(nil),         // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),       // 44: google.protobuf.Timestamp
+	(*ExecSpec)(nil),                    // 45: evalfleet.sandbox.v1.ExecSpec
+	(*ExecResult)(nil),                  // 46: evalfleet.sandbox.v1.ExecResult
+	(*v1.Timing)(nil),                   // 47: evalfleet.effect.v1.Timing
+	(*FileInfo)(nil),                    // 48: evalfleet.sandbox.v1.FileInfo
+	(*Isolation)(nil),                   // 49: evalfleet.sandbox.v1.Isolation
 }
 var file_evalfleet_sandbox_v1_sandbox_service_proto_depIdxs = []int32{
-	67, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	68, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	66, // 2: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	69, // 3: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
-	70, // 4: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
-	71, // 5: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	72, // 6: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	68, // 7: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	73, // 8: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
-	74, // 9: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	72, // 10: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	68, // 11: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	40, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	41, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	39, // 2: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	42, // 3: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
+	43, // 4: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
+	44, // 5: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	45, // 6: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	41, // 7: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	46, // 8: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
+	47, // 9: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	45, // 10: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	41, // 11: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
 	12, // 12: evalfleet.sandbox.v1.StreamExecResponse.started:type_name -> evalfleet.sandbox.v1.ExecStarted
 	13, // 13: evalfleet.sandbox.v1.StreamExecResponse.output:type_name -> evalfleet.sandbox.v1.ExecOutput
 	14, // 14: evalfleet.sandbox.v1.StreamExecResponse.heartbeat:type_name -> evalfleet.sandbox.v1.ExecHeartbeat
-	73, // 15: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
-	71, // 16: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
+	46, // 15: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
+	44, // 16: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
 	0,  // 17: evalfleet.sandbox.v1.ExecOutput.stream:type_name -> evalfleet.sandbox.v1.ExecStream
-	75, // 18: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	75, // 19: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	75, // 20: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	48, // 18: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	48, // 19: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	48, // 20: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
 	30, // 21: evalfleet.sandbox.v1.UploadFileRequest.target:type_name -> evalfleet.sandbox.v1.UploadTarget
-	75, // 22: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	75, // 23: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
-	76, // 24: evalfleet.sandbox.v1.OpenSessionRequest.session:type_name -> evalfleet.sandbox.v1.Session
-	76, // 25: evalfleet.sandbox.v1.ListSessionsResponse.sessions:type_name -> evalfleet.sandbox.v1.Session
-	70, // 26: evalfleet.sandbox.v1.ReadSessionRequest.wait:type_name -> google.protobuf.Duration
-	41, // 27: evalfleet.sandbox.v1.StreamSessionRequest.attach:type_name -> evalfleet.sandbox.v1.ReadSessionRequest
-	39, // 28: evalfleet.sandbox.v1.StreamSessionRequest.input:type_name -> evalfleet.sandbox.v1.WriteSessionRequest
-	45, // 29: evalfleet.sandbox.v1.StreamSessionRequest.resize:type_name -> evalfleet.sandbox.v1.ResizeSessionRequest
-	42, // 30: evalfleet.sandbox.v1.StreamSessionResponse.output:type_name -> evalfleet.sandbox.v1.ReadSessionResponse
-	77, // 31: evalfleet.sandbox.v1.ListPortsResponse.ports:type_name -> evalfleet.sandbox.v1.Port
-	49, // 32: evalfleet.sandbox.v1.DialPortRequest.target:type_name -> evalfleet.sandbox.v1.OpenPortRequest
-	78, // 33: evalfleet.sandbox.v1.ListSnapshotsResponse.snapshots:type_name -> evalfleet.sandbox.v1.Snapshot
-	65, // 34: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
-	79, // 35: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
-	1,  // 36: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
-	2,  // 37: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
-	3,  // 38: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
-	5,  // 39: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
-	6,  // 40: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
-	8,  // 41: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
-	10, // 42: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
-	15, // 43: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
-	17, // 44: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
-	19, // 45: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
-	21, // 46: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
-	23, // 47: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
-	25, // 48: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
-	27, // 49: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
-	29, // 50: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
-	32, // 51: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
-	34, // 52: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
-	36, // 53: evalfleet.sandbox.v1.SandboxService.OpenSession:input_type -> evalfleet.sandbox.v1.OpenSessionRequest
-	37, // 54: evalfleet.sandbox.v1.SandboxService.ListSessions:input_type -> evalfleet.sandbox.v1.ListSessionsRequest
-	39, // 55: evalfleet.sandbox.v1.SandboxService.WriteSession:input_type -> evalfleet.sandbox.v1.WriteSessionRequest
-	41, // 56: evalfleet.sandbox.v1.SandboxService.ReadSession:input_type -> evalfleet.sandbox.v1.ReadSessionRequest
-	43, // 57: evalfleet.sandbox.v1.SandboxService.StreamSession:input_type -> evalfleet.sandbox.v1.StreamSessionRequest
-	45, // 58: evalfleet.sandbox.v1.SandboxService.ResizeSession:input_type -> evalfleet.sandbox.v1.ResizeSessionRequest
-	47, // 59: evalfleet.sandbox.v1.SandboxService.CloseSession:input_type -> evalfleet.sandbox.v1.CloseSessionRequest
-	49, // 60: evalfleet.sandbox.v1.SandboxService.OpenPort:input_type -> evalfleet.sandbox.v1.OpenPortRequest
-	50, // 61: evalfleet.sandbox.v1.SandboxService.ListPorts:input_type -> evalfleet.sandbox.v1.ListPortsRequest
-	52, // 62: evalfleet.sandbox.v1.SandboxService.ClosePort:input_type -> evalfleet.sandbox.v1.ClosePortRequest
-	54, // 63: evalfleet.sandbox.v1.SandboxService.DialPort:input_type -> evalfleet.sandbox.v1.DialPortRequest
-	56, // 64: evalfleet.sandbox.v1.SandboxService.PauseSandbox:input_type -> evalfleet.sandbox.v1.PauseSandboxRequest
-	57, // 65: evalfleet.sandbox.v1.SandboxService.ResumeSandbox:input_type -> evalfleet.sandbox.v1.ResumeSandboxRequest
-	58, // 66: evalfleet.sandbox.v1.SandboxService.CreateSnapshot:input_type -> evalfleet.sandbox.v1.CreateSnapshotRequest
-	59, // 67: evalfleet.sandbox.v1.SandboxService.ListSnapshots:input_type -> evalfleet.sandbox.v1.ListSnapshotsRequest
-	61, // 68: evalfleet.sandbox.v1.SandboxService.DeleteSnapshot:input_type -> evalfleet.sandbox.v1.DeleteSnapshotRequest
-	63, // 69: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
-	69, // 70: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	69, // 71: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	4,  // 72: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
-	69, // 73: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	7,  // 74: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
-	9,  // 75: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
-	11, // 76: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
-	16, // 77: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
-	18, // 78: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
-	20, // 79: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
-	22, // 80: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
-	24, // 81: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
-	26, // 82: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
-	28, // 83: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
-	31, // 84: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
-	33, // 85: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
-	35, // 86: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
-	76, // 87: evalfleet.sandbox.v1.SandboxService.OpenSession:output_type -> evalfleet.sandbox.v1.Session
-	38, // 88: evalfleet.sandbox.v1.SandboxService.ListSessions:output_type -> evalfleet.sandbox.v1.ListSessionsResponse
-	40, // 89: evalfleet.sandbox.v1.SandboxService.WriteSession:output_type -> evalfleet.sandbox.v1.WriteSessionResponse
-	42, // 90: evalfleet.sandbox.v1.SandboxService.ReadSession:output_type -> evalfleet.sandbox.v1.ReadSessionResponse
-	44, // 91: evalfleet.sandbox.v1.SandboxService.StreamSession:output_type -> evalfleet.sandbox.v1.StreamSessionResponse
-	46, // 92: evalfleet.sandbox.v1.SandboxService.ResizeSession:output_type -> evalfleet.sandbox.v1.ResizeSessionResponse
-	48, // 93: evalfleet.sandbox.v1.SandboxService.CloseSession:output_type -> evalfleet.sandbox.v1.CloseSessionResponse
-	77, // 94: evalfleet.sandbox.v1.SandboxService.OpenPort:output_type -> evalfleet.sandbox.v1.Port
-	51, // 95: evalfleet.sandbox.v1.SandboxService.ListPorts:output_type -> evalfleet.sandbox.v1.ListPortsResponse
-	53, // 96: evalfleet.sandbox.v1.SandboxService.ClosePort:output_type -> evalfleet.sandbox.v1.ClosePortResponse
-	55, // 97: evalfleet.sandbox.v1.SandboxService.DialPort:output_type -> evalfleet.sandbox.v1.DialPortResponse
-	69, // 98: evalfleet.sandbox.v1.SandboxService.PauseSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	69, // 99: evalfleet.sandbox.v1.SandboxService.ResumeSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	78, // 100: evalfleet.sandbox.v1.SandboxService.CreateSnapshot:output_type -> evalfleet.sandbox.v1.Snapshot
-	60, // 101: evalfleet.sandbox.v1.SandboxService.ListSnapshots:output_type -> evalfleet.sandbox.v1.ListSnapshotsResponse
-	62, // 102: evalfleet.sandbox.v1.SandboxService.DeleteSnapshot:output_type -> evalfleet.sandbox.v1.DeleteSnapshotResponse
-	64, // 103: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
-	70, // [70:104] is the sub-list for method output_type
-	36, // [36:70] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	48, // 22: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	48, // 23: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
+	38, // 24: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
+	49, // 25: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
+	1,  // 26: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
+	2,  // 27: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
+	3,  // 28: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
+	5,  // 29: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
+	6,  // 30: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
+	8,  // 31: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
+	10, // 32: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
+	15, // 33: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
+	17, // 34: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
+	19, // 35: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
+	21, // 36: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
+	23, // 37: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
+	25, // 38: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
+	27, // 39: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
+	29, // 40: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
+	32, // 41: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
+	34, // 42: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
+	36, // 43: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
+	42, // 44: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	42, // 45: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	4,  // 46: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
+	42, // 47: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	7,  // 48: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
+	9,  // 49: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
+	11, // 50: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
+	16, // 51: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
+	18, // 52: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
+	20, // 53: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
+	22, // 54: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
+	24, // 55: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
+	26, // 56: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
+	28, // 57: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
+	31, // 58: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
+	33, // 59: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
+	35, // 60: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
+	37, // 61: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
+	44, // [44:62] is the sub-list for method output_type
+	26, // [26:44] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_service_proto_init() }
@@ -4484,22 +2837,13 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_init() {
 		(*UploadFileRequest_Target)(nil),
 		(*UploadFileRequest_Chunk)(nil),
 	}
-	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[42].OneofWrappers = []any{
-		(*StreamSessionRequest_Attach)(nil),
-		(*StreamSessionRequest_Input)(nil),
-		(*StreamSessionRequest_Resize)(nil),
-	}
-	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[53].OneofWrappers = []any{
-		(*DialPortRequest_Target)(nil),
-		(*DialPortRequest_Data)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc), len(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   66,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -11,6 +11,7 @@ package toolv1
 import (
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1397,39 +1398,39 @@ var File_evalfleet_tool_v1_tool_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8c\x01\n" +
-	"\bToolInfo\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
-	"\x0fparameters_json\x18\x03 \x01(\tR\x0eparametersJson\x12!\n" +
-	"\foptions_json\x18\x04 \x01(\tR\voptionsJson\"\xc0\x03\n" +
+	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa4\x01\n" +
+	"\bToolInfo\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12&\n" +
+	"\vdescription\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\vdescription\x12-\n" +
+	"\x0fparameters_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\x0eparametersJson\x12'\n" +
+	"\foptions_json\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"\xd2\x03\n" +
 	"\x0eToolDefinition\x12/\n" +
 	"\x04info\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x04info\x12\x1a\n" +
 	"\bparallel\x18\x02 \x01(\bR\bparallel\x12-\n" +
 	"\x10max_output_bytes\x18\x03 \x01(\x03H\x00R\x0emaxOutputBytes\x88\x01\x01\x12;\n" +
 	"\n" +
-	"on_unknown\x18\x04 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownR\tonUnknown\x12\x1d\n" +
+	"on_unknown\x18\x04 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownR\tonUnknown\x12#\n" +
 	"\n" +
-	"store_keys\x18\x05 \x03(\tR\tstoreKeys\x12.\n" +
-	"\x13options_schema_json\x18\x06 \x01(\tR\x11optionsSchemaJson\x12\x1f\n" +
+	"store_keys\x18\x05 \x03(\tB\x04\xb8\xbb\x18\x01R\tstoreKeys\x124\n" +
+	"\x13options_schema_json\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\x11optionsSchemaJson\x12\x1f\n" +
 	"\vcaller_runs\x18\a \x01(\bR\n" +
 	"callerRuns\x12#\n" +
-	"\rneeds_sandbox\x18\b \x01(\bR\fneedsSandbox\x12\x16\n" +
-	"\x06worker\x18\t \x01(\tR\x06worker\x123\n" +
+	"\rneeds_sandbox\x18\b \x01(\bR\fneedsSandbox\x12\x1c\n" +
+	"\x06worker\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\x06worker\x123\n" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x13\n" +
-	"\x11_max_output_bytes\"\xb8\x03\n" +
-	"\aToolRef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\foptions_json\x18\x02 \x01(\tR\voptionsJson\x12\x16\n" +
-	"\x06rename\x18\x03 \x01(\tR\x06rename\x12 \n" +
-	"\vdescription\x18\x04 \x01(\tR\vdescription\x12l\n" +
-	"\x16parameter_descriptions\x18\x05 \x03(\v25.evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntryR\x15parameterDescriptions\x12'\n" +
-	"\x0fparameters_json\x18\x06 \x01(\tR\x0eparametersJson\x12A\n" +
+	"\x11_max_output_bytes\"\xe2\x03\n" +
+	"\aToolRef\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12'\n" +
+	"\foptions_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\x12\x1c\n" +
+	"\x06rename\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06rename\x12&\n" +
+	"\vdescription\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\vdescription\x12r\n" +
+	"\x16parameter_descriptions\x18\x05 \x03(\v25.evalfleet.tool.v1.ToolRef.ParameterDescriptionsEntryB\x04\xb0\xbb\x18\x01R\x15parameterDescriptions\x12-\n" +
+	"\x0fparameters_json\x18\x06 \x01(\tB\x04\xb0\xbb\x18\x01R\x0eparametersJson\x12A\n" +
 	"\n" +
 	"definition\x18\a \x01(\v2!.evalfleet.tool.v1.ToolDefinitionR\n" +
-	"definition\x12\x18\n" +
-	"\asandbox\x18\b \x01(\tR\asandbox\x1aH\n" +
+	"definition\x12\x1e\n" +
+	"\asandbox\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\asandbox\x1aH\n" +
 	"\x1aParameterDescriptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x02\n" +
@@ -1452,10 +1453,10 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x04call\x18\x02 \x01(\v2\".evalfleet.tool.v1.ToolCallContentR\x04call\"_\n" +
 	"\rToolCallError\x124\n" +
 	"\x04type\x18\x01 \x01(\x0e2 .evalfleet.tool.v1.ToolErrorTypeR\x04type\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"?\n" +
-	"\vToolFailure\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"J\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"K\n" +
+	"\vToolFailure\x12\x1c\n" +
+	"\x06reason\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06reason\x12\x1e\n" +
+	"\amessage\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\amessage\"J\n" +
 	"\n" +
 	"Truncation\x12\x1b\n" +
 	"\traw_bytes\x18\x01 \x01(\x03R\brawBytes\x12\x1f\n" +
@@ -1496,11 +1497,11 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x0earguments_json\x18\n" +
 	" \x01(\tR\rargumentsJson\x12\x14\n" +
 	"\x05notes\x18\v \x03(\tR\x05notes\x12\x14\n" +
-	"\x05index\x18\f \x01(\x05R\x05index\"m\n" +
+	"\x05index\x18\f \x01(\x05R\x05index\"s\n" +
 	"\n" +
 	"ToolChoice\x127\n" +
-	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.tool.v1.ToolChoiceModeH\x00R\x04mode\x12\x1c\n" +
-	"\bfunction\x18\x02 \x01(\tH\x00R\bfunctionB\b\n" +
+	"\x04mode\x18\x01 \x01(\x0e2!.evalfleet.tool.v1.ToolChoiceModeH\x00R\x04mode\x12\"\n" +
+	"\bfunction\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01H\x00R\bfunctionB\b\n" +
 	"\x06choice*f\n" +
 	"\tOnUnknown\x12\x1a\n" +
 	"\x16ON_UNKNOWN_UNSPECIFIED\x10\x00\x12\x13\n" +

@@ -1585,657 +1585,11 @@ func (*ReleaseRunToolsResponse) Descriptor() ([]byte, []int) {
 	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{22}
 }
 
-// McpServer is an MCP server that a project knows.
-type McpServer struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format: `projects/{project}/mcpServers/{mcp_server}`.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How to reach it.
-	//
-	// Types that are valid to be assigned to Transport:
-	//
-	//	*McpServer_Http
-	//	*McpServer_Command
-	Transport isMcpServer_Transport `protobuf_oneof:"transport"`
-	// Optional. Globs of the tools to take; empty takes all.
-	Tools         []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpServer) Reset() {
-	*x = McpServer{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpServer) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpServer) ProtoMessage() {}
-
-func (x *McpServer) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpServer.ProtoReflect.Descriptor instead.
-func (*McpServer) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *McpServer) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *McpServer) GetTransport() isMcpServer_Transport {
-	if x != nil {
-		return x.Transport
-	}
-	return nil
-}
-
-func (x *McpServer) GetHttp() *McpHttp {
-	if x != nil {
-		if x, ok := x.Transport.(*McpServer_Http); ok {
-			return x.Http
-		}
-	}
-	return nil
-}
-
-func (x *McpServer) GetCommand() *McpCommand {
-	if x != nil {
-		if x, ok := x.Transport.(*McpServer_Command); ok {
-			return x.Command
-		}
-	}
-	return nil
-}
-
-func (x *McpServer) GetTools() []string {
-	if x != nil {
-		return x.Tools
-	}
-	return nil
-}
-
-type isMcpServer_Transport interface {
-	isMcpServer_Transport()
-}
-
-type McpServer_Http struct {
-	// Streamable HTTP.
-	Http *McpHttp `protobuf:"bytes,2,opt,name=http,proto3,oneof"`
-}
-
-type McpServer_Command struct {
-	// A command whose standard input and output carry the protocol, in a sandbox.
-	Command *McpCommand `protobuf:"bytes,3,opt,name=command,proto3,oneof"`
-}
-
-func (*McpServer_Http) isMcpServer_Transport() {}
-
-func (*McpServer_Command) isMcpServer_Transport() {}
-
-// McpHttp is an MCP server at an address.
-type McpHttp struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The address; must be allowed by configuration.
-	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Optional. Name of a configured credential.
-	Credential string `protobuf:"bytes,2,opt,name=credential,proto3" json:"credential,omitempty"`
-	// Optional. Bound of one request; default 30 s.
-	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpHttp) Reset() {
-	*x = McpHttp{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpHttp) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpHttp) ProtoMessage() {}
-
-func (x *McpHttp) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpHttp.ProtoReflect.Descriptor instead.
-func (*McpHttp) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *McpHttp) GetUrl() string {
-	if x != nil {
-		return x.Url
-	}
-	return ""
-}
-
-func (x *McpHttp) GetCredential() string {
-	if x != nil {
-		return x.Credential
-	}
-	return ""
-}
-
-func (x *McpHttp) GetTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.Timeout
-	}
-	return nil
-}
-
-// McpCommand is an MCP server started as a command in a sandbox.
-type McpCommand struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Program and arguments.
-	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
-	// Optional. Environment.
-	Env map[string]string `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Optional. Working directory.
-	Cwd string `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	// Optional. Sandbox environment; empty: the default one.
-	Sandbox       string `protobuf:"bytes,4,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpCommand) Reset() {
-	*x = McpCommand{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpCommand) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpCommand) ProtoMessage() {}
-
-func (x *McpCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpCommand.ProtoReflect.Descriptor instead.
-func (*McpCommand) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *McpCommand) GetArgv() []string {
-	if x != nil {
-		return x.Argv
-	}
-	return nil
-}
-
-func (x *McpCommand) GetEnv() map[string]string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *McpCommand) GetCwd() string {
-	if x != nil {
-		return x.Cwd
-	}
-	return ""
-}
-
-func (x *McpCommand) GetSandbox() string {
-	if x != nil {
-		return x.Sandbox
-	}
-	return ""
-}
-
-// CreateMcpServerRequest makes an MCP server known.
-type CreateMcpServerRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}`.
-	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Required. The server; its name is the service's to give.
-	McpServer *McpServer `protobuf:"bytes,2,opt,name=mcp_server,json=mcpServer,proto3" json:"mcp_server,omitempty"`
-	// Optional. Key of the request.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateMcpServerRequest) Reset() {
-	*x = CreateMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateMcpServerRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateMcpServerRequest) ProtoMessage() {}
-
-func (x *CreateMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateMcpServerRequest.ProtoReflect.Descriptor instead.
-func (*CreateMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *CreateMcpServerRequest) GetParent() string {
-	if x != nil {
-		return x.Parent
-	}
-	return ""
-}
-
-func (x *CreateMcpServerRequest) GetMcpServer() *McpServer {
-	if x != nil {
-		return x.McpServer
-	}
-	return nil
-}
-
-func (x *CreateMcpServerRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-// GetMcpServerRequest names an MCP server.
-type GetMcpServerRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/mcpServers/{mcp_server}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetMcpServerRequest) Reset() {
-	*x = GetMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetMcpServerRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetMcpServerRequest) ProtoMessage() {}
-
-func (x *GetMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetMcpServerRequest.ProtoReflect.Descriptor instead.
-func (*GetMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *GetMcpServerRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-// ListMcpServersRequest asks for MCP servers.
-type ListMcpServersRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}`.
-	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional. At most so many; default 100, cap 1000.
-	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Optional. From the last answer.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListMcpServersRequest) Reset() {
-	*x = ListMcpServersRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListMcpServersRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListMcpServersRequest) ProtoMessage() {}
-
-func (x *ListMcpServersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListMcpServersRequest.ProtoReflect.Descriptor instead.
-func (*ListMcpServersRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *ListMcpServersRequest) GetParent() string {
-	if x != nil {
-		return x.Parent
-	}
-	return ""
-}
-
-func (x *ListMcpServersRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListMcpServersRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ListMcpServersResponse holds a page of MCP servers.
-type ListMcpServersResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The servers by name.
-	McpServers []*McpServer `protobuf:"bytes,1,rep,name=mcp_servers,json=mcpServers,proto3" json:"mcp_servers,omitempty"`
-	// Empty on the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListMcpServersResponse) Reset() {
-	*x = ListMcpServersResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListMcpServersResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListMcpServersResponse) ProtoMessage() {}
-
-func (x *ListMcpServersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListMcpServersResponse.ProtoReflect.Descriptor instead.
-func (*ListMcpServersResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *ListMcpServersResponse) GetMcpServers() []*McpServer {
-	if x != nil {
-		return x.McpServers
-	}
-	return nil
-}
-
-func (x *ListMcpServersResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// DeleteMcpServerRequest names an MCP server.
-type DeleteMcpServerRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/mcpServers/{mcp_server}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteMcpServerRequest) Reset() {
-	*x = DeleteMcpServerRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteMcpServerRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteMcpServerRequest) ProtoMessage() {}
-
-func (x *DeleteMcpServerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteMcpServerRequest.ProtoReflect.Descriptor instead.
-func (*DeleteMcpServerRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *DeleteMcpServerRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-// DeleteMcpServerResponse is empty.
-type DeleteMcpServerResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DeleteMcpServerResponse) Reset() {
-	*x = DeleteMcpServerResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DeleteMcpServerResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DeleteMcpServerResponse) ProtoMessage() {}
-
-func (x *DeleteMcpServerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DeleteMcpServerResponse.ProtoReflect.Descriptor instead.
-func (*DeleteMcpServerResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{31}
-}
-
-// ListMcpToolsRequest names an MCP server.
-type ListMcpToolsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/mcpServers/{mcp_server}`.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListMcpToolsRequest) Reset() {
-	*x = ListMcpToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListMcpToolsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListMcpToolsRequest) ProtoMessage() {}
-
-func (x *ListMcpToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListMcpToolsRequest.ProtoReflect.Descriptor instead.
-func (*ListMcpToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *ListMcpToolsRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-// ListMcpToolsResponse holds an MCP server's tools.
-type ListMcpToolsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tools.
-	Tools         []*ToolInfo `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListMcpToolsResponse) Reset() {
-	*x = ListMcpToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListMcpToolsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListMcpToolsResponse) ProtoMessage() {}
-
-func (x *ListMcpToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListMcpToolsResponse.ProtoReflect.Descriptor instead.
-func (*ListMcpToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *ListMcpToolsResponse) GetTools() []*ToolInfo {
-	if x != nil {
-		return x.Tools
-	}
-	return nil
-}
-
 var File_evalfleet_tool_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
+	"$evalfleet/tool/v1/tool_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\"{\n" +
 	"\x10ListToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12$\n" +
@@ -2266,11 +1620,11 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\vattribution\x18\x02 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x120\n" +
 	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x121\n" +
 	"\x05calls\x18\x04 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallR\x05calls\x12=\n" +
-	"\bpolicies\x18\x05 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bpolicies\"c\n" +
-	"\x0eApprovalPolicy\x12\x1a\n" +
-	"\bapprover\x18\x01 \x01(\tR\bapprover\x12\x14\n" +
-	"\x05tools\x18\x02 \x03(\tR\x05tools\x12\x1f\n" +
-	"\vparams_json\x18\x03 \x01(\tR\n" +
+	"\bpolicies\x18\x05 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bpolicies\"u\n" +
+	"\x0eApprovalPolicy\x12 \n" +
+	"\bapprover\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12\x1a\n" +
+	"\x05tools\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\x05tools\x12%\n" +
+	"\vparams_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\"\xf8\x02\n" +
 	"\n" +
 	"ToolReview\x12\x17\n" +
@@ -2356,58 +1710,7 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1d\n" +
 	"\x04runs\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xf4\x03R\x04runs\"\x19\n" +
-	"\x17ReleaseRunToolsResponse\"\xf9\x01\n" +
-	"\tMcpServer\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
-	"\x04http\x18\x02 \x01(\v2\x1a.evalfleet.tool.v1.McpHttpH\x00R\x04http\x129\n" +
-	"\acommand\x18\x03 \x01(\v2\x1d.evalfleet.tool.v1.McpCommandH\x00R\acommand\x12\x14\n" +
-	"\x05tools\x18\x04 \x03(\tR\x05tools:H\xeaAE\n" +
-	"\x17evalfleet.dev/McpServer\x12*projects/{project}/mcpServers/{mcp_server}B\v\n" +
-	"\ttransport\"p\n" +
-	"\aMcpHttp\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1e\n" +
-	"\n" +
-	"credential\x18\x02 \x01(\tR\n" +
-	"credential\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xbe\x01\n" +
-	"\n" +
-	"McpCommand\x12\x12\n" +
-	"\x04argv\x18\x01 \x03(\tR\x04argv\x128\n" +
-	"\x03env\x18\x02 \x03(\v2&.evalfleet.tool.v1.McpCommand.EnvEntryR\x03env\x12\x10\n" +
-	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12\x18\n" +
-	"\asandbox\x18\x04 \x01(\tR\asandbox\x1a6\n" +
-	"\bEnvEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9d\x01\n" +
-	"\x16CreateMcpServerRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
-	"\n" +
-	"mcp_server\x18\x02 \x01(\v2\x1c.evalfleet.tool.v1.McpServerB\x03\xe0A\x02R\tmcpServer\x12\x1d\n" +
-	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"5\n" +
-	"\x13GetMcpServerRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"w\n" +
-	"\x15ListMcpServersRequest\x12\"\n" +
-	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x7f\n" +
-	"\x16ListMcpServersResponse\x12=\n" +
-	"\vmcp_servers\x18\x01 \x03(\v2\x1c.evalfleet.tool.v1.McpServerR\n" +
-	"mcpServers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"8\n" +
-	"\x16DeleteMcpServerRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x19\n" +
-	"\x17DeleteMcpServerResponse\"5\n" +
-	"\x13ListMcpToolsRequest\x12\x1e\n" +
-	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"I\n" +
-	"\x14ListMcpToolsResponse\x121\n" +
-	"\x05tools\x18\x01 \x03(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x05tools*\xba\x01\n" +
+	"\x17ReleaseRunToolsResponse*\xba\x01\n" +
 	"\x0eReviewDecision\x12\x1f\n" +
 	"\x1bREVIEW_DECISION_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REVIEW_DECISION_RUN\x10\x01\x12\x17\n" +
@@ -2425,15 +1728,7 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x0eAttachToolCall\x12(.evalfleet.tool.v1.AttachToolCallRequest\x1a\x1d.evalfleet.tool.v1.ToolResult\"3\x82\xd3\xe4\x93\x02*\x12(/api/v1/{parent=projects/*}/tools:attach\x90\x02\x01\x12\x94\x01\n" +
 	"\vCancelTools\x12%.evalfleet.tool.v1.CancelToolsRequest\x1a&.evalfleet.tool.v1.CancelToolsResponse\"6\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/{parent=projects/*}/tools:cancel\x90\x02\x02\x12\x98\x01\n" +
 	"\fReleaseTools\x12&.evalfleet.tool.v1.ReleaseToolsRequest\x1a'.evalfleet.tool.v1.ReleaseToolsResponse\"7\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/{parent=projects/*}/tools:release\x90\x02\x02\x12\xa5\x01\n" +
-	"\x0fReleaseRunTools\x12).evalfleet.tool.v1.ReleaseRunToolsRequest\x1a*.evalfleet.tool.v1.ReleaseRunToolsResponse\";\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/{parent=projects/*}/tools:releaseRuns\x90\x02\x022\x99\a\n" +
-	"\n" +
-	"McpService\x12\xb4\x01\n" +
-	"\x0fCreateMcpServer\x12).evalfleet.tool.v1.CreateMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"X\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x024:\n" +
-	"mcp_server\"&/api/v1/{parent=projects/*}/mcpServers\x12\xa5\x01\n" +
-	"\fGetMcpServer\x12&.evalfleet.tool.v1.GetMcpServerRequest\x1a\x1c.evalfleet.tool.v1.McpServer\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(\x12&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x01\x12\xb6\x01\n" +
-	"\x0eListMcpServers\x12(.evalfleet.tool.v1.ListMcpServersRequest\x1a).evalfleet.tool.v1.ListMcpServersResponse\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(\x12&/api/v1/{parent=projects/*}/mcpServers\x90\x02\x01\x12\xb9\x01\n" +
-	"\x0fDeleteMcpServer\x12).evalfleet.tool.v1.DeleteMcpServerRequest\x1a*.evalfleet.tool.v1.DeleteMcpServerResponse\"O\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02(*&/api/v1/{name=projects/*/mcpServers/*}\x90\x02\x02\x12\xb6\x01\n" +
-	"\fListMcpTools\x12&.evalfleet.tool.v1.ListMcpToolsRequest\x1a'.evalfleet.tool.v1.ListMcpToolsResponse\"U\xaa\xbb\x18\x1aconnections to MCP servers\x82\xd3\xe4\x93\x02.\x12,/api/v1/{name=projects/*/mcpServers/*}/tools\x90\x02\x01B\xd0\x01\n" +
+	"\x0fReleaseRunTools\x12).evalfleet.tool.v1.ReleaseRunToolsRequest\x1a*.evalfleet.tool.v1.ReleaseRunToolsResponse\";\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/{parent=projects/*}/tools:releaseRuns\x90\x02\x02B\xd0\x01\n" +
 	"\x15com.evalfleet.tool.v1B\x10ToolServiceProtoP\x01Z?github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1;toolv1\xa2\x02\x03ETX\xaa\x02\x11Evalfleet.Tool.V1\xca\x02\x11Evalfleet\\Tool\\V1\xe2\x02\x1dEvalfleet\\Tool\\V1\\GPBMetadata\xea\x02\x13Evalfleet::Tool::V1b\x06proto3"
 
 var (
@@ -2449,7 +1744,7 @@ func file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_tool_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(ReviewDecision)(0),             // 0: evalfleet.tool.v1.ReviewDecision
 	(*ListToolsRequest)(nil),        // 1: evalfleet.tool.v1.ListToolsRequest
@@ -2475,98 +1770,68 @@ var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(*ReleaseToolsResponse)(nil),    // 21: evalfleet.tool.v1.ReleaseToolsResponse
 	(*ReleaseRunToolsRequest)(nil),  // 22: evalfleet.tool.v1.ReleaseRunToolsRequest
 	(*ReleaseRunToolsResponse)(nil), // 23: evalfleet.tool.v1.ReleaseRunToolsResponse
-	(*McpServer)(nil),               // 24: evalfleet.tool.v1.McpServer
-	(*McpHttp)(nil),                 // 25: evalfleet.tool.v1.McpHttp
-	(*McpCommand)(nil),              // 26: evalfleet.tool.v1.McpCommand
-	(*CreateMcpServerRequest)(nil),  // 27: evalfleet.tool.v1.CreateMcpServerRequest
-	(*GetMcpServerRequest)(nil),     // 28: evalfleet.tool.v1.GetMcpServerRequest
-	(*ListMcpServersRequest)(nil),   // 29: evalfleet.tool.v1.ListMcpServersRequest
-	(*ListMcpServersResponse)(nil),  // 30: evalfleet.tool.v1.ListMcpServersResponse
-	(*DeleteMcpServerRequest)(nil),  // 31: evalfleet.tool.v1.DeleteMcpServerRequest
-	(*DeleteMcpServerResponse)(nil), // 32: evalfleet.tool.v1.DeleteMcpServerResponse
-	(*ListMcpToolsRequest)(nil),     // 33: evalfleet.tool.v1.ListMcpToolsRequest
-	(*ListMcpToolsResponse)(nil),    // 34: evalfleet.tool.v1.ListMcpToolsResponse
-	nil,                             // 35: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	nil,                             // 36: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	nil,                             // 37: evalfleet.tool.v1.McpCommand.EnvEntry
-	(*ToolDefinition)(nil),          // 38: evalfleet.tool.v1.ToolDefinition
-	(*ToolRef)(nil),                 // 39: evalfleet.tool.v1.ToolRef
-	(*ToolCall)(nil),                // 40: evalfleet.tool.v1.ToolCall
-	(*v1.Attribution)(nil),          // 41: evalfleet.effect.v1.Attribution
-	(*ToolCallError)(nil),           // 42: evalfleet.tool.v1.ToolCallError
-	(*ToolCallView)(nil),            // 43: evalfleet.tool.v1.ToolCallView
-	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
-	(*ToolResult)(nil),              // 45: evalfleet.tool.v1.ToolResult
-	(*v1.Note)(nil),                 // 46: evalfleet.effect.v1.Note
-	(*ToolInfo)(nil),                // 47: evalfleet.tool.v1.ToolInfo
+	nil,                             // 24: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	nil,                             // 25: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	(*ToolDefinition)(nil),          // 26: evalfleet.tool.v1.ToolDefinition
+	(*ToolRef)(nil),                 // 27: evalfleet.tool.v1.ToolRef
+	(*ToolCall)(nil),                // 28: evalfleet.tool.v1.ToolCall
+	(*v1.Attribution)(nil),          // 29: evalfleet.effect.v1.Attribution
+	(*ToolCallError)(nil),           // 30: evalfleet.tool.v1.ToolCallError
+	(*ToolCallView)(nil),            // 31: evalfleet.tool.v1.ToolCallView
+	(*durationpb.Duration)(nil),     // 32: google.protobuf.Duration
+	(*ToolResult)(nil),              // 33: evalfleet.tool.v1.ToolResult
+	(*v1.Note)(nil),                 // 34: evalfleet.effect.v1.Note
 }
 var file_evalfleet_tool_v1_tool_service_proto_depIdxs = []int32{
-	38, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	39, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	38, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	39, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	40, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
-	41, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	39, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	40, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	26, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	27, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	26, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	27, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	28, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
+	29, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	27, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	28, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
 	8,  // 8: evalfleet.tool.v1.ReviewToolsRequest.policies:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	0,  // 9: evalfleet.tool.v1.ToolReview.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	42, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
-	40, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
-	43, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
+	30, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
+	28, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
+	31, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
 	9,  // 13: evalfleet.tool.v1.ReviewToolsResponse.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	41, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	39, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	40, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
-	35, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	36, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	44, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	27, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	28, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	24, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	25, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	32, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
 	16, // 20: evalfleet.tool.v1.ExecuteToolsResponse.started:type_name -> evalfleet.tool.v1.ToolStarted
-	45, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
+	33, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
 	13, // 22: evalfleet.tool.v1.ExecuteToolsResponse.progress:type_name -> evalfleet.tool.v1.ToolProgress
-	46, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
-	25, // 24: evalfleet.tool.v1.McpServer.http:type_name -> evalfleet.tool.v1.McpHttp
-	26, // 25: evalfleet.tool.v1.McpServer.command:type_name -> evalfleet.tool.v1.McpCommand
-	44, // 26: evalfleet.tool.v1.McpHttp.timeout:type_name -> google.protobuf.Duration
-	37, // 27: evalfleet.tool.v1.McpCommand.env:type_name -> evalfleet.tool.v1.McpCommand.EnvEntry
-	24, // 28: evalfleet.tool.v1.CreateMcpServerRequest.mcp_server:type_name -> evalfleet.tool.v1.McpServer
-	24, // 29: evalfleet.tool.v1.ListMcpServersResponse.mcp_servers:type_name -> evalfleet.tool.v1.McpServer
-	47, // 30: evalfleet.tool.v1.ListMcpToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolInfo
-	1,  // 31: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
-	3,  // 32: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
-	5,  // 33: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
-	7,  // 34: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
-	11, // 35: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
-	14, // 36: evalfleet.tool.v1.ToolService.WatchWorkers:input_type -> evalfleet.tool.v1.WatchWorkersRequest
-	17, // 37: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
-	18, // 38: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
-	20, // 39: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
-	22, // 40: evalfleet.tool.v1.ToolService.ReleaseRunTools:input_type -> evalfleet.tool.v1.ReleaseRunToolsRequest
-	27, // 41: evalfleet.tool.v1.McpService.CreateMcpServer:input_type -> evalfleet.tool.v1.CreateMcpServerRequest
-	28, // 42: evalfleet.tool.v1.McpService.GetMcpServer:input_type -> evalfleet.tool.v1.GetMcpServerRequest
-	29, // 43: evalfleet.tool.v1.McpService.ListMcpServers:input_type -> evalfleet.tool.v1.ListMcpServersRequest
-	31, // 44: evalfleet.tool.v1.McpService.DeleteMcpServer:input_type -> evalfleet.tool.v1.DeleteMcpServerRequest
-	33, // 45: evalfleet.tool.v1.McpService.ListMcpTools:input_type -> evalfleet.tool.v1.ListMcpToolsRequest
-	2,  // 46: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
-	4,  // 47: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
-	6,  // 48: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
-	10, // 49: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
-	12, // 50: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
-	15, // 51: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
-	45, // 52: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
-	19, // 53: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
-	21, // 54: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
-	23, // 55: evalfleet.tool.v1.ToolService.ReleaseRunTools:output_type -> evalfleet.tool.v1.ReleaseRunToolsResponse
-	24, // 56: evalfleet.tool.v1.McpService.CreateMcpServer:output_type -> evalfleet.tool.v1.McpServer
-	24, // 57: evalfleet.tool.v1.McpService.GetMcpServer:output_type -> evalfleet.tool.v1.McpServer
-	30, // 58: evalfleet.tool.v1.McpService.ListMcpServers:output_type -> evalfleet.tool.v1.ListMcpServersResponse
-	32, // 59: evalfleet.tool.v1.McpService.DeleteMcpServer:output_type -> evalfleet.tool.v1.DeleteMcpServerResponse
-	34, // 60: evalfleet.tool.v1.McpService.ListMcpTools:output_type -> evalfleet.tool.v1.ListMcpToolsResponse
-	46, // [46:61] is the sub-list for method output_type
-	31, // [31:46] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	34, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
+	1,  // 24: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
+	3,  // 25: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
+	5,  // 26: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
+	7,  // 27: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
+	11, // 28: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
+	14, // 29: evalfleet.tool.v1.ToolService.WatchWorkers:input_type -> evalfleet.tool.v1.WatchWorkersRequest
+	17, // 30: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
+	18, // 31: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
+	20, // 32: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
+	22, // 33: evalfleet.tool.v1.ToolService.ReleaseRunTools:input_type -> evalfleet.tool.v1.ReleaseRunToolsRequest
+	2,  // 34: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
+	4,  // 35: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
+	6,  // 36: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
+	10, // 37: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
+	12, // 38: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
+	15, // 39: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
+	33, // 40: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
+	19, // 41: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
+	21, // 42: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
+	23, // 43: evalfleet.tool.v1.ToolService.ReleaseRunTools:output_type -> evalfleet.tool.v1.ReleaseRunToolsResponse
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_tool_v1_tool_service_proto_init() }
@@ -2581,19 +1846,15 @@ func file_evalfleet_tool_v1_tool_service_proto_init() {
 		(*ExecuteToolsResponse_Result)(nil),
 		(*ExecuteToolsResponse_Progress)(nil),
 	}
-	file_evalfleet_tool_v1_tool_service_proto_msgTypes[23].OneofWrappers = []any{
-		(*McpServer_Http)(nil),
-		(*McpServer_Command)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_tool_v1_tool_service_proto_rawDesc), len(file_evalfleet_tool_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   37,
+			NumMessages:   25,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   1,
 		},
 		GoTypes:           file_evalfleet_tool_v1_tool_service_proto_goTypes,
 		DependencyIndexes: file_evalfleet_tool_v1_tool_service_proto_depIdxs,

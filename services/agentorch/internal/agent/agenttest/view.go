@@ -7,7 +7,6 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
-	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
 // view is the run as the agent sees it.
@@ -24,12 +23,12 @@ var _ agent.View = (*view)(nil)
 func (v *view) apply(e *agentv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *agentv1.Event_MessageAdded:
-		v.messages = run.Added(v.messages, k.MessageAdded)
+		v.messages = agent.Added(v.messages, k.MessageAdded)
 		if answered := chat.FirstMessage(v.answer); answered != nil && answered.GetId() == k.MessageAdded.GetContent().GetId() {
 			v.output = v.answer
 		}
 	case *agentv1.Event_HistoryChanged:
-		v.messages = run.Changed(v.messages, k.HistoryChanged)
+		v.messages = agent.Changed(v.messages, k.HistoryChanged)
 	case *agentv1.Event_OutputSet:
 		v.output = proto.CloneOf(v.output)
 		v.output.Completion = k.OutputSet.GetCompletion()

@@ -48,7 +48,7 @@ func (m *machine) told(run agent.View) (agent.Action, error) {
 		}
 		return agent.Action{Events: []*agentv1.Event{agent.Add(agent.Says(modelv1.Role_ROLE_USER, text))}}, nil
 	case *workerv1.ContinueResultPayload_Conversation:
-		return agent.Action{Events: []*agentv1.Event{agent.Replace(kindContinue, decision.Conversation.GetMessages())}}, nil
+		return agent.Action{Events: []*agentv1.Event{agent.Replace(kindContinue, run.Messages(), decision.Conversation.GetMessages())}}, nil
 	case *workerv1.ContinueResultPayload_Proceed:
 		if !decision.Proceed {
 			return m.done(run), nil

@@ -120,16 +120,7 @@ func after(messages []*modelv1.ChatMessage, events []*agentv1.Event) []*modelv1.
 		case *agentv1.Event_MessageAdded:
 			messages = append(slices.Clip(messages), k.MessageAdded.GetContent())
 		case *agentv1.Event_HistoryChanged:
-			if k.HistoryChanged.GetReplaceAll() {
-				messages = k.HistoryChanged.GetContent().GetMessages()
-				continue
-			}
-			messages = slices.Clone(messages)
-			for _, by := range k.HistoryChanged.GetContent().GetMessages() {
-				if at := slices.IndexFunc(messages, func(m *modelv1.ChatMessage) bool { return m.GetId() == by.GetId() }); at >= 0 {
-					messages[at] = by
-				}
-			}
+			messages = agent.Changed(messages, k.HistoryChanged)
 		}
 	}
 	return messages

@@ -2,6 +2,7 @@
 package journaltest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -39,7 +40,7 @@ func Run(t *testing.T, open func(*testing.T) journal.Store) {
 		"inbox":         inbox,
 		"list":          list,
 		"list labels":   listLabels,
-		"list changes":  listChanges,
+		"letters":       letters,
 		"list waits":    listWaits,
 		"waits":         waits,
 		"row is atomic": rowIsAtomic,
@@ -160,6 +161,9 @@ func fence(t *testing.T, s journal.Store) {
 	behind.Seq, ahead.Seq, older.Epoch = 1, 3, 0
 	for _, stale := range []journal.Head{behind, ahead, older} {
 		err := s.Append(t.Context(), journal.Append{Head: stale, Entries: []journal.Entry{note(stale.Seq+1, "stale")}})
+		fenced, ok := errors.AsType[*journal.FencedError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, head, fenced.Now, "where it stands")
 		require.ErrorIs(t, err, journal.ErrFenced)
 	}
 	assert.Equal(t, []string{"first", "two"}, texts(t, s, head.Ref, journal.Range{}))
@@ -529,24 +533,39 @@ func waits(t *testing.T, s journal.Store) {
 	assert.Empty(t, got)
 }
 
-func listChanges(t *testing.T, s journal.Store) {
-	a := mustCreate(t, s, journal.Creation{Name: name("a")})
-	mustCreate(t, s, journal.Creation{Name: name("b")})
-	first, err := s.List(t.Context(), journal.Query{ChangedAfter: new(int64(0))})
-	require.NoError(t, err)
-	require.Len(t, first, 2)
-	assert.Equal(t, name("a"), first[0].Name)
+// letters are durable with the append that sends them, and never without it.
+func letters(t *testing.T, s journal.Store) {
+	const eval = "projects/p/evals/e"
+	parent := mustCreate(t, s, journal.Creation{Name: eval})
+	child := mustCreate(t, s, journal.Creation{Name: name("a"), Row: journal.Row{Kind: journal.KindRun, Parent: eval}})
+	woken := s.Subscribe(eval)
+	defer woken.Close()
+	pending := func() []journal.Command {
+		t.Helper()
+		all, err := s.Pending(t.Context(), parent.Ref)
+		require.NoError(t, err)
+		return all
+	}
+	tell := []journal.Letter{journal.Ended(eval, child.Ref), {To: name("none"), Command: journal.Command{ID: "k"}}}
+	stale := child
+	stale.Epoch++
+	require.ErrorIs(t, s.Append(t.Context(), journal.Append{Head: stale, Entries: notes(2, "stale"), Tell: tell}), journal.ErrFenced)
+	assert.Empty(t, pending())
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: child, Entries: notes(2, "end"), Tell: tell}), "a letter to none is dropped")
+	<-woken.C
+	got := pending()
+	require.Len(t, got, 1)
+	ref, is := journal.HasEnded(got[0])
+	assert.True(t, is)
+	assert.Equal(t, child.Ref, ref)
+	_, is = journal.HasEnded(journal.Command{ID: "c", Body: []byte(`{"type":"cancel"}`)})
+	assert.False(t, is)
 
-	seen := first[1].Changed
-	r := row()
-	r.State = 5
-	require.NoError(t, s.Append(t.Context(), journal.Append{Head: a, Entries: notes(2, "two"), Row: &r}))
-	next, err := s.List(t.Context(), journal.Query{ChangedAfter: &seen})
-	require.NoError(t, err)
-	require.Len(t, next, 1)
-	assert.Equal(t, name("a"), next[0].Name)
-	assert.Equal(t, int32(5), next[0].State)
-	assert.Greater(t, next[0].Changed, seen)
+	child.Seq = 2
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: child, Entries: notes(3, "again"), Tell: tell[:1]}))
+	assert.Len(t, pending(), 1, "the same letter")
+	require.NoError(t, s.Append(t.Context(), journal.Append{Head: parent, Entries: notes(2, "read"), Took: []string{got[0].ID}}))
+	assert.Empty(t, pending())
 }
 
 func rowIsAtomic(t *testing.T, s journal.Store) {
@@ -587,7 +606,10 @@ func deletes(t *testing.T, s journal.Store) {
 	require.ErrorIs(t, err, journal.ErrNotFound)
 	require.ErrorIs(t, s.Delete(t.Context(), name("gone")), journal.ErrNotFound)
 	require.ErrorIs(t, s.Post(t.Context(), name("gone"), journal.Command{ID: "l"}), journal.ErrNotFound)
-	require.ErrorIs(t, s.Append(t.Context(), journal.Append{Head: gone, Entries: notes(3, "late")}), journal.ErrFenced)
+	err = s.Append(t.Context(), journal.Append{Head: gone, Entries: notes(3, "late")})
+	fenced, ok := errors.AsType[*journal.FencedError](err)
+	require.True(t, ok, "%v", err)
+	assert.Zero(t, fenced.Now, "there is none")
 	all, err := s.List(t.Context(), journal.Query{})
 	require.NoError(t, err)
 	require.Len(t, all, 1)

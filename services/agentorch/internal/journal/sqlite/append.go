@@ -48,7 +48,7 @@ func (s *Store) Create(ctx context.Context, c journal.Creation) (journal.Head, b
 		if err := insertLabels(tx, head.Ref, c.Row.Labels); err != nil {
 			return err
 		}
-		return s.setRow(tx, head.Ref, c.Name, &c.Row)
+		return setRow(tx, head.Ref, c.Name, &c.Row)
 	})
 	if err != nil {
 		return journal.Head{}, false, fmt.Errorf("journal: create %s: %w", c.Name, err)
@@ -92,7 +92,7 @@ func (s *Store) Append(ctx context.Context, a journal.Append) error {
 			return err
 		}
 		if n, err := result.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, journal.ErrFenced)
+			return errors.Join(err, fenced(tx, a.Head.Ref))
 		}
 		if err := insertEvents(tx, a.Head.Ref, a.Head.Seq, a.Head.Epoch, packed); err != nil {
 			return err
@@ -102,22 +102,46 @@ func (s *Store) Append(ctx context.Context, a journal.Append) error {
 				return err
 			}
 		}
+		for _, letter := range a.Tell {
+			_, err := tx.Exec(`INSERT INTO journal_inbox (journal, command, body) SELECT id, ?, ? FROM journal WHERE name = ? ON CONFLICT DO NOTHING`,
+				letter.Command.ID, nonNil(letter.Command.Body), letter.To)
+			if err != nil {
+				return err
+			}
+		}
 		if a.Row == nil {
 			return nil
 		}
 		if _, err := tx.Exec(`UPDATE journal SET open = ?1 WHERE id = ?2 AND open <> ?1`, !a.Row.Done, a.Head.Ref); err != nil {
 			return err
 		}
-		return s.setRow(tx, a.Head.Ref, a.Head.Name, a.Row)
+		return setRow(tx, a.Head.Ref, a.Head.Name, a.Row)
 	})
 	if err != nil {
 		return fmt.Errorf("journal: append to %s: %w", a.Head.Name, err)
 	}
 	s.Notify(a.Head.Name)
+	for _, letter := range a.Tell {
+		s.Notify(letter.To)
+	}
 	if a.Row != nil {
 		s.Notify(a.Row.Parent)
 	}
 	return nil
+}
+
+// fenced is the error of an append that was refused.
+func fenced(tx *sqlite.Tx, ref journal.Ref) error {
+	now := journal.Head{Ref: ref}
+	err := tx.QueryRow(`SELECT name, head, epoch, owner FROM journal WHERE id = ? AND id NOT IN (SELECT id FROM journal_deleted)`, ref).
+		Scan(&now.Name, &now.Seq, &now.Epoch, &now.Owner)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return &journal.FencedError{}
+	case err != nil:
+		return err
+	}
+	return &journal.FencedError{Now: now}
 }
 
 // pack packs entries that follow after, outside of the writer.
@@ -162,13 +186,12 @@ func insertLabels(tx *sqlite.Tx, ref journal.Ref, labels map[string]string) erro
 	return nil
 }
 
-// setRow writes a journal's row and numbers the change.
-func (s *Store) setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) error {
-	s.changed++
-	_, err := tx.Exec(`INSERT INTO view_journal (id, project, kind, state, parent, waiting, wake, reason, since, changed, view) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+// setRow writes a journal's row.
+func setRow(tx *sqlite.Tx, ref journal.Ref, name string, row *journal.Row) error {
+	_, err := tx.Exec(`INSERT INTO view_journal (id, project, kind, state, parent, waiting, wake, reason, since, view) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, waiting = excluded.waiting, wake = excluded.wake, reason = excluded.reason, since = excluded.since,
-			changed = excluded.changed, view = excluded.view`,
-		ref, projectOf(name), row.Kind, row.State, row.Parent, row.Waiting, millis(row.Wake), row.WaitReason, millis(row.WaitSince), s.changed, nonNil(row.View))
+			view = excluded.view`,
+		ref, projectOf(name), row.Kind, row.State, row.Parent, row.Waiting, millis(row.Wake), row.WaitReason, millis(row.WaitSince), nonNil(row.View))
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
 )
 
-const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.reason, v.since, v.changed, v.view
+const columns = `SELECT j.id, j.name, j.head, j.epoch, j.owner, j.open, v.kind, v.state, v.parent, v.waiting, v.wake, v.reason, v.since, v.view
 	FROM journal j JOIN view_journal v ON v.id = j.id`
 
 func scan(row sqlite.Row) (l journal.Listed, err error) {
@@ -21,7 +21,7 @@ func scan(row sqlite.Row) (l journal.Listed, err error) {
 		open        bool
 		wake, since int64
 	)
-	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.WaitReason, &since, &l.Changed, &l.View)
+	err = row.Scan(&l.Ref, &l.Name, &l.Seq, &l.Epoch, &l.Owner, &open, &l.Kind, &l.State, &l.Parent, &l.Waiting, &wake, &l.WaitReason, &since, &l.View)
 	l.Done, l.Wake, l.WaitSince = !open, fromMillis(wake), fromMillis(since)
 	return l, err
 }
@@ -112,10 +112,6 @@ func selection(q journal.Query) (string, []any) {
 		narrow(`j.open = 1`)
 		order = ` ORDER BY j.id`
 	}
-	if q.ChangedAfter != nil {
-		narrow(`v.changed > ?`, *q.ChangedAfter)
-		order = ` ORDER BY v.changed`
-	}
 	if q.Limit <= 0 {
 		q.Limit = 100
 	}
@@ -184,7 +180,7 @@ func (s *Store) Rebuild(ctx context.Context, fold func(journal.Head, iter.Seq2[*
 				if _, err := tx.Exec(`UPDATE journal SET open = ? WHERE id = ? AND NOT ?`, !rows[i].Done, head.Ref, unreadable[i]); err != nil {
 					return err
 				}
-				if err := s.setRow(tx, head.Ref, head.Name, &rows[i]); err != nil {
+				if err := setRow(tx, head.Ref, head.Name, &rows[i]); err != nil {
 					return err
 				}
 			}

@@ -83,11 +83,10 @@ CREATE TABLE view_journal (
 	wake    INTEGER NOT NULL,
 	reason  TEXT NOT NULL,
 	since   INTEGER NOT NULL,
-	changed INTEGER NOT NULL UNIQUE,
 	view    BLOB NOT NULL
 );
 CREATE INDEX view_journal_list ON view_journal (project, kind, id);
-CREATE INDEX view_journal_parent ON view_journal (parent, changed) WHERE parent <> '';
+CREATE INDEX view_journal_parent ON view_journal (parent, id) WHERE parent <> '';
 CREATE TABLE view_label (
 	id    INTEGER NOT NULL,
 	key   TEXT NOT NULL,

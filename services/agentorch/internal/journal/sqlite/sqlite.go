@@ -22,8 +22,6 @@ type Store struct {
 	journal.Hub
 
 	db *sqlite.DB
-	// changed numbers the changes of rows. Only functions on the writer's goroutine touch it.
-	changed int64
 }
 
 var _ journal.Store = (*Store)(nil)
@@ -47,10 +45,8 @@ func Open(ctx context.Context, db *sqlite.DB, fold Fold) (*Store, error) {
 		}
 	}
 	err = db.Write(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(rootIndex); err != nil {
-			return err
-		}
-		return tx.QueryRow(`SELECT coalesce(max(changed), 0) FROM view_journal`).Scan(&s.changed)
+		_, err := tx.Exec(rootIndex)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("journal: open: %w", err)

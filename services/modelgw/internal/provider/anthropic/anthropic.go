@@ -1,5 +1,5 @@
-// Package anthropic is Anthropic's Messages API, or a server that behaves like it at another address: account, names of models and their quirks. The
-// format is pkg/dialect/anthropic. Anthropic's models on other clouds are not built.
+// Package anthropic is Anthropic's Messages API, or a server that behaves like it at another address: account, names of
+// models and their quirks. The format is pkg/dialect/anthropic. Anthropic's models on other clouds are not built.
 package anthropic
 
 import (
@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/config"
-	dialect "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -28,6 +30,12 @@ const vendor = "https://api.anthropic.com"
 // https://platform.claude.com/docs/en/api/versioning.
 const apiVersion = "2026-10-21"
 
+// path is where requests are posted, below the base URL; countPath is where their tokens are counted.
+const (
+	path      = "/v1/messages"
+	countPath = path + "/count_tokens"
+)
+
 func keyHint(string) string {
 	return "set ANTHROPIC_API_KEY, or api_key in the configuration of modelgw"
 }
@@ -40,7 +48,8 @@ type Config struct {
 	AuthToken config.Secret `yaml:"auth_token" env:"ANTHROPIC_AUTH_TOKEN"`
 	// BaseURL is the address of the account `default`; default is Anthropic's own.
 	BaseURL string `yaml:"base_url" env:"ANTHROPIC_BASE_URL"`
-	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below them.
+	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below
+	// them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_ANTHROPIC_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
@@ -61,32 +70,34 @@ var models = []string{
 // host is what instances share.
 type host struct {
 	Config
-	accounts map[string]provider.Account
+	accounts provider.Accounts
 	http     *http.Client
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{Config: c, accounts: map[string]provider.Account{}, http: transport.NewClient()}
+	h := &host{Config: c, http: transport.NewClient()}
+	h.accounts = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	if h.Version == "" {
 		h.Version = apiVersion
 	}
-	maps.Copy(h.accounts, c.Accounts)
-	h.accounts[provider.DefaultAccount] = provider.Account{
+	maps.Copy(h.accounts.Named, c.Accounts)
+	h.accounts.Named[provider.DefaultAccount] = provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional || !c.AuthToken.IsZero(),
 	}
-	listed := maps.Clone(h.accounts)
-	if token := listed[provider.DefaultAccount]; !c.AuthToken.IsZero() {
+	listed := h.accounts
+	listed.Named = maps.Clone(listed.Named)
+	if token := listed.Named[provider.DefaultAccount]; !c.AuthToken.IsZero() {
 		token.APIKey = c.AuthToken
-		listed[provider.DefaultAccount] = token
+		listed.Named[provider.DefaultAccount] = token
 	}
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "Anthropic, and servers that behave like it",
-		Dialect:     dialect.Name,
+		Dialect:     format.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    provider.Usable(listed, vendor, keyHint),
+		Accounts:    listed.Usable(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -96,11 +107,13 @@ func Kind(c Config) (provider.Kind, func() error) {
 
 // arguments are the model arguments.
 type arguments struct {
-	// Streaming says whether requests are streamed: true, false, or "auto", the default: when the model thinks, much is asked for, or somebody watches.
+	// Streaming says whether requests are streamed: true, false, or "auto", the default: when the model thinks, much is
+	// asked for, or somebody watches.
 	Streaming streaming `json:"streaming"`
 	// Betas are features in preview, beside those that are configured: a list, or a text with commas.
 	Betas texts `json:"betas"`
-	// CacheTTL is how long the server's prompt cache keeps what is marked: `5m` or `1h`; `auto`, the default, leaves it to the server.
+	// CacheTTL is how long the server's prompt cache keeps what is marked: `5m` or `1h`; `auto`, the default, leaves it
+	// to the server.
 	CacheTTL string `json:"cache_ttl"`
 	// ExtraBody are members of the request's body, which replace those that it has.
 	ExtraBody json.RawMessage `json:"extra_body"`
@@ -139,18 +152,14 @@ type model struct {
 	generation generation
 	args       arguments
 	members    []dialect.Member // of extra_body
+	exchange   *exchange.Exchange
 	endpoint   string
 	headers    http.Header // account and version
 	betas      []string
-	http       *http.Client
 	upstream   *provider.Upstream
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	account, known := h.accounts[spec.Account]
-	if !known {
-		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
-	}
 	for _, service := range []string{"azure/", "bedrock/", "vertex/"} {
 		if strings.HasPrefix(spec.Model, service) {
 			return nil, rpcerr.NotBuiltYet("access to Anthropic's models on " + strings.TrimSuffix(service, "/"))
@@ -163,22 +172,20 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := m.settle(); err != nil {
 		return nil, provider.InvalidArguments(err)
 	}
-	var err error
-	if m.endpoint, err = account.Endpoint(spec.BaseURL, vendor); err != nil {
+	access, err := h.accounts.Open(spec.Account, spec.BaseURL)
+	if err != nil {
 		return nil, err
 	}
-	if account.APIKey.IsZero() && !account.KeyOptional {
-		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
-	}
-	m.headers, m.http = http.Header{versionHeader: {h.Version}}, transport.Discreet(h.http, account.APIKey, h.AuthToken)
+	m.endpoint, m.headers = access.Endpoint, http.Header{versionHeader: {h.Version}}
+	m.exchange = &exchange.Exchange{Codec: format.Codec{}, HTTP: transport.Discreet(h.http, access.APIKey, h.AuthToken), Provider: Name}
 	switch {
 	case spec.Account == provider.DefaultAccount && !h.AuthToken.IsZero():
 		m.headers.Set("Authorization", "Bearer "+h.AuthToken.Reveal())
 		m.betas = append(m.betas, betaOAuth)
-	case !account.APIKey.IsZero():
-		m.headers.Set("X-Api-Key", account.APIKey.Reveal())
+	case !access.APIKey.IsZero():
+		m.headers.Set("X-Api-Key", access.APIKey.Reveal())
 	}
-	m.upstream = m.newUpstream()
+	m.upstream = m.exchange.Upstream(m.endpoint+path, string(m.name), m.authorize)
 	return m, nil
 }
 

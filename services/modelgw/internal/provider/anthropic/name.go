@@ -8,7 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// name is what a model is called. Anthropic's models differ in what they take, and only their names tell which is which.
+// name is what a model is called. Anthropic's models differ in what they take, and only their names tell which is
+// which.
 type name string
 
 var (

@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
-	dialect "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	format "github.com/evalfleet/evalfleet/pkg/dialect/anthropic"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/orderedjson"
@@ -36,7 +37,8 @@ const (
 const degradedMember = "tool_choice_degraded"
 
 const (
-	// contextMember is the member of a request that says how the server shortens conversations, and compactEdit the way of a summary.
+	// contextMember is the member of a request that says how the server shortens conversations, and compactEdit the way
+	// of a summary.
 	contextMember = "context_management"
 	compactEdit   = "compact_20260112"
 	// compactMargin is how much of the window is left when a conversation is compacted again.
@@ -46,13 +48,14 @@ const (
 const (
 	// longOutput is the bound from which output with thinking counts as long.
 	longOutput = 8192
-	// streamFrom is the bound of output tokens from which requests are streamed, since connections do not live for ever.
+	// streamFrom is the bound of output tokens from which requests are streamed, since connections do not live for
+	// ever.
 	streamFrom = 8192
 )
 
 // plan is a request in the making.
 type plan struct {
-	*dialect.Request
+	*format.Request
 	betas    []string
 	headers  map[string]string
 	warnings []string
@@ -66,9 +69,9 @@ type plan struct {
 func (m *model) plan(r *provider.Request) (*plan, error) {
 	c := chat.Merge(r.Config)
 	p := &plan{betas: slices.Clone(m.betas), headers: map[string]string{}}
-	p.Request = &dialect.Request{Model: string(m.name), Tools: r.Tools, Choice: r.ToolChoice, Config: c}
-	p.Messages, p.warnings = dialect.Arrange(r.Messages, m.generation.takesSystemTurns())
-	p.Cache = dialect.Cache{
+	p.Request = &format.Request{Request: dialect.Request{Model: string(m.name), Tools: r.Tools, Choice: r.ToolChoice, Config: c}}
+	p.Messages, p.warnings = format.Arrange(r.Messages, m.generation.takesSystemTurns())
+	p.Cache = format.Cache{
 		Off: !m.name.caches() || c.GetCachePrompt() == modelv1.CachePrompt_CACHE_PROMPT_OFF, TTL: m.args.CacheTTL, Automatic: true,
 	}
 	c.Temperature, c.TopP, c.TopK = nil, nil, nil
@@ -80,7 +83,7 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	if c.ResponseSchema != nil {
 		p.betas = append(p.betas, betaSchema)
 	}
-	compacted, fellBack := dialect.Kept(r.Messages)
+	compacted, fellBack := format.Kept(r.Messages)
 	if m.generation.refusesFallback() {
 		c.FallbackModels = nil
 	}
@@ -100,8 +103,8 @@ func (m *model) plan(r *provider.Request) (*plan, error) {
 	return p, nil
 }
 
-// compact asks for compaction where the conversation was compacted before, since the server takes its summary back only then. It is to happen when the
-// window is nearly full, unless the request says more.
+// compact asks for compaction where the conversation was compacted before, since the server takes its summary back only
+// then. It is to happen when the window is nearly full, unless the request says more.
 func (p *plan) compact(before bool, window int64) {
 	at := slices.IndexFunc(p.Members, func(m dialect.Member) bool { return m.Name == contextMember })
 	management := &orderedjson.Object{}
@@ -165,18 +168,18 @@ func (m *model) think(p *plan) error {
 	case control == byEffort && tokens != nil:
 		return rpcerr.InvalidField("config.reasoning_tokens", "%s does not think within a number of tokens; set reasoning_effort", m.name)
 	case control != byEffort && tokens != nil && (control == byBudget || asked == ""):
-		p.Thinking = &dialect.Thinking{Type: "enabled", BudgetTokens: *tokens}
+		p.Thinking = &format.Thinking{Type: "enabled", BudgetTokens: *tokens}
 	case control == byBudget && asked != "":
-		p.Thinking = &dialect.Thinking{Type: "enabled", BudgetTokens: budgets[asked]}
+		p.Thinking = &format.Thinking{Type: "enabled", BudgetTokens: budgets[asked]}
 	case control != byBudget && asked != "":
-		p.Thinking = &dialect.Thinking{Type: "adaptive"}
+		p.Thinking = &format.Thinking{Type: "adaptive"}
 		c.Effort = new(g.effort(asked))
 	}
 	if p.Thinking != nil {
 		p.thinks = true
 		m.displayed(p)
 	} else if none && g.off() != "" {
-		p.Thinking = &dialect.Thinking{Type: g.off()}
+		p.Thinking = &format.Thinking{Type: g.off()}
 		if effort := c.GetEffort(); g.calmWhenOff() && (effort == "max" || effort == "xhigh") {
 			c.Effort = new("high")
 		}
@@ -184,7 +187,7 @@ func (m *model) think(p *plan) error {
 	if g.binds() {
 		p.betas = append(p.betas, betaBinding)
 		if p.Thinking == nil {
-			p.Thinking = &dialect.Thinking{Type: "adaptive"}
+			p.Thinking = &format.Thinking{Type: "adaptive"}
 		}
 		p.Thinking.DropUnbound = p.Thinking.Type == "adaptive"
 	}
@@ -204,7 +207,8 @@ func (m *model) displayed(p *plan) {
 	}
 }
 
-// choose fits the choice among the tools to the model: with a budget of thinking there is none, and some models cannot be forced.
+// choose fits the choice among the tools to the model: with a budget of thinking there is none, and some models cannot
+// be forced.
 func (m *model) choose(p *plan) {
 	forced := p.Choice.GetFunction() != "" || p.Choice.GetMode() == toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY
 	if p.Thinking != nil && p.Thinking.Type == "enabled" {
@@ -221,19 +225,14 @@ func (m *model) choose(p *plan) {
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf("%s cannot be made to call a tool; the choice is left to it", m.name))
 	p.degraded = &orderedjson.Object{}
-	p.degraded.Set("requested", dialect.ChoiceObject(p.Choice))
-	p.degraded.Set("used", dialect.ChoiceObject(used))
+	p.degraded.Set("requested", format.ChoiceObject(p.Choice))
+	p.degraded.Set("used", format.ChoiceObject(used))
 	p.Choice = used
 }
 
 // header returns the headers of the request.
 func (m *model) header(p *plan) http.Header {
 	h := m.headers.Clone()
-	h.Set("Content-Type", "application/json")
-	h.Set("Accept", "application/json")
-	if p.Stream {
-		h.Set("Accept", "text/event-stream")
-	}
 	var betas []string
 	for _, beta := range p.betas {
 		if beta = strings.TrimSpace(beta); beta != "" {

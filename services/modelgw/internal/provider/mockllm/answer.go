@@ -33,7 +33,8 @@ type shortForm struct {
 	Stop  string          `json:"stop_reason"`
 	Model string          `json:"model"`
 	Usage json.RawMessage `json:"usage"`
-	// Delay is how long the model thinks, and ChunkDelay how long it pauses between the pieces of a streamed answer; seconds.
+	// Delay is how long the model thinks, and ChunkDelay how long it pauses between the pieces of a streamed answer;
+	// seconds.
 	Delay      float64 `json:"delay_s"`
 	ChunkDelay float64 `json:"chunk_delay_s"`
 	// Error makes the call fail.
@@ -121,8 +122,8 @@ func (a *answer) fails(n int) bool {
 	return e != nil && (e.Times == 0 || n <= e.Times)
 }
 
-// build makes the output of one call: a copy with message ids of its own. Ids of calls that the script does not give are made from the turn, so
-// that the same call of a run has the same ids whenever it is made.
+// build makes the output of one call: a copy with message ids of its own. Ids of calls that the script does not give
+// are made from the turn, so that the same call of a run has the same ids whenever it is made.
 func (a *answer) build(model string, turn int32, tools []*toolv1.ToolInfo) *modelv1.ModelOutput {
 	if a.output != nil {
 		output := proto.CloneOf(a.output)

@@ -8,7 +8,8 @@ import (
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 )
 
-// callLog counts calls where a crash cannot lose one: a line is on disk before its call is answered. A nil log keeps nothing.
+// callLog counts calls where a crash cannot lose one: a line is on disk before its call is answered. A nil log keeps
+// nothing.
 type callLog struct {
 	mu   sync.Mutex
 	file *os.File

@@ -12,7 +12,8 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/suggest"
 )
 
-// decodeStrictly reads a document into a struct. A member that the struct, or one inside it, does not have is an error that names those it has.
+// decodeStrictly reads a document into a struct. A member that the struct, or one inside it, does not have is an error
+// that names those it has.
 func decodeStrictly(raw []byte, into any) error {
 	if err := checkMembers(raw, reflect.TypeOf(into)); err != nil {
 		return err

@@ -1,12 +1,14 @@
-// Package mockllm is a model that says what a script tells it to: for tests, demonstrations and rehearsals that cost nothing.
+// Package mockllm is a model that says what a script tells it to: for tests, demonstrations and rehearsals that cost
+// nothing.
 //
-// What it answers does not depend on the order of calls: entries of a script are tied to the sample, epoch and turn of a call, or to what the
-// conversation says. Only a plain list of outputs is given out in order: to each evaluation and to each run of its own from the first. Without a
-// script the model always says the same.
+// What it answers does not depend on the order of calls: entries of a script are tied to the sample, epoch and turn of
+// a call, or to what the conversation says. Only a plain list of outputs is given out in order: to each evaluation and
+// to each run of its own from the first. Without a script the model always says the same.
 //
-// Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's blob store, and
-// `{"script": "<name>"}` one that the configuration names. Behind a `#`, a blob may have the name that people know it by, for errors. Without arguments, the model mockllm/<name> has the script of that name, for clients that can give none.
-// A path of this machine is never taken from a request.
+// Model arguments: `{"outputs": […]}` is a script in the request, `{"script": "blob:<sha256>"}` one in the project's
+// blob store, and `{"script": "<name>"}` one that the configuration names. Behind a `#`, a blob may have the name that
+// people know it by, for errors. Without arguments, the model mockllm/<name> has the script of that name, for clients
+// that can give none. A path of this machine is never taken from a request.
 //
 // A script is JSON or YAML: an object, or a list of its entries and outputs, or one of these a line.
 //
@@ -22,8 +24,9 @@
 //	outputs: [first, second]      # one a call, in order, where no entry fits
 //	default: {text: no idea}      # where nothing else is left
 //
-// An output is a text, a short form (text, reasoning, tool_calls, stop_reason, model, usage, delay_s, chunk_delay_s, error: {status, message,
-// retry_after_s, times, after_chunks}), or a whole model output with choices. Arguments are an object, or a text as a model without manners writes it.
+// An output is a text, a short form (text, reasoning, tool_calls, stop_reason, model, usage, delay_s, chunk_delay_s,
+// error: {status, message, retry_after_s, times, after_chunks}), or a whole model output with choices. Arguments are an
+// object, or a text as a model without manners writes it.
 package mockllm
 
 import (
@@ -57,7 +60,8 @@ const Name = "mockllm"
 type Config struct {
 	// Scripts are files of scripts by the name that a request may use.
 	Scripts map[string]string `yaml:"scripts"`
-	// CallLog is a file to which each call is appended, and synced, before it is answered. It is for tests that count calls across crashes.
+	// CallLog is a file to which each call is appended, and synced, before it is answered. It is for tests that count
+	// calls across crashes.
 	CallLog string `yaml:"call_log" env:"EVALFLEET_MODELGW_MOCK_CALL_LOG"`
 }
 
@@ -91,7 +95,8 @@ type host struct {
 	scripts *lru.Cache[string, *script]
 }
 
-// Kind returns the provider. blobs may be nil where there is no blob store. The function that is returned with it closes the call log.
+// Kind returns the provider. blobs may be nil where there is no blob store. The function that is returned with it
+// closes the call log.
 func Kind(config Config, blobs Blobs) (provider.Kind, func() error, error) {
 	log, err := openCallLog(config.CallLog)
 	if err != nil {

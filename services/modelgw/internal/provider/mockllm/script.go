@@ -46,7 +46,8 @@ type entry struct {
 	// MinTurn and MaxTurn bound it.
 	MinTurn *int32 `json:"min_turn"`
 	MaxTurn *int32 `json:"max_turn"`
-	// Contains and Regexp must be found in the text that In names: `last_user` (default), `last` (the last message) or `conversation`.
+	// Contains and Regexp must be found in the text that In names: `last_user` (default), `last` (the last message) or
+	// `conversation`.
 	Contains string `json:"contains"`
 	Regexp   string `json:"regexp"`
 	In       string `json:"in"`
@@ -77,8 +78,9 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parseScript reads a script: one object {entries, outputs, default}, a list of entries and outputs, or such a list with one item a line (JSON
-// lines); in JSON or YAML. An item of a list is an entry when it has `output` or `outputs`, else an output of the ordered list.
+// parseScript reads a script: one object {entries, outputs, default}, a list of entries and outputs, or such a list
+// with one item a line (JSON lines); in JSON or YAML. An item of a list is an entry when it has `output` or `outputs`,
+// else an output of the ordered list.
 func parseScript(text []byte) (*script, error) {
 	documents, err := documentsOf(text)
 	if err != nil {

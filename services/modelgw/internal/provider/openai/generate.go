@@ -6,20 +6,22 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 )
 
 // visionTokens is the least bound of output tokens of the first models that took images.
 const visionTokens = 4096
 
 // quirks are what OpenAI's errors mean.
-var quirks = chatapi.Quirks{
-	BadRequest: []int{http.StatusBadRequest, http.StatusUnprocessableEntity},
-	Class: func(status int, e *openaichat.Error, class provider.Class) provider.Class {
+var quirks = exchange.Quirks{
+	StopStatuses: []int{http.StatusBadRequest, http.StatusUnprocessableEntity},
+	Class: func(status int, e *dialect.Error, class provider.Class) provider.Class {
 		// A quota that is used up does not come back by waiting.
 		if status == http.StatusTooManyRequests && strings.Contains(e.Message, "exceeded your current quota") {
 			return provider.Final
@@ -68,8 +70,9 @@ func (m *model) needsResponses(c *modelv1.GenerateConfig) string {
 func (m *model) request(r *provider.Request) *openaichat.Request {
 	config := chat.Merge(r.Config)
 	request := &openaichat.Request{
-		Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config,
-		Stream: m.streams(r), Members: m.members(),
+		Request: dialect.Request{
+			Model: string(m.name), Messages: r.Messages, Tools: r.Tools, Choice: r.ToolChoice, Config: config, Stream: m.streams(r), Members: m.members(),
+		},
 		CacheMarks: m.takesCacheMarks() && config.GetCachePrompt() != modelv1.CachePrompt_CACHE_PROMPT_OFF,
 	}
 	if m.name.reasons() {
@@ -96,8 +99,8 @@ func (m *model) streams(r *provider.Request) bool {
 	return r.Stream != nil || r.Progress != nil
 }
 
-func (m *model) members() []openaichat.Member {
-	var members []openaichat.Member
+func (m *model) members() []dialect.Member {
+	var members []dialect.Member
 	for _, member := range []struct{ name, value string }{
 		{"service_tier", m.args.ServiceTier},
 		{"prompt_cache_key", m.args.PromptCacheKey},
@@ -105,7 +108,7 @@ func (m *model) members() []openaichat.Member {
 		{"safety_identifier", m.args.SafetyIdentifier},
 	} {
 		if member.value != "" {
-			members = append(members, openaichat.Member{Name: member.name, JSON: chatapi.Text(member.value)})
+			members = append(members, dialect.Member{Name: member.name, JSON: chatapi.Text(member.value)})
 		}
 	}
 	return members

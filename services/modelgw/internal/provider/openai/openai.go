@@ -1,5 +1,6 @@
-// Package openai is OpenAI's API, or a server that behaves like it at another address: account, names of models and their quirks. The format is
-// pkg/dialect/openaichat. Only chat completions are built; models that need the Responses API are refused with the argument that helps.
+// Package openai is OpenAI's API, or a server that behaves like it at another address: account, names of models and
+// their quirks. The format is pkg/dialect/openaichat. Only chat completions are built; models that need the Responses
+// API are refused with the argument that helps.
 package openai
 
 import (
@@ -35,7 +36,8 @@ type Config struct {
 	APIKey config.Secret `yaml:"api_key" env:"OPENAI_API_KEY"`
 	// BaseURL is the address of the account `default`; default is OpenAI's own.
 	BaseURL string `yaml:"base_url" env:"OPENAI_BASE_URL"`
-	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below them.
+	// AllowedBaseURLs are further addresses that requests with the account `default` may ask for, with what lies below
+	// them.
 	AllowedBaseURLs []string `yaml:"allowed_base_urls" env:"EVALFLEET_MODELGW_OPENAI_ALLOWED_BASE_URLS"`
 	// KeyOptional allows requests without a key, for servers that want none.
 	KeyOptional bool `yaml:"key_optional"`
@@ -65,6 +67,7 @@ var models = []string{"gpt-4", "gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini
 type host struct {
 	vendor   string
 	accounts map[string]Account
+	plain    provider.Accounts // accounts without what is OpenAI's alone
 	headers  map[string]string
 	http     *http.Client
 }
@@ -79,9 +82,9 @@ func kindAt(c Config, vendor string) (provider.Kind, func() error) {
 	h.accounts[provider.DefaultAccount] = Account{ResponsesAPI: c.ResponsesAPI, Account: provider.Account{
 		APIKey: c.APIKey, BaseURL: c.BaseURL, AllowedBaseURLs: c.AllowedBaseURLs, KeyOptional: c.KeyOptional,
 	}}
-	plain := map[string]provider.Account{}
+	h.plain = provider.Accounts{Provider: Name, Named: map[string]provider.Account{}, Vendor: vendor, KeyHint: keyHint}
 	for name, account := range h.accounts {
-		plain[name] = account.Account
+		h.plain.Named[name] = account.Account
 	}
 	for name, value := range map[string]string{"OpenAI-Organization": c.Organization, "OpenAI-Project": c.Project} {
 		if value != "" {
@@ -94,7 +97,7 @@ func kindAt(c Config, vendor string) (provider.Kind, func() error) {
 		Dialect:     openaichat.Name,
 		Models:      models,
 		Open:        h.open,
-		Accounts:    provider.Usable(plain, vendor, keyHint),
+		Accounts:    h.plain.Usable(),
 	}
 	return kind, func() error {
 		h.http.CloseIdleConnections()
@@ -131,10 +134,6 @@ type model struct {
 }
 
 func (h *host) open(spec provider.Spec) (provider.Provider, error) {
-	account, known := h.accounts[spec.Account]
-	if !known {
-		return nil, provider.NoSuchAccount(Name, spec.Account, slices.Sorted(maps.Keys(h.accounts)))
-	}
 	m := &model{name: name(spec.Model)}
 	for _, service := range []string{"azure/", "bedrock/"} {
 		if strings.HasPrefix(spec.Model, service) {
@@ -144,20 +143,16 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if err := spec.Arguments(&m.args); err != nil {
 		return nil, err
 	}
-	if m.args.ResponsesAPI == nil {
-		m.args.ResponsesAPI = account.ResponsesAPI
-	}
-	endpoint, err := account.Endpoint(spec.BaseURL, h.vendor)
+	access, err := h.plain.Open(spec.Account, spec.BaseURL)
 	if err != nil {
 		return nil, err
 	}
-	m.atVendor = endpoint == h.vendor || isVendor(endpoint)
-	if account.APIKey.IsZero() && !account.KeyOptional {
-		return nil, provider.NoKey(Name, spec.Account, keyHint(spec.Account))
+	if m.args.ResponsesAPI == nil {
+		m.args.ResponsesAPI = h.accounts[spec.Account].ResponsesAPI
 	}
-	m.client = &chatapi.Client{
-		HTTP: transport.Discreet(h.http, account.APIKey), Provider: Name, BaseURL: endpoint, Key: account.APIKey, Headers: h.headers, Quirks: quirks,
-	}
+	m.atVendor = access.Endpoint == h.vendor || isVendor(access.Endpoint)
+	m.client = chatapi.New(Name, access, transport.Discreet(h.http, access.APIKey), quirks)
+	m.client.Headers = h.headers
 	m.upstream = m.client.Upstream(spec.Model)
 	return m, nil
 }

@@ -1,5 +1,5 @@
-// Package openaicompat is servers of others that speak OpenAI's chat completions. A model is named `openai-api/<service>/<model>`; a service is an
-// address and a key in the configuration.
+// Package openaicompat is servers of others that speak OpenAI's chat completions. A model is named
+// `openai-api/<service>/<model>`; a service is an address and a key in the configuration.
 package openaicompat
 
 import (
@@ -13,12 +13,14 @@ import (
 	"strings"
 
 	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
 	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/chatapi"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/exchange"
 	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
 )
 
@@ -33,19 +35,19 @@ type Config struct {
 
 // host is what instances share.
 type host struct {
-	services map[string]provider.Account
+	services provider.Accounts
 	http     *http.Client
 }
 
 // Kind returns the provider. The function that is returned with it closes idle connections.
 func Kind(c Config) (provider.Kind, func() error) {
-	h := &host{services: c.Services, http: transport.NewClient()}
+	h := &host{services: provider.Accounts{Provider: Name, Named: c.Services, KeyHint: keyHint}, http: transport.NewClient()}
 	kind := provider.Kind{
 		Name:        Name,
 		Description: "servers that speak OpenAI's chat completions, by configured service",
 		Dialect:     openaichat.Name,
 		Open:        h.open,
-		Accounts:    provider.Usable(c.Services, "", keyHint),
+		Accounts:    h.services.Usable(),
 
 		AccountInModel: true,
 	}
@@ -84,9 +86,8 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	if !ok || name == "" {
 		return nil, rpcerr.InvalidField("model", "%s/%s names no service: write %s/<service>/<model>", Name, spec.Model, Name)
 	}
-	account, known := h.services[service]
-	if !known {
-		names := slices.Sorted(maps.Keys(h.services))
+	if _, known := h.services.Named[service]; !known {
+		names := slices.Sorted(maps.Keys(h.services.Named))
 		return nil, rpcerr.ModelNotFound(Name+"/"+spec.Model, names, "unknown service %q of %s; configured: %s; set base_url and api_key in modelgw.openai_api.services.%s of the configuration",
 			service, Name, cmp.Or(strings.Join(names, ", "), "none"), service)
 	}
@@ -103,17 +104,11 @@ func (h *host) open(spec provider.Spec) (provider.Provider, error) {
 	case m.args.EmulateTools:
 		return nil, rpcerr.NotBuiltYet("emulating tools in prompts")
 	}
-	endpoint, err := account.Endpoint(spec.BaseURL, "")
+	access, err := h.services.Open(service, spec.BaseURL)
 	if err != nil {
 		return nil, err
 	}
-	if endpoint == "" {
-		return nil, rpcerr.ProviderNotConfigured(Name, service, "the service %q of %s has no base_url in the configuration of modelgw", service, Name)
-	}
-	if account.APIKey.IsZero() && !account.KeyOptional {
-		return nil, provider.NoKey(Name, service, keyHint(service))
-	}
-	m.client = &chatapi.Client{HTTP: transport.Discreet(h.http, account.APIKey), Provider: Name + "/" + service, BaseURL: endpoint, Key: account.APIKey, Quirks: quirks(service)}
+	m.client = chatapi.New(Name+"/"+service, access, transport.Discreet(h.http, access.APIKey), quirks(service))
 	m.upstream = m.client.Upstream(name)
 	return m, nil
 }
@@ -140,11 +135,11 @@ func (m *model) Close() error { return nil }
 
 // quirks are what the errors of such servers mean. Where a server has words of its own for a full context, the answer
 // is of service and model.
-func quirks(service string) chatapi.Quirks {
-	return chatapi.Quirks{
+func quirks(service string) exchange.Quirks {
+	return exchange.Quirks{
 		RetryUnreadable: true,
-		BadRequest:      []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge},
-		Stop: func(_ int, e *openaichat.Error, name string) (*modelv1.ModelOutput, bool) {
+		StopStatuses:    []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden, http.StatusRequestEntityTooLarge},
+		Stop: func(_ int, e *dialect.Error, name string) (*modelv1.ModelOutput, bool) {
 			if !strings.Contains(e.Message, "input length") {
 				return nil, false
 			}
@@ -158,10 +153,9 @@ var newer = regexp.MustCompile(`^(?:o\d|gpt-(?:[5-9]|\d\d))`)
 
 // Generate implements provider.Provider.
 func (m *model) Generate(ctx context.Context, r *provider.Request) (*provider.Response, error) {
-	request := &openaichat.Request{
-		Model: m.name, Messages: r.Messages, Tools: reduced(r.Tools), Choice: r.ToolChoice, Config: r.Config, StrictTools: m.args.StrictTools,
-		Stream: r.Stream != nil || r.Progress != nil,
-	}
+	request := &openaichat.Request{StrictTools: m.args.StrictTools, Request: dialect.Request{
+		Model: m.name, Messages: r.Messages, Tools: reduced(r.Tools), Choice: r.ToolChoice, Config: r.Config, Stream: r.Stream != nil || r.Progress != nil,
+	}}
 	if m.args.Stream != nil {
 		request.Stream = *m.args.Stream
 	}

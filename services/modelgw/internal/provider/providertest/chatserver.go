@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// ChatServer starts a server that speaks OpenAI's chat completions and gives these answers in order. It returns its base URL.
+// ChatServer starts a server that speaks OpenAI's chat completions and gives these answers in order. It returns its
+// base URL.
 func ChatServer(t testing.TB, answers ...Answer) string {
 	t.Helper()
 	return serve(t, &vendor{

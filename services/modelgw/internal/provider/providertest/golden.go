@@ -131,8 +131,8 @@ func play(t *goldentest.T, c goldentest.Case, form *goldenCase, server *recorder
 	t.Equal(want, got, match.EmptyAsAbsent("top_logprobs")) // the protocol does not tell an empty list of alternatives from none
 }
 
-// freeWording puts what was recorded in place of what says the same: a parse error that quotes the same of the model, around which wording and blanks are
-// ours, and a server's message without what a client library puts around it.
+// freeWording puts what was recorded in place of what says the same: a parse error that quotes the same of the model,
+// around which wording and blanks are ours, and a server's message without what a client library puts around it.
 func freeWording(want, got any) {
 	switch w := want.(type) {
 	case []any:

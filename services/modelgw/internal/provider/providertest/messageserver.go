@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// MessageServer starts a server that speaks Anthropic's Messages API and gives these answers in order. It returns its base URL. A number of tokens it
-// tells without taking an answer.
+// MessageServer starts a server that speaks Anthropic's Messages API and gives these answers in order. It returns its
+// base URL. A number of tokens it tells without taking an answer.
 func MessageServer(t testing.TB, answers ...Answer) string {
 	t.Helper()
 	return serve(t, &vendor{

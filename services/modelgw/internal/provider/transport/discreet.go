@@ -9,9 +9,10 @@ import (
 	"github.com/evalfleet/evalfleet/pkg/config"
 )
 
-// Discreet returns a client that shares the connections of c and keeps the secrets of an account out of what a vendor says when it fails: refused requests, errors in the midst of a stream,
-// pages that are no answer, and all headers. Whoever reads an answer through it, to pass it on, to record it or to tell of it, never sees them. A secret becomes a star for each of its characters,
-// so that no length changes. Answers of models pass as they came.
+// Discreet returns a client that shares the connections of c and keeps the secrets of an account out of what a vendor
+// says when it fails: refused requests, errors in the midst of a stream, pages that are no answer, and all headers.
+// Whoever reads an answer through it, to pass it on, to record it or to tell of it, never sees them. A secret becomes a
+// star for each of its characters, so that no length changes. Answers of models pass as they came.
 func Discreet(c *http.Client, secrets ...config.Secret) *http.Client {
 	hidden := newHidden(secrets)
 	if len(hidden.runs) == 0 {
@@ -63,7 +64,8 @@ const (
 )
 
 const (
-	// maxHead bounds how much of a unit is looked at to tell what it is. What is not known to be an answer by then is none.
+	// maxHead bounds how much of a unit is looked at to tell what it is. What is not known to be an answer by then is
+	// none.
 	maxHead = 4 << 10
 	// smallRead is the least that is read at once.
 	smallRead = 512
@@ -78,7 +80,8 @@ type discreetBody struct {
 
 	is   manner
 	head []byte // of the unit, while it is unknown
-	// held are bytes that may be the beginning of a secret; ready are those that the last reader had no room for, and err is what came after them.
+	// held are bytes that may be the beginning of a secret; ready are those that the last reader had no room for, and
+	// err is what came after them.
 	held, ready []byte
 	err         error
 }
@@ -113,7 +116,8 @@ func (b *discreetBody) Read(p []byte) (int, error) {
 	}
 }
 
-// clean hides what is to be hidden in a piece of the answer, and returns how much of it may be passed on; what follows must be given again with more, unless the piece is the last.
+// clean hides what is to be hidden in a piece of the answer, and returns how much of it may be passed on; what follows
+// must be given again with more, unless the piece is the last.
 func (b *discreetBody) clean(piece []byte, last bool) int {
 	for at := 0; at < len(piece); {
 		unit, ended := piece[at:], last
@@ -161,7 +165,8 @@ var answerMembers = [][]byte{[]byte(`"choices"`), []byte(`"content"`), []byte(`"
 
 var errorWord = []byte(`"error"`)
 
-// tell says by its beginning what a unit is. The word "error" in quotes cannot be within a text of JSON, and stands before the message in what fails.
+// tell says by its beginning what a unit is. The word "error" in quotes cannot be within a text of JSON, and stands
+// before the message in what fails.
 func tell(head []byte) manner {
 	is, first := unknown, len(head)
 	for _, member := range answerMembers {

@@ -27,7 +27,8 @@ func NewEvents(wanted bool) *Events {
 	return &Events{}
 }
 
-// From returns a reader of a stream that keeps its text until the first event: where none ever comes, that is all there is.
+// From returns a reader of a stream that keeps its text until the first event: where none ever comes, that is all there
+// is.
 func (e *Events) From(stream io.Reader) io.Reader {
 	if e == nil {
 		return stream
@@ -66,7 +67,8 @@ func (e *Events) Add(data []byte) {
 	}
 }
 
-// Document is what was kept, as a JSON object: `events`, and `events_left_out` where there were too many. Of what is no stream of events it is the text; nil where nothing is kept.
+// Document is what was kept, as a JSON object: `events`, and `events_left_out` where there were too many. Of what is no
+// stream of events it is the text; nil where nothing is kept.
 func (e *Events) Document() []byte {
 	switch {
 	case e == nil:

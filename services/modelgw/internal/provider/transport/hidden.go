@@ -7,13 +7,16 @@ import (
 )
 
 const (
-	// leastSecret is how long a text must be to be a secret: what is shorter stands in for a key where none is wanted, such as `EMPTY`, and is in many words.
+	// leastSecret is how long a text must be to be a secret: what is shorter stands in for a key where none is wanted,
+	// such as `EMPTY`, and is in many words.
 	leastSecret = 8
-	// mostShown is how many characters of a secret in a row may be seen, less one: vendors name a key by its first and its last few.
+	// mostShown is how many characters of a secret in a row may be seen, less one: vendors name a key by its first and
+	// its last few.
 	mostShown = 12
 )
 
-// hidden finds secrets in what others say, and parts of them that are long enough to matter. It may be used concurrently.
+// hidden finds secrets in what others say, and parts of them that are long enough to matter. It may be used
+// concurrently.
 type hidden struct {
 	secrets [][]byte
 	// runs are the shortest parts that matter, and sizes how long these are.

@@ -28,7 +28,8 @@ func Record(request, response []byte, failed bool, start time.Time) *modelv1.Mod
 	return call
 }
 
-// withoutMedia returns a document with data URIs and the like left out. What is no JSON object becomes the member `body` of one.
+// withoutMedia returns a document with data URIs and the like left out. What is no JSON object becomes the member
+// `body` of one.
 func withoutMedia(document []byte) string {
 	value, err := orderedjson.Decode(document)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package transport is what providers share whose APIs speak HTTP: the client, the records of what was said, and the failures of connections.
+// Package transport is what providers share whose APIs speak HTTP: the client, the records of what was said, and the
+// failures of connections.
 package transport
 
 import (
@@ -29,8 +30,8 @@ const (
 	idlePerHost      = 256
 )
 
-// NewClient returns a client for calls of models: connections are kept, an answer may take as long as it takes, and redirects are not
-// followed, since they would carry keys elsewhere.
+// NewClient returns a client for calls of models: connections are kept, an answer may take as long as it takes, and
+// redirects are not followed, since they would carry keys elsewhere.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -45,7 +46,8 @@ func NewClient() *http.Client {
 	}
 }
 
-// NewPost returns a request that posts a body. The caller may release it when the request was made; the transport uses it for as long as it must.
+// NewPost returns a request that posts a body. The caller may release it when the request was made; the transport uses
+// it for as long as it must.
 func NewPost(ctx context.Context, url string, body *buffer.Buffer) (*http.Request, error) {
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
@@ -57,13 +59,15 @@ func NewPost(ctx context.Context, url string, body *buffer.Buffer) (*http.Reques
 	return post, nil
 }
 
-// Read reads the body of an answer, and no more of it than a bound. The caller must release it, also where it breaks off: then it holds what came.
+// Read reads the body of an answer, and no more of it than a bound. The caller must release it, also where it breaks
+// off: then it holds what came.
 func Read(answer *http.Response, bound int64) (*buffer.Buffer, error) {
 	b := buffer.New()
 	return b, b.Fill(io.LimitReader(answer.Body, bound), min(answer.ContentLength, bound), bound)
 }
 
-// ReadWhole reads the body of an answer that is of use only as a whole: one over its bound fails with ErrAnswerTooLarge. The caller must release it, also where it fails.
+// ReadWhole reads the body of an answer that is of use only as a whole: one over its bound fails with
+// ErrAnswerTooLarge. The caller must release it, also where it fails.
 func ReadWhole(answer *http.Response, bound int64) (*buffer.Buffer, error) {
 	b := buffer.New()
 	err := b.Fill(answer.Body, answer.ContentLength, bound)
@@ -73,7 +77,8 @@ func ReadWhole(answer *http.Response, bound int64) (*buffer.Buffer, error) {
 	return b, err
 }
 
-// Limit returns a reader of a stream that takes what it reads from left, and fails with ErrAnswerTooLarge when there is more.
+// Limit returns a reader of a stream that takes what it reads from left, and fails with ErrAnswerTooLarge when there is
+// more.
 func Limit(stream io.Reader, left *int64) io.Reader { return &limited{stream, left} }
 
 type limited struct {

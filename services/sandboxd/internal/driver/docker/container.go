@@ -112,8 +112,9 @@ func terminals(can facts) mount.Mount {
 type disk int
 
 const (
-	diskUnmeasured disk = iota // removed files that are open are not seen
-	diskMeasured               // every some seconds
+	diskUnmeasured    disk = iota // removed files that are open are not seen
+	diskBytesMeasured             // every some seconds; how many files there are is not seen
+	diskMeasured                  // every some seconds, bytes and files
 	diskQuota
 )
 
@@ -141,7 +142,7 @@ func (d *Driver) report(spec driver.Spec, image settings, can facts, writes disk
 	bounded(true, writes == diskQuota, "disk quota", fmt.Sprintf(
 		"disk: unbounded by the engine, whose storage (%s) has no quotas here; the sandbox is ended some seconds after it has written over %d MiB", can.storage, spec.Limits.DiskBytes>>20))
 	bounded(writes == diskUnmeasured, false, "", "disk: removed files that are open are not measured, which takes root in the engine's process namespace")
-	bounded(writes != diskMeasured || can.storage != entriesStorage, false, "", "disk: the number of files, of which a disk has room for so many, is neither bounded nor measured")
+	bounded(writes != diskMeasured, false, "", "disk: the number of files, of which a disk has room for so many, is neither bounded nor measured")
 	bounded(len(image.volumes) > 0, false, "", "disk: what is written to volumes of the image ("+strings.Join(image.volumes, ", ")+") is neither bounded nor measured")
 	bounded(true, d.boundsTerminals(), "terminals", "terminals: bounded as the runtime "+d.cfg.Runtime+" does it")
 	bounded(spec.AllowUnisolated, false, "", "inotify: instances and watches are counted with those of the machine's users")

@@ -111,18 +111,13 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 		return driver.Report{}, err
 	}
 	failpoint.Hit("sandboxd/docker-started")
-	writes, seen := diskQuota, false
+	writes := diskQuota
 	if !quota {
-		writes = diskUnmeasured
-		if seen, err = d.sees(first); err != nil {
+		if writes, err = d.measures(ctx, id, first); err != nil {
 			return driver.Report{}, err
 		}
 	}
-	switch {
-	case quota:
-	case seen:
-		writes = diskMeasured
-	case !spec.AllowUnisolated:
+	if writes == diskUnmeasured && !spec.AllowUnisolated {
 		return driver.Report{}, rpcerr.IsolationUnavailable("disk quota",
 			"the Docker Engine at %s cannot bound what a sandbox writes, as its storage (%s) has no quotas here, and this server cannot measure it; run it as root in the engine's process namespace, use another driver, or allow it with --allow-unisolated", d.cfg.Host, can.storage)
 	}
@@ -132,6 +127,21 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, image settings) (dr
 	}
 	rec.Report.Isolation.Unisolated = needed(spec, can) != "" || writes == diskUnmeasured || len(image.volumes) > 0
 	return rec.Report, d.boxes.Write(spec.ID, rec)
+}
+
+// measures tells how far what a container writes can be measured. An error says nothing of that.
+func (d *Driver) measures(ctx context.Context, id string, first int) (disk, error) {
+	if seen, err := d.sees(first); err != nil || !seen {
+		return diskUnmeasured, err
+	}
+	layer, err := d.engine.layer(ctx, id)
+	switch {
+	case err == nil:
+		return diskMeasured, unix.Close(layer)
+	case box.Transient(err) || rpcerr.Reason(err) != errorsv1.ErrorReason_ERROR_REASON_UNSPECIFIED:
+		return diskUnmeasured, err
+	}
+	return diskBytesMeasured, nil
 }
 
 // isolates refuses a box that would lack a part of its isolation, where that is not allowed.

@@ -18,6 +18,7 @@ import (
 	"github.com/docker/docker/client"
 
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
 
@@ -273,8 +274,8 @@ type writing struct {
 }
 
 // written gives what an owner's containers have written, by box. The engine walks their folders for that; what it does
-// not find there is given by container. Entries are counted here, up to the bound of a box, where this program can read
-// the engine's storage.
+// not find there is given by container. Entries are counted here, up to the bound of a box, where this program can see
+// the engine's storage; a container of which it cannot says so from its start.
 func (e *engine) written(ctx context.Context, owner string, unlinked map[string]*removed, bounds map[string]int64) (map[string]writing, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -290,8 +291,8 @@ func (e *engine) written(ctx context.Context, owner string, unlinked map[string]
 		}
 		box := c.Labels[labelBox]
 		if left := bounds[box] - w.bytes; left > 0 {
-			if folder, err := e.upper(ctx, c.ID); err == nil && folder != "" {
-				n, err := entries(ctx, folder, left/entryBytes)
+			if layer, err := e.layer(ctx, c.ID); err == nil {
+				n, err := entries(ctx, layer, left/entryBytes)
 				w.bytes += n * entryBytes
 				w.unmeasured = w.unmeasured || errors.Is(err, errTooDeep)
 			}
@@ -305,7 +306,7 @@ func (e *engine) written(ctx context.Context, owner string, unlinked map[string]
 func (e *engine) remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	for backoff := (retry.Backoff{First: 10 * time.Millisecond, Max: time.Second}); ; {
 		c, err := e.inspect(ctx, id)
 		if err != nil || c == nil {
 			return err
@@ -317,9 +318,7 @@ func (e *engine) remove(ctx context.Context, id string) error {
 		if !cerrdefs.IsConflict(err) { // it is being removed already, by the engine itself
 			return e.kind(ctx, "remove a container", err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if backoff.Wait(ctx) != nil {
 			return e.kind(ctx, "remove a container", err)
 		}
 	}

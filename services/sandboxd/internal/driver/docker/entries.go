@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,14 +24,10 @@ const (
 
 var errTooDeep = errors.New("its folders are nested too deep")
 
-// entries counts what is in a folder and all folders below it, until there is more than most.
-func entries(ctx context.Context, folder string, most int64) (int64, error) {
-	fd, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
+// entries counts what is in an open folder and all folders below it, until there is more than most. It closes the folder.
+func entries(ctx context.Context, fd int, most int64) (int64, error) {
 	n := int64(0)
-	err = addEntries(ctx, fd, &n, most, 1)
+	err := addEntries(ctx, fd, &n, most, 1)
 	return n, err
 }
 
@@ -63,14 +60,33 @@ func addEntries(ctx context.Context, fd int, n *int64, most int64, depth int) er
 	return ctx.Err()
 }
 
-// upper is where the engine's storage keeps what a container has written; empty where it does not say.
-func (e *engine) upper(ctx context.Context, id string) (string, error) {
+// layer opens the folder in which the engine's storage keeps what a running container has written. An error that has no
+// reason and is no shortage says that the folder cannot be seen from here.
+func (e *engine) layer(ctx context.Context, id string) (fd int, err error) {
 	c, err := e.api.ContainerInspect(ctx, id)
+	switch {
+	case err != nil:
+		return -1, e.kind(ctx, "look for the layer of a container", err)
+	case c.ContainerJSONBase == nil || c.State == nil || c.GraphDriver.Name != entriesStorage:
+		return -1, os.ErrNotExist
+	}
+	return openSeenBy(c.State.Pid, c.GraphDriver.Data["UpperDir"])
+}
+
+// openSeenBy opens a folder as the parent of a process sees it. The parent of a container's first process has started it
+// and sees the engine's storage, which need not lie where this program sees the same path: an engine may have mounts or
+// a root of its own.
+func openSeenBy(child int, folder string) (fd int, err error) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/status")
 	if err != nil {
-		return "", err
+		return -1, err
 	}
-	if c.ContainerJSONBase == nil || c.GraphDriver.Name != entriesStorage {
-		return "", nil
+	_, rest, _ := strings.Cut(string(status), "\nPPid:\t")
+	parent, _, _ := strings.Cut(rest, "\n")
+	root, err := unix.Open("/proc/"+parent+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
 	}
-	return c.GraphDriver.Data["UpperDir"], nil
+	defer unix.Close(root)
+	return unix.Openat2(root, folder, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 }

@@ -19,6 +19,8 @@ import (
 
 	guestv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/guest/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/guest/client"
 )
@@ -85,6 +87,9 @@ func runWhere(t *testing.T, promised bool, name string, f func(t *testing.T)) {
 // machine.
 const patience = 2 * time.Minute
 
+// createTime bounds how long a box that has to wait is asked for again.
+const createTime = 5 * time.Minute
+
 // small bounds the boxes of the suite.
 var small = driver.Limits{MemoryBytes: 256 << 20, PIDs: 64, OpenFiles: 256, FileSizeBytes: 64 << 20, DiskBytes: 96 << 20}
 
@@ -119,11 +124,23 @@ func newBox(t *testing.T, d driver.Driver, change func(*driver.Spec)) *box {
 		defer cancel()
 		assert.NoError(t, d.Destroy(ctx, spec.ID))
 	})
-	report, err := d.Create(t.Context(), spec)
-	require.NoError(t, err)
-	b := &box{T: t, driver: d, spec: spec, report: report}
+	b := &box{T: t, driver: d, spec: spec, report: create(t, d, spec)}
 	b.client = b.connect("")
 	return b
+}
+
+// create makes a box. A shortage, or a guest that is late on a busy machine, is a wait here as it is for a run.
+func create(t *testing.T, d driver.Driver, spec driver.Spec) driver.Report {
+	t.Helper()
+	for last := time.Now().Add(createTime); ; {
+		report, err := d.Create(t.Context(), spec)
+		if err == nil || !rpcerr.Transient(err) || time.Now().After(last) {
+			require.NoError(t, err)
+			return report
+		}
+		t.Logf("a box has to wait: %v", err)
+		require.NoError(t, retry.Sleep(t.Context(), max(rpcerr.RetryAfter(err), 100*time.Millisecond)))
+	}
 }
 
 // connect makes a client of the box's guest, as a process does that has nothing but the record of the box.

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/retry"
 )
 
 // Redialling begins with minBackoff and doubles up to maxBackoff. After a long absence of the host a watch reports when
@@ -58,7 +60,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	since := time.Now()
 	stir := since // when the host was last about to be there
 	var changed <-chan struct{}
-	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+	for backoff := (retry.Backoff{First: minBackoff, Max: maxBackoff}); ; {
 		if l.cfg.Idle != nil {
 			l.cfg.Idle(since)
 		}
@@ -66,7 +68,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err == nil {
 			return &conn{Conn: c, ended: l.ended}, nil
 		}
-		pause := backoff
+		pause := backoff.Next()
 		if time.Since(stir) > longAbsence {
 			if changed == nil && l.cfg.Watch != nil {
 				if found, stop, err := l.cfg.Watch(); err == nil {
@@ -84,7 +86,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case <-l.closed:
 			return nil, errors.Join(net.ErrClosed, err)
 		case <-changed:
-			stir, backoff = time.Now(), minBackoff // it listens in a moment
+			stir = time.Now() // it listens in a moment
+			backoff.Reset()
 		case <-time.After(pause):
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/retry"
 )
 
 // killPatience bounds how long KillTree hunts for survivors after the grace.
@@ -31,12 +33,13 @@ func (p *Process) KillTree(grace time.Duration) (survivors int) {
 	for _, pid := range t.tree(p) {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
-	wait := time.Millisecond
-	for end := time.Now().Add(grace); time.Now().Before(end); wait = min(2*wait, 20*time.Millisecond) {
+	backoff := retry.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}
+	for end := time.Now().Add(grace); time.Now().Before(end); {
 		if len(t.tree(p)) == 0 {
 			<-p.done
 			return 0
 		}
+		wait := backoff.Next()
 		select {
 		case <-p.done:
 		case <-time.After(wait):

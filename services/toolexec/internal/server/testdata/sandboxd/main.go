@@ -41,7 +41,8 @@ func run(ctx context.Context, dir string, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := sandboxd.Config{Dir: dir, AllowUnisolated: true, SearchPath: os.Getenv("PATH")}
+	cfg := sandboxd.Config{Dir: dir, SearchPath: os.Getenv("PATH")}
+	cfg.AllowUnisolated = true
 	service, err := sandboxd.New(cfg, sandboxd.Deps{DB: db, Ledger: ledger, Owner: rand.Text(), Logger: log})
 	if err != nil {
 		return err

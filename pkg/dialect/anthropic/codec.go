@@ -1,0 +1,27 @@
+// Package anthropic is the format of Anthropic's Messages API, in both directions.
+//
+// Reference: https://platform.claude.com/docs/en/api/messages. Requests are written in one order of members, the
+// conversation last, and schemas and inputs of tools go through byte for byte, so that equal prefixes of conversations
+// are equal prefixes of bytes. What differs between models is the caller's to know and stands in [Request].
+package anthropic
+
+import "github.com/evalfleet/evalfleet/pkg/dialect"
+
+// Name is the format's name.
+const Name = "anthropic"
+
+// idPrefix begins the ids of answers.
+const idPrefix = "msg_"
+
+// Codec implements dialect.Codec and dialect.TokenCounter.
+type Codec struct{}
+
+var (
+	_ dialect.Codec        = Codec{}
+	_ dialect.TokenCounter = Codec{}
+)
+
+// Format implements dialect.Codec.
+func (Codec) Format() dialect.Format {
+	return dialect.Format{Name: Name, IDPrefix: idPrefix, OutputBounds: []string{"max_tokens"}}
+}

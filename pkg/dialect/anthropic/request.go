@@ -1,0 +1,267 @@
+package anthropic
+
+import (
+	"encoding/json"
+
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+)
+
+// Request is what to ask, with what differs between models, which is the caller's to know. Its messages go through
+// Arrange first.
+//
+// System messages at the beginning are the request's instructions; later ones are turns of their own, which only the
+// newest models take. The choice is sent where there are tools.
+type Request struct {
+	dialect.Request
+	// Thinking says how the model thinks; nil leaves it to the server.
+	Thinking *Thinking
+	// Cache says what of the prompt the server is asked to cache.
+	Cache Cache
+	// Paused are the blocks of a turn that the server paused, as it gave them, for it to go on with.
+	Paused []json.RawMessage
+}
+
+// Thinking says how the model thinks before and between its words.
+type Thinking struct {
+	// Type is `adaptive`, `enabled`, `disabled` or `between_tools`.
+	Type string
+	// BudgetTokens bounds what is spent on it; 0 says nothing. `enabled` needs it.
+	BudgetTokens int64
+	// Display is how much is shown, such as `summarized`; empty says nothing.
+	Display string
+	// DropUnbound asks to drop thinking that does not belong to what stands before it, in place of failing.
+	DropUnbound bool
+}
+
+// Cache says what of the prompt the server is asked to cache.
+type Cache struct {
+	// Off sets no marks, those of the messages neither.
+	Off bool
+	// TTL is how long, `5m` or `1h`; empty says nothing.
+	TTL string
+	// Automatic lets the server mark the end of the request by itself.
+	Automatic bool
+}
+
+// unsupported says that the format has no way to say something, or that this package does not take it.
+func unsupported(what string) error {
+	return &dialect.UnsupportedError{API: "the Messages API", What: what}
+}
+
+// AppendRequest implements dialect.Codec. Later system messages become reminders of the user, which every model takes.
+func (Codec) AppendRequest(dst []byte, r *dialect.Request) ([]byte, error) {
+	return arranged(r).Append(dst)
+}
+
+// AppendCountRequest implements dialect.TokenCounter.
+func (Codec) AppendCountRequest(dst []byte, r *dialect.Request) ([]byte, error) {
+	return arranged(r).AppendCount(dst)
+}
+
+func arranged(r *dialect.Request) *Request {
+	own := &Request{Request: *r}
+	own.Messages, _ = Arrange(r.Messages, false)
+	return own
+}
+
+// Append appends the body of the request to dst. It fails with *dialect.UnsupportedError where content cannot be
+// expressed in the format.
+func (r *Request) Append(dst []byte) ([]byte, error) {
+	return r.write(dst, func(e *encoder) {
+		if c := e.Config; c.GetMaxTokens() != 0 {
+			e.member("max_tokens", func() { e.w.Int(c.GetMaxTokens()) })
+		}
+		e.options()
+		e.member("stream", func() { e.w.Bool(e.Stream) })
+	})
+}
+
+// AppendCount appends the body of the question for the number of the request's input tokens.
+func (r *Request) AppendCount(dst []byte) ([]byte, error) { return r.write(dst, func(*encoder) {}) }
+
+// write appends a request with these options between the model's name and the conversation.
+func (r *Request) write(dst []byte, options func(*encoder)) ([]byte, error) {
+	p, err := r.plan()
+	if err != nil {
+		return nil, err
+	}
+	e := &encoder{Request: r, w: encode.Append(dst, 1024+r.size()), replaced: map[string]bool{}, cites: cites(r.Messages)}
+	for _, m := range r.Members {
+		e.replaced[m.Name] = true
+	}
+	e.w.BeginObject()
+	e.member("model", func() { e.w.Text(r.Model) })
+	options(e)
+	if p.automatic {
+		e.member("cache_control", e.cacheControl)
+	}
+	e.thinking()
+	for _, m := range r.Members {
+		e.w.RawMember(m.Name, m.JSON)
+	}
+	if len(r.Tools) > 0 {
+		e.tools(p.toolsMarked)
+	}
+	if len(p.system) > 0 {
+		e.member("system", func() { e.blocks(p.system) })
+	}
+	e.member("messages", func() { e.turns(p.turns) })
+	e.w.EndObject()
+	return e.w.Bytes(), nil
+}
+
+// encoder writes one request.
+type encoder struct {
+	*Request
+	w *encode.Writer
+	// replaced are the names of Members.
+	replaced map[string]bool
+	// cites says that a document is to be cited. The server then wants it of all documents.
+	cites bool
+}
+
+// member writes a member, unless Members gives it.
+func (e *encoder) member(name string, value func()) {
+	if e.replaced[name] {
+		return
+	}
+	e.w.Key(name)
+	value()
+}
+
+func (e *encoder) cacheControl() {
+	e.w.BeginObject()
+	e.w.TextMember("type", "ephemeral")
+	e.w.TextUnlessEmpty("ttl", e.Cache.TTL)
+	e.w.EndObject()
+}
+
+func (e *encoder) thinking() {
+	t := e.Thinking
+	if t == nil {
+		return
+	}
+	e.member("thinking", func() {
+		e.w.BeginObject()
+		e.w.TextMember("type", t.Type)
+		if t.BudgetTokens != 0 {
+			e.w.IntMember("budget_tokens", t.BudgetTokens)
+		}
+		e.w.TextUnlessEmpty("display", t.Display)
+		if t.DropUnbound {
+			e.w.RawMember("block_binding", `{"prefix_mismatch_behavior":"drop_block"}`)
+		}
+		e.w.EndObject()
+	})
+}
+
+// options writes the options of the configuration that are set.
+func (e *encoder) options() {
+	c := e.Config
+	if c == nil {
+		return
+	}
+	for _, number := range []struct {
+		name  string
+		value *float64
+	}{{"temperature", c.Temperature}, {"top_p", c.TopP}} {
+		if number.value != nil {
+			e.member(number.name, func() { e.w.Float(*number.value) })
+		}
+	}
+	if c.TopK != nil {
+		e.member("top_k", func() { e.w.Int(int64(c.GetTopK())) })
+	}
+	if c.StopSeqs != nil {
+		e.member("stop_sequences", func() {
+			e.w.BeginList()
+			for _, text := range c.GetStopSeqs().GetValues() {
+				e.w.Text(text)
+			}
+			e.w.EndList()
+		})
+	}
+	if c.Effort != nil {
+		e.member("output_config", func() {
+			e.w.BeginObject()
+			e.w.TextMember("effort", c.GetEffort())
+			e.w.EndObject()
+		})
+	}
+	if c.ResponseSchema != nil {
+		e.member("output_format", func() {
+			e.w.BeginObject()
+			e.w.TextMember("type", "json_schema")
+			e.w.RawMember("schema", closed(c.GetResponseSchema().GetJsonSchema()))
+			e.w.EndObject()
+		})
+	}
+	if c.FallbackModels != nil {
+		e.member("fallbacks", func() {
+			e.w.BeginList()
+			for _, model := range c.GetFallbackModels().GetValues() {
+				e.w.BeginObject()
+				e.w.TextMember("model", model)
+				e.w.EndObject()
+			}
+			e.w.EndList()
+		})
+	}
+}
+
+// tools writes the tools and the choice among them.
+func (e *encoder) tools(marked bool) {
+	e.member("tools", func() {
+		e.w.BeginList()
+		for i, tool := range e.Tools {
+			e.w.BeginObject()
+			e.w.TextMember("name", tool.GetName())
+			e.w.TextUnlessEmpty("description", tool.GetDescription())
+			schema := tool.GetParametersJson()
+			if schema == "" {
+				schema = `{"type":"object"}`
+			}
+			e.w.RawMember("input_schema", schema)
+			if marked && i == len(e.Tools)-1 {
+				e.w.Key("cache_control")
+				e.cacheControl()
+			}
+			e.w.EndObject()
+		}
+		e.w.EndList()
+	})
+	if e.Choice != nil {
+		e.member("tool_choice", e.choice)
+	}
+}
+
+func (e *encoder) choice() {
+	choice := ChoiceObject(e.Choice)
+	// A choice of none has no such member.
+	if e.Config != nil && e.Config.ParallelToolCalls != nil && e.Choice.GetMode() != toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE {
+		choice.Set("disable_parallel_tool_use", !e.Config.GetParallelToolCalls())
+	}
+	e.w.Raw(string(orderedjson.Append(nil, choice)))
+}
+
+// ChoiceObject returns a choice among tools as the format says it.
+func ChoiceObject(choice *toolv1.ToolChoice) *orderedjson.Object {
+	o := &orderedjson.Object{}
+	if name := choice.GetFunction(); name != "" {
+		o.Set("type", "tool")
+		o.Set("name", name)
+		return o
+	}
+	switch choice.GetMode() {
+	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_ANY:
+		o.Set("type", "any")
+	case toolv1.ToolChoiceMode_TOOL_CHOICE_MODE_NONE:
+		o.Set("type", "none")
+	default:
+		o.Set("type", "auto")
+	}
+	return o
+}

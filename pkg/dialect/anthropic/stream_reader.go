@@ -1,0 +1,311 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/chat/encode"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// maxBlocks bounds the blocks of one answer: their places are numbers that a server sends.
+const maxBlocks = 4096
+
+// ReadEvents implements dialect.Codec.
+func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
+	return dialect.Events(stream)
+}
+
+// NewStreamReader implements dialect.Codec. The answer of the reader is a *Message.
+func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
+
+// streamReader collects an answer that comes in pieces:
+//
+//	message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
+type streamReader struct {
+	message Message
+	blocks  []*growing
+	calls   int
+	started bool
+	done    bool
+}
+
+// growing is a block that grows.
+type growing struct {
+	first                            wireBlock
+	raw                              json.RawMessage
+	text, thinking, signature, input strings.Builder
+	citations                        []json.RawMessage
+	call                             int32
+}
+
+// event is an event on the wire.
+type event struct {
+	Type    string          `json:"type"`
+	Index   int             `json:"index"`
+	Message *Message        `json:"message"`
+	Block   json.RawMessage `json:"content_block"`
+	Delta   *delta          `json:"delta"`
+	Usage   *usage          `json:"usage"`
+	Error   *failure        `json:"error"`
+	Context json.RawMessage `json:"context_management"`
+}
+
+// delta is a piece of a block or of the message.
+type delta struct {
+	Type        string          `json:"type"`
+	Text        string          `json:"text"`
+	Thinking    string          `json:"thinking"`
+	Signature   string          `json:"signature"`
+	PartialJSON string          `json:"partial_json"`
+	Citation    json.RawMessage `json:"citation"`
+	Content     *string         `json:"content"`
+	StopReason  string          `json:"stop_reason"`
+	StopDetails *stopDetails    `json:"stop_details"`
+}
+
+// Add implements dialect.StreamReader.
+func (s *streamReader) Add(got dialect.Event) ([]*modelv1.GenerateDelta, error) {
+	var e event
+	if err := json.Unmarshal(got.Data, &e); err != nil {
+		return nil, malformed(err)
+	}
+	if e.Error != nil {
+		return nil, e.Error.toError(got.Data)
+	}
+	switch e.Type {
+	case "message_start":
+		s.started = true
+		if e.Message != nil {
+			s.message = *e.Message
+		}
+	case "content_block_start":
+		return s.open(&e)
+	case "content_block_delta":
+		return s.grow(&e)
+	case "content_block_stop":
+		return s.close(&e)
+	case "message_delta":
+		s.end(&e)
+	case "message_stop":
+		s.done = true
+	}
+	return nil, nil
+}
+
+// Started implements dialect.StreamReader.
+func (s *streamReader) Started() bool { return s.started }
+
+// Done implements dialect.StreamReader.
+func (s *streamReader) Done() bool { return s.done }
+
+// Complete implements dialect.StreamReader.
+func (s *streamReader) Complete() bool { return s.done }
+
+// Usage implements dialect.StreamReader.
+func (s *streamReader) Usage() *modelv1.ModelUsage { return s.message.Usage.message() }
+
+func (s *streamReader) open(e *event) ([]*modelv1.GenerateDelta, error) {
+	if e.Index != len(s.blocks) || e.Index >= maxBlocks {
+		return nil, malformed(fmt.Errorf("block %d begins after %d others", e.Index, len(s.blocks)))
+	}
+	b := &growing{raw: e.Block}
+	if err := json.Unmarshal(e.Block, &b.first); err != nil {
+		return nil, malformed(err)
+	}
+	s.blocks = append(s.blocks, b)
+	b.text.WriteString(b.first.Text)
+	b.thinking.WriteString(b.first.Thinking)
+	b.signature.WriteString(b.first.Signature)
+	switch {
+	case b.first.Type == "tool_use":
+		b.call = int32(s.calls)
+		s.calls++
+		return []*modelv1.GenerateDelta{callDelta(&modelv1.ToolCallDelta{Index: b.call, Id: b.first.ID, Function: b.first.Name})}, nil
+	case b.first.Text != "":
+		return []*modelv1.GenerateDelta{textDelta(b.first.Text)}, nil
+	case b.first.Thinking != "":
+		return []*modelv1.GenerateDelta{reasoningDelta(b.first.Thinking)}, nil
+	default:
+		return nil, nil
+	}
+}
+
+func (s *streamReader) block(e *event) (*growing, error) {
+	if e.Index < 0 || e.Index >= len(s.blocks) {
+		return nil, malformed(fmt.Errorf("a piece of block %d, which has not begun", e.Index))
+	}
+	return s.blocks[e.Index], nil
+}
+
+func (s *streamReader) grow(e *event) ([]*modelv1.GenerateDelta, error) {
+	b, err := s.block(e)
+	if err != nil || e.Delta == nil {
+		return nil, err
+	}
+	switch d := e.Delta; d.Type {
+	case "text_delta":
+		b.text.WriteString(d.Text)
+		return []*modelv1.GenerateDelta{textDelta(d.Text)}, nil
+	case "thinking_delta":
+		b.thinking.WriteString(d.Thinking)
+		return []*modelv1.GenerateDelta{reasoningDelta(d.Thinking)}, nil
+	case "signature_delta":
+		b.signature.WriteString(d.Signature)
+	case "citations_delta":
+		b.citations = append(b.citations, d.Citation)
+	case "compaction_delta":
+		if d.Content != nil {
+			b.text.WriteString(*d.Content)
+		}
+	case "input_json_delta":
+		b.input.WriteString(d.PartialJSON)
+		if b.first.Type == "tool_use" && d.PartialJSON != "" {
+			return []*modelv1.GenerateDelta{callDelta(&modelv1.ToolCallDelta{Index: b.call, Arguments: d.PartialJSON})}, nil
+		}
+	}
+	return nil, nil
+}
+
+// close gives, at the end of a block, the part whose pieces do not say all of it: sealed reasoning.
+func (s *streamReader) close(e *event) ([]*modelv1.GenerateDelta, error) {
+	b, err := s.block(e)
+	if err != nil {
+		return nil, err
+	}
+	whole := b.whole()
+	part := whole.spokenPart()
+	if part.GetReasoning().GetRedacted() {
+		return []*modelv1.GenerateDelta{partDelta(part)}, nil
+	}
+	return nil, nil
+}
+
+func (s *streamReader) end(e *event) {
+	if d := e.Delta; d != nil {
+		if d.StopReason != "" {
+			s.message.StopReason = d.StopReason
+		}
+		if d.StopDetails != nil {
+			s.message.Details = d.StopDetails
+		}
+	}
+	if len(e.Context) > 0 {
+		s.message.ContextManagement = e.Context
+	}
+	s.message.Usage = s.message.Usage.with(e.Usage)
+}
+
+// with lays a later usage over u: what it says replaces.
+func (u *usage) with(later *usage) *usage {
+	if u == nil || later == nil {
+		if later == nil {
+			return u
+		}
+		return later
+	}
+	merged := *u
+	for _, field := range []struct{ to, from **int64 }{
+		{&merged.Input, &later.Input}, {&merged.Output, &later.Output}, {&merged.CacheWrite, &later.CacheWrite}, {&merged.CacheRead, &later.CacheRead},
+	} {
+		if *field.from != nil {
+			*field.to = *field.from
+		}
+	}
+	if later.Details != nil {
+		merged.Details = later.Details
+	}
+	if len(later.Iterations) > 0 {
+		merged.Iterations = later.Iterations
+	}
+	return &merged
+}
+
+// Response implements dialect.StreamReader.
+func (s *streamReader) Response() dialect.Response {
+	m := s.message
+	m.Content = make([]json.RawMessage, len(s.blocks))
+	for i, b := range s.blocks {
+		whole := b.whole()
+		m.Content[i] = whole.raw
+	}
+	return &m
+}
+
+// whole returns the block as it came, with all that was added to it.
+func (b *growing) whole() wireBlock {
+	members := map[string]json.RawMessage{}
+	text := func(name, value string) { members[name] = encode.AppendText(nil, value) }
+	switch b.first.Type {
+	case "text":
+		text("text", b.text.String())
+		if len(b.citations) > 0 {
+			members["citations"] = list(b.citations)
+		}
+	case "thinking":
+		text("thinking", b.thinking.String())
+		text("signature", b.signature.String())
+	case "compaction":
+		if b.text.Len() > 0 {
+			text("content", b.text.String())
+		}
+	case "tool_use", "server_tool_use", "mcp_tool_use":
+		if input := b.input.String(); json.Valid([]byte(input)) {
+			members["input"] = json.RawMessage(input)
+		} else if input != "" {
+			text("input", input) // what is no JSON is kept as a text
+		}
+	}
+	whole := wireBlock{}
+	raw := laidOver(b.raw, members)
+	_ = json.Unmarshal(raw, &whole)
+	whole.raw = raw
+	return whole
+}
+
+func list(items []json.RawMessage) json.RawMessage {
+	var w encode.Writer
+	w.BeginList()
+	for _, item := range items {
+		w.Raw(string(item))
+	}
+	w.EndList()
+	return w.Bytes()
+}
+
+// laidOver returns a JSON object with members replaced or added. The values of the others stay byte for byte.
+func laidOver(object json.RawMessage, members map[string]json.RawMessage) json.RawMessage {
+	all := map[string]json.RawMessage{}
+	_ = json.Unmarshal(object, &all)
+	maps.Copy(all, members)
+	var w encode.Writer
+	w.BeginObject()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		w.RawMember(name, string(all[name]))
+	}
+	w.EndObject()
+	return w.Bytes()
+}
+
+func textDelta(text string) *modelv1.GenerateDelta {
+	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Text{Text: text}}
+}
+
+func reasoningDelta(text string) *modelv1.GenerateDelta {
+	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: text}}
+}
+
+func callDelta(piece *modelv1.ToolCallDelta) *modelv1.GenerateDelta {
+	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: piece}}
+}
+
+func partDelta(part *contentv1.Content) *modelv1.GenerateDelta {
+	return &modelv1.GenerateDelta{Piece: &modelv1.GenerateDelta_Part{Part: part}}
+}

@@ -1,0 +1,168 @@
+package openaichat_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	"github.com/evalfleet/evalfleet/pkg/dialect/openaichat"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// decode reads an answer of the vendor.
+func decode(body string) (*modelv1.ModelOutput, error) {
+	response, err := openaichat.Codec{}.DecodeResponse([]byte(body))
+	if err != nil {
+		return nil, err
+	}
+	return response.Output(nil)
+}
+
+func encodeRequest(t testing.TB, r *openaichat.Request) string {
+	t.Helper()
+	if r.Config == nil {
+		r.Config = &modelv1.GenerateConfig{}
+	}
+	body, err := r.Append(nil)
+	require.NoError(t, err)
+	return string(body)
+}
+
+func TestARequestHasOneOrderAndKeepsJSONOfOthers(t *testing.T) {
+	t.Parallel()
+	call := chat.Call("c1", "f", `{"z": 1.0, "a": 123456789012345678901234567890}`)
+	body := encodeRequest(t, &openaichat.Request{
+		Request: dialect.Request{
+			Model:    "m",
+			Messages: []*modelv1.ChatMessage{chat.System("s"), chat.User("u"), chat.Assistant("", call)},
+			Tools:    []*toolv1.ToolInfo{{Name: "f", Description: "d", ParametersJson: `{"type": "object", "x-own": {"z": 1, "a": 2}}`}},
+			Config: &modelv1.GenerateConfig{
+				Temperature: new(0.0), MaxTokens: new(int64(5)), ExtraBodyJson: new(`{"own": {"z": 1, "a": 2}, "temperature": 0.7, "metadata": {"a": "b"}}`),
+			},
+			Members: []dialect.Member{{Name: "service_tier", JSON: `"flex"`}},
+		},
+	})
+	assert.Equal(t, `{"model":"m","messages":[{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"assistant","content":"","tool_calls":[`+
+		`{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"z\": 1.0, \"a\": 123456789012345678901234567890}"}}]}],`+
+		`"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type": "object", "x-own": {"z": 1, "a": 2}}}}],"tool_choice":"auto",`+
+		`"max_tokens":5,"service_tier":"flex","own":{"z":1,"a":2},"temperature":0.7}`, body, "extra_body replaces, and keeps the order of its members")
+}
+
+func TestWhatTheFormatCannotSayIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, document := range map[string]string{
+		"video":     `[{"role": "user", "content": [{"type": "video", "video": "data:video/mp4;base64,AA", "format": "mp4"}]}]`,
+		"reasoning": `[{"role": "user", "content": [{"type": "reasoning", "reasoning": "r"}]}]`,
+		"far audio": `[{"role": "user", "content": [{"type": "audio", "audio": "https://x/a.wav", "format": "wav"}]}]`,
+	} {
+		messages, err := chat.ParseMessages([]byte(document))
+		require.NoError(t, err)
+		_, err = (&openaichat.Request{Request: dialect.Request{Messages: messages, Config: &modelv1.GenerateConfig{}}}).Append(nil)
+		var unsupported *dialect.UnsupportedError
+		require.ErrorAs(t, err, &unsupported, name)
+	}
+	_, err := (&openaichat.Request{Request: dialect.Request{Config: &modelv1.GenerateConfig{ExtraBodyJson: new("[]")}}}).Append(nil)
+	require.Error(t, err)
+}
+
+func TestAnswersOfServersThatDiffer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ message, text, arguments string }{
+		"a list of parts":               {`{"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}`, "ab", ""},
+		"null":                          {`{"content": null}`, "", ""},
+		"arguments that are an object":  {`{"content": "", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {"b": 1, "a": 2}}}]}`, "", `{"b": 1, "a": 2}`},
+		"arguments that are null":       {`{"content": "", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": null}}]}`, "", `{}`},
+		"a call without a name is none": {`{"content": "x", "tool_calls": [{"id": "c", "type": "custom"}]}`, "x", ""},
+	} {
+		output, err := decode(`{"model": "m", "choices": [{"message": ` + c.message + `}]}`)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.text, output.GetCompletion(), name)
+		calls := chat.FirstMessage(output).GetToolCalls()
+		assert.Len(t, calls, min(1, len(c.arguments)), name)
+		if len(calls) > 0 {
+			assert.Equal(t, c.arguments, calls[0].GetArgumentsJson(), name)
+		}
+	}
+}
+
+func TestUsageThatCannotBeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]*modelv1.ModelUsage{
+		`{"prompt_tokens": -1000000, "completion_tokens": -1000000, "total_tokens": -2000000}`: nil,
+		`{"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": -7}`:                     nil,
+		`{"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": -4, "cache_write_tokens": -9223372036854775808}}`: {
+			InputTokens: 5, OutputTokens: 2, TotalTokens: 7,
+		},
+		`{"prompt_tokens": 5, "completion_tokens": 9223372036854775807, "total_tokens": 9223372036854775807, "prompt_tokens_details": {"cached_tokens": 9223372036854775807, "cache_write_tokens": 9223372036854775807}}`: {
+			InputTokens: 0, OutputTokens: 1 << 53, TotalTokens: 1 << 53, InputTokensCacheRead: new(int64(1 << 53)), InputTokensCacheWrite: new(int64(1 << 53)),
+		},
+		`{"prompt_tokens": 5, "completion_tokens": 2}`: {InputTokens: 5, OutputTokens: 2, TotalTokens: 7},
+	} {
+		answer := []byte(`{"model": "m", "choices": [{"message": {"content": "x"}}], "usage": ` + said + `}`)
+		output, err := decode(string(answer))
+		require.NoError(t, err, said)
+		assert.Empty(t, cmp.Diff(want, output.GetUsage(), protocmp.Transform()), said)
+		var facts dialect.Facts
+		openaichat.Codec{}.ScanUsage(answer, &facts)
+		assert.Empty(t, cmp.Diff(want, facts.Usage, protocmp.Transform()), said)
+	}
+}
+
+// context400KB is a conversation of about 400 KB: a long session of an agent with tools.
+func context400KB() *openaichat.Request {
+	messages := []*modelv1.ChatMessage{chat.System(strings.Repeat("Follow the rules of the house. ", 200))}
+	for i := range 50 {
+		id := fmt.Sprintf("call_%d", i)
+		messages = append(messages,
+			chat.Assistant("Let me look at the next file.", chat.Call(id, "bash", `{"cmd": "sed -n 1,200p internal/server/server.go"}`)),
+			chat.ToolMessage(&toolv1.ToolResult{CallId: id, Function: "bash", Content: chat.TextContent(strings.Repeat("\tif err != nil {\n\t\treturn err\n\t}\n", 240))}))
+	}
+	return &openaichat.Request{Request: dialect.Request{Model: "gpt-4o", Messages: messages, Config: &modelv1.GenerateConfig{}}}
+}
+
+func BenchmarkEncode400KB(b *testing.B) {
+	r := context400KB()
+	body, err := r.Append(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("encode", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := r.Append(nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("copy", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			dst := make([]byte, len(body))
+			copy(dst, body)
+		}
+	})
+}
+
+func TestARefusalStandsInThePlaceOfTheTextAndKeepsTheReasoning(t *testing.T) {
+	t.Parallel()
+	output, err := decode(`{"choices":[
+		{"index":0,"message":{"content":"some","refusal":"no","reasoning_content":"why"},"finish_reason":"stop"},
+		{"index":1,"message":{"refusal":"no"},"finish_reason":"content_filter"}]}`)
+	require.NoError(t, err)
+	parts := output.GetChoices()[0].GetMessage().GetContent().GetList().GetParts()
+	require.Len(t, parts, 2)
+	assert.Equal(t, "why", parts[0].GetReasoning().GetReasoning())
+	assert.Equal(t, "no", parts[1].GetText().GetText())
+	assert.True(t, parts[1].GetText().GetRefusal())
+	assert.Equal(t, "refusal", output.GetChoices()[0].GetStopDetails().GetType())
+	assert.Equal(t, "content_filter", output.GetChoices()[1].GetStopDetails().GetType())
+}

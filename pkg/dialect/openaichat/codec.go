@@ -1,0 +1,27 @@
+// Package openaichat is the format of OpenAI's chat completions, in both directions. Many servers speak it as clients
+// ask it; what differs between them is in [Request].
+//
+// Reference: https://platform.openai.com/docs/api-reference/chat. Requests are written in one order of members, model
+// and messages first, and schemas and arguments of tools go through byte for byte, so that equal prefixes of
+// conversations are equal prefixes of bytes.
+package openaichat
+
+import "github.com/evalfleet/evalfleet/pkg/dialect"
+
+// Name is the format's name.
+const Name = "openai-chat"
+
+// idPrefix begins the ids of answers.
+const idPrefix = "chatcmpl-"
+
+// Codec implements dialect.Codec. The format has no way to count tokens.
+type Codec struct{}
+
+var _ dialect.Codec = Codec{}
+
+// Format implements dialect.Codec.
+func (Codec) Format() dialect.Format {
+	return dialect.Format{
+		Name: Name, IDPrefix: idPrefix, OutputBounds: []string{"max_completion_tokens", "max_tokens"}, Options: map[string]string{"num_choices": "n"},
+	}
+}

@@ -1,0 +1,201 @@
+package openaichat
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/jsonread"
+)
+
+// done is the data of the last event of a stream.
+const done = "[DONE]"
+
+const (
+	// maxChoices bounds the choices of one answer, and maxCalls the calls of one choice: their places are numbers that
+	// a server sends.
+	maxChoices = 1024
+	maxCalls   = 4096
+)
+
+// ReadEvents implements dialect.Codec.
+func (Codec) ReadEvents(stream io.Reader) iter.Seq2[dialect.Event, error] {
+	return dialect.Events(stream)
+}
+
+// NewStreamReader implements dialect.Codec.
+func (Codec) NewStreamReader() dialect.StreamReader { return &streamReader{} }
+
+// streamReader collects an answer that comes in pieces.
+type streamReader struct {
+	whole   completion
+	texts   []*texts
+	started bool
+	done    bool
+}
+
+// texts collects the parts of one choice that grow.
+type texts struct {
+	content, refusal, reasoningContent, reasoning strings.Builder
+	calls                                         []*callTexts
+}
+
+type callTexts struct {
+	id, name  string
+	arguments strings.Builder
+}
+
+// Add implements dialect.StreamReader.
+func (s *streamReader) Add(event dialect.Event) ([]*modelv1.GenerateDelta, error) {
+	if string(event.Data) == done {
+		s.done = true
+		return nil, nil
+	}
+	var chunk completion
+	if err := jsonread.Unmarshal(event.Data, &chunk); err != nil {
+		return nil, malformed(err)
+	}
+	if chunk.Error != nil {
+		return nil, chunk.Error.toError(event.Data)
+	}
+	s.started = true
+	if chunk.ID != "" {
+		s.whole.ID = chunk.ID
+	}
+	if chunk.Model != "" {
+		s.whole.Model = chunk.Model
+	}
+	if chunk.Usage != nil {
+		s.whole.Usage = chunk.Usage
+	}
+	var deltas []*modelv1.GenerateDelta
+	for i := range chunk.Choices {
+		c := &chunk.Choices[i]
+		if c.Index < 0 || c.Index >= maxChoices {
+			return nil, malformed(fmt.Errorf("a choice has the index %d", c.Index))
+		}
+		added, err := s.add(c)
+		if err != nil {
+			return nil, err
+		}
+		deltas = append(deltas, added...)
+	}
+	return deltas, nil
+}
+
+// Started implements dialect.StreamReader.
+func (s *streamReader) Started() bool { return s.started }
+
+// Done implements dialect.StreamReader.
+func (s *streamReader) Done() bool { return s.done }
+
+// Complete implements dialect.StreamReader. Some servers leave out the last event, but say why the choices ended.
+func (s *streamReader) Complete() bool {
+	return s.done || slices.ContainsFunc(s.whole.Choices, func(c choice) bool { return c.FinishReason != "" })
+}
+
+// Usage implements dialect.StreamReader.
+func (s *streamReader) Usage() *modelv1.ModelUsage { return s.whole.Usage.message() }
+
+// add takes a piece of one choice.
+func (s *streamReader) add(c *choice) ([]*modelv1.GenerateDelta, error) {
+	for len(s.texts) <= c.Index {
+		s.whole.Choices = append(s.whole.Choices, choice{Index: len(s.texts), Message: &message{}})
+		s.texts = append(s.texts, &texts{})
+	}
+	whole, t := &s.whole.Choices[c.Index], s.texts[c.Index]
+	if c.FinishReason != "" {
+		whole.FinishReason = c.FinishReason
+	}
+	if c.FilterResults != nil {
+		whole.FilterResults = c.FilterResults
+	}
+	if c.Logprobs != nil {
+		if whole.Logprobs == nil {
+			whole.Logprobs = &logprobs{}
+		}
+		whole.Logprobs.Content = append(whole.Logprobs.Content, c.Logprobs.Content...)
+	}
+	piece := c.Delta
+	if piece == nil {
+		piece = c.Message // some servers end a stream with the whole message
+	}
+	if piece == nil {
+		return nil, nil
+	}
+	t.content.WriteString(string(piece.Content))
+	t.refusal.WriteString(piece.Refusal)
+	t.reasoningContent.WriteString(piece.ReasoningContent)
+	t.reasoning.WriteString(piece.Reasoning)
+	whole.Message.ReasoningDetails = append(whole.Message.ReasoningDetails, piece.ReasoningDetails...)
+	deltas := textDeltas(c.Index, piece)
+	for i := range piece.ToolCalls {
+		delta, err := t.addCall(c.Index, &piece.ToolCalls[i])
+		if err != nil {
+			return nil, err
+		}
+		deltas = append(deltas, delta)
+	}
+	return deltas, nil
+}
+
+func textDeltas(index int, piece *message) []*modelv1.GenerateDelta {
+	var deltas []*modelv1.GenerateDelta
+	if reasoning := piece.ReasoningContent + piece.Reasoning; reasoning != "" {
+		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Reasoning{Reasoning: reasoning}})
+	}
+	if text := string(piece.Content) + piece.Refusal; text != "" {
+		deltas = append(deltas, &modelv1.GenerateDelta{Choice: int32(index), Piece: &modelv1.GenerateDelta_Text{Text: text}})
+	}
+	return deltas
+}
+
+// addCall takes a piece of a tool call. Without an index it belongs to the last call, or is a new one when it has an
+// id.
+func (t *texts) addCall(index int, piece *toolCall) (*modelv1.GenerateDelta, error) {
+	at := len(t.calls) - 1
+	switch {
+	case piece.Index != nil:
+		at = *piece.Index
+	case piece.ID != "" || at < 0:
+		at++
+	}
+	if at < 0 || at >= maxCalls {
+		return nil, malformed(fmt.Errorf("a tool call has the index %d", at))
+	}
+	for len(t.calls) <= at {
+		t.calls = append(t.calls, &callTexts{})
+	}
+	call := t.calls[at]
+	delta := &modelv1.ToolCallDelta{Index: int32(at), Arguments: string(piece.Function.Arguments)}
+	if call.id == "" && piece.ID != "" {
+		call.id, delta.Id = piece.ID, piece.ID
+	}
+	if call.name == "" && piece.Function.Name != "" {
+		call.name, delta.Function = piece.Function.Name, piece.Function.Name
+	}
+	call.arguments.WriteString(string(piece.Function.Arguments))
+	return &modelv1.GenerateDelta{
+		Choice: int32(index), Piece: &modelv1.GenerateDelta_ToolCall{ToolCall: delta},
+	}, nil
+}
+
+// Response implements dialect.StreamReader.
+func (s *streamReader) Response() dialect.Response {
+	for i := range s.texts {
+		t, m := s.texts[i], s.whole.Choices[i].Message
+		m.Content, m.Refusal = content(t.content.String()), t.refusal.String()
+		m.ReasoningContent, m.Reasoning = t.reasoningContent.String(), t.reasoning.String()
+		m.ToolCalls = nil
+		for _, c := range t.calls {
+			call := toolCall{ID: c.id}
+			call.Function.Name, call.Function.Arguments = c.name, arguments(c.arguments.String())
+			m.ToolCalls = append(m.ToolCalls, call)
+		}
+	}
+	return &s.whole
+}

@@ -1,0 +1,42 @@
+package resource
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+	"time"
+)
+
+// idAlphabet is Crockford's base 32 in lower case: no letters that look like digits.
+const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+
+// NewID makes the id of a resource, of a request or of a call: 18 characters, the first ten of which are the time in
+// milliseconds, so that ids sort by it; the others are random. Effect keys begin with ids, so they are short. It is safe
+// for concurrent use.
+func NewID() string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return encode(uint64(time.Now().UnixMilli()), 10) + encode(binary.BigEndian.Uint64(random[:]), 8)
+}
+
+// DerivedID makes the same id of the same parts, in the form of [NewID] but without a time: what was begun under it is
+// found again by a later process.
+func DerivedID(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(part)))
+		_, _ = h.Write([]byte(part))
+	}
+	sum := h.Sum(nil)
+	return encode(binary.BigEndian.Uint64(sum), 10) + encode(binary.BigEndian.Uint64(sum[8:]), 8)
+}
+
+// encode writes the lowest bits of a number, five to a character.
+func encode(bits uint64, digits int) string {
+	var id strings.Builder
+	for shift := 5 * (digits - 1); shift >= 0; shift -= 5 {
+		id.WriteByte(idAlphabet[bits>>shift&31])
+	}
+	return id.String()
+}

@@ -1,0 +1,73 @@
+// Package toolcall decides what the service that plans the calls of an assistant message and the one that executes them
+// must decide alike: which calls run side by side, which are skipped after a failure, and which entries of a run's store
+// a tool may use. It executes nothing and keeps no state.
+package toolcall
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+)
+
+// StageEnd returns the end of the stage that begins with a call, as an index past its last call. Neighbours that may run
+// side by side are one stage, every other call is a stage of its own.
+func StageEnd(begin, calls int, parallel func(call int) bool) int {
+	end := begin + 1
+	if parallel(begin) {
+		for end < calls && parallel(end) {
+			end++
+		}
+	}
+	return end
+}
+
+// FailFast names the functions whose calls run one after another; after one of them failed, the later ones of the same
+// function are skipped.
+type FailFast []string
+
+// FailFastOf reads what an assistant message wants: the member `tool_calls_fail_fast` of its metadata. Metadata of
+// another form want nothing.
+func FailFastOf(m *modelv1.ChatMessage) FailFast {
+	var metadata struct {
+		Functions FailFast `json:"tool_calls_fail_fast"`
+	}
+	if m.GetMetadataJson() == "" || json.Unmarshal([]byte(m.GetMetadataJson()), &metadata) != nil {
+		return nil
+	}
+	return metadata.Functions
+}
+
+// Parallel reports whether a call may run beside its neighbours, where its tool allows that.
+func (f FailFast) Parallel(function string, allowed bool) bool {
+	return allowed && !slices.Contains(f, function)
+}
+
+// Skips reports whether a call is skipped; failed says whether an earlier call of a function failed.
+func (f FailFast) Skips(function string, failed func(function string) bool) bool {
+	return slices.Contains(f, function) && failed(function)
+}
+
+// Skipped is the error of a call that is skipped.
+func Skipped(function string) *toolv1.ToolCallError {
+	return &toolv1.ToolCallError{
+		Type:    toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED,
+		Message: "not executed, because an earlier call of " + function + " in the same message failed",
+	}
+}
+
+// SkippedNote is the note of a call that is skipped, for the transcript.
+func SkippedNote(function string) string {
+	return function + " was not executed: an earlier call of it failed"
+}
+
+// Covers reports whether one of the keys that a tool declares covers the key of an entry of a run's store. A declared
+// key that ends in `*` covers every key that begins with the rest of it.
+func Covers(declared []string, key string) bool {
+	return slices.ContainsFunc(declared, func(declared string) bool {
+		prefix, open := strings.CutSuffix(declared, "*")
+		return key == declared || open && strings.HasPrefix(key, prefix)
+	})
+}

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"slices"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+)
+
+// Added returns the conversation with one more message. The list given may be grown in place, but what it holds stays.
+func Added(messages []*modelv1.ChatMessage, a *agentv1.MessageAdded) []*modelv1.ChatMessage {
+	if a.Index == nil || int(a.GetIndex()) >= len(messages) {
+		return append(messages, a.GetContent())
+	}
+	return slices.Insert(slices.Clone(messages), max(0, int(a.GetIndex())), a.GetContent())
+}
+
+// Changed returns the conversation after a change, as a new list.
+func Changed(messages []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*modelv1.ChatMessage {
+	if h.GetReplaceAll() {
+		return ordered(messages, h)
+	}
+	replaced := map[string]*modelv1.ChatMessage{}
+	for _, m := range h.GetContent().GetMessages() {
+		replaced[m.GetId()] = m
+	}
+	var changed []*modelv1.ChatMessage
+	for _, m := range messages {
+		if slices.Contains(h.GetRemovedIds(), m.GetId()) {
+			continue
+		}
+		if by, ok := replaced[m.GetId()]; ok {
+			m = by
+		}
+		changed = append(changed, m)
+	}
+	return changed
+}
+
+// ordered returns the conversation that replaces another.
+func ordered(before []*modelv1.ChatMessage, h *agentv1.HistoryChanged) []*modelv1.ChatMessage {
+	var after []*modelv1.ChatMessage
+	fresh := h.GetContent().GetMessages()
+	for _, id := range h.GetOrder() {
+		if id == "" {
+			if len(fresh) > 0 { // Where contents are left out, there is none.
+				after, fresh = append(after, fresh[0]), fresh[1:]
+			}
+			continue
+		}
+		if at := slices.IndexFunc(before, func(m *modelv1.ChatMessage) bool { return m.GetId() == id }); at >= 0 {
+			after = append(after, before[at])
+		}
+	}
+	return after
+}

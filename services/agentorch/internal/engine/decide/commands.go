@@ -1,0 +1,75 @@
+package decide
+
+import (
+	"fmt"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/limit"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// commands takes in what lies in the inbox.
+func (d *Step) commands() error {
+	for _, c := range d.facts.Commands {
+		if err := d.command(c); err != nil {
+			return err
+		}
+		d.Took = append(d.Took, c.ID)
+	}
+	return nil
+}
+
+// command journals a command and what follows from it at once.
+func (d *Step) command(c inbox.Command) error {
+	received := &agentv1.CommandReceived{CommandId: c.ID}
+	var follows *agentv1.Event
+	switch r := c.Request.(type) {
+	case *agentv1.CancelRunRequest:
+		received.Reason = r.GetReason()
+		received.Type = "cancel"
+		received.Mode, follows = d.cancel(r)
+	case *agentv1.RetuneLimitsRequest:
+		received.Type = "limits"
+		if received.Outdated = r.GetEtag() != "" && r.GetEtag() != run.Etag(d.s.Seq); !received.GetOutdated() {
+			follows = run.NewEvent(&agentv1.LimitsRetuned{Limits: limit.Retune(d.s.Limits.Bounds(), r.GetLimits(), r.GetUpdateMask().GetPaths())})
+		}
+	case *agentv1.PostMessageRequest:
+		received.Type, received.Content = "message", &agentv1.CommandContent{Messages: r.GetMessages()}
+		for _, m := range r.GetMessages() {
+			m.Source = modelv1.MessageSource_MESSAGE_SOURCE_OPERATOR
+		}
+	case *agentv1.HoldRunRequest:
+		received.Type, received.Reason = "hold", r.GetReason()
+	case *agentv1.ResumeRunRequest:
+		received.Type = "resume"
+		if d.s.Phase == agentv1.RunState_RUN_STATE_WAITING && d.s.Wait.GetReason() == waits.Decision {
+			follows = d.wentOn()
+		}
+	default:
+		return fmt.Errorf("decide: command %s is a %T", c.ID, r)
+	}
+	if err := d.emitBy(c.Principal, run.NewEvent(received)); err != nil || follows == nil {
+		return err
+	}
+	return d.emitBy(c.Principal, follows)
+}
+
+// cancel returns the mode of the command that is journaled, and the event that says what becomes of the run, where it
+// is not simply cancelled.
+func (d *Step) cancel(r *agentv1.CancelRunRequest) (string, *agentv1.Event) {
+	why := r.GetReason()
+	if why == "" {
+		why = "ended by an operator"
+	}
+	switch r.GetMode() {
+	case "score":
+		return run.CancelScore, run.NewEvent(&agentv1.LimitHit{Limit: limit.Ended(why), EndsRun: true})
+	case "error":
+		return run.CancelError, run.NewEvent(&agentv1.ErrorRaised{Error: &agentv1.RunError{Reason: reasonOperator, Message: why}})
+	default:
+		return run.CancelPlain, nil
+	}
+}

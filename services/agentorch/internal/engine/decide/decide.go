@@ -1,0 +1,329 @@
+// Package decide says what a run does next. It is a function of the run's state and of what has happened, without I/O,
+// so that a successor that folds the same journal decides the same.
+//
+//	             ┌───────────────────────── Step ─────────────────────────┐
+//	State ─────▶ │ owner and fault · outcomes · commands · bounds of time │ ──▶ Entries for the journal, folded into State:
+//	Facts ─────▶ │ then one decision after another, until the run waits   │     the open intents are the effects to begin
+//	             └──────────────┬─────────────────────────▲───────────────┘
+//	                            └─▶ request of a review ──┘ Reviewed
+//
+// A review is the one call that a step needs before it can go on. It has no effect; the caller makes it.
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+)
+
+// maxDecisions bounds the decisions of an agent in one step; more are a fault of it. What the calls of a message need
+// is bounded by the message.
+const maxDecisions = 10_000
+
+// Reasons of runs' errors that are no reasons of RPC errors.
+const (
+	reasonScoringTimeout = "SCORING_TIMEOUT" // scorers took longer than half of the time limit
+	reasonOperator       = "OPERATOR"        // an operator had the run recorded as an error
+)
+
+// Why a journal changed hands, or says how long its run could not go on.
+const (
+	Restart  = "restart"
+	Takeover = "takeover"
+	// Outage is none: the same replica goes on after a time in which it could not.
+	Outage = "outage"
+)
+
+// Facts are what a step knows beside the state of its run.
+type Facts struct {
+	// Now is when the step is taken.
+	Now time.Time
+	// Replica owns the run under Epoch.
+	Replica string
+	Epoch   int64
+	// Adopted is why the run changed hands: [Restart], [Takeover], or nothing.
+	Adopted string
+	// Away is how long no replica drove the run before this one, Missed how long this one could not since its last
+	// append.
+	Away, Missed time.Duration
+	// Fault ends the run: it could not be driven. Nil for none.
+	Fault *agentv1.RunError
+	// Answers are what came of effects.
+	Answers []Answer
+	// Commands are those of the inbox. Unread says that it holds one of a later version too.
+	Commands []inbox.Command
+	Unread   bool
+	// Arrived are subjects of waits that have come.
+	Arrived []string
+	// Lack keeps new work from beginning; empty for nothing.
+	Lack string
+}
+
+// Answer is what came of an effect: outcomes, a wait, or both.
+type Answer struct {
+	Outcomes []*agentv1.Event
+	Wait     *agentv1.RunWait
+}
+
+// Step decides for one run at one time. The state is changed by it, and is of no use when it fails.
+type Step struct {
+	// Entries are for the journal. They are folded into the state already.
+	Entries []journal.Entry
+	// Took are the ids of commands that are in the entries.
+	Took []string
+	// Row says that lists must show what changed, Intents that an effect is about to begin.
+	Row, Intents bool
+	// Removing says that the run's sandboxes are to be removed before it can end.
+	Removing bool
+	// Finished is the end of the run, where this step brings it.
+	Finished *agentv1.RunFinished
+	// Faults are errors whose causes the journal does not have.
+	Faults []error
+
+	s       *run.State
+	facts   Facts
+	scorers *score.Registry
+	review  *review // that is asked for; nil for none
+	acts    int     // decisions of the agent
+}
+
+// New returns a step of a run.
+func New(s *run.State, scorers *score.Registry, facts Facts) *Step {
+	return &Step{s: s, facts: facts, scorers: scorers}
+}
+
+// Decide takes in what has happened, and decides until the run has to wait for something. Where it returns a request,
+// it goes on with the answer in Reviewed; a run without an answer now decides the same in a later step.
+func (d *Step) Decide() (*toolv1.ReviewToolsRequest, error) {
+	for _, begin := range []func() error{d.owned, d.faulty, d.receive, d.commands, d.clocks} {
+		if err := begin(); err != nil {
+			return nil, err
+		}
+	}
+	return d.next()
+}
+
+// owned journals that the run changed hands, and time that its bounds do not count.
+func (d *Step) owned() error {
+	// It is the first event of an epoch, so it is there once any is. Of a restart only a run is told whose time is
+	// bounded.
+	if timed := d.facts.Away > 0 && d.s.Limits.Timed(); (d.facts.Adopted != "" || timed) && d.s.Epoch < d.facts.Epoch {
+		changed := &agentv1.OwnerChanged{Owner: d.facts.Replica, Reason: cmp.Or(d.facts.Adopted, Restart)}
+		if timed {
+			changed.Away = durationpb.New(d.facts.Away)
+		}
+		if err := d.emit(run.NewEvent(changed)); err != nil {
+			return err
+		}
+	}
+	if d.facts.Missed > 0 && d.s.Limits.Timed() && !d.s.Started.IsZero() && !d.s.Finished {
+		return d.emit(run.NewEvent(&agentv1.OwnerChanged{Owner: d.facts.Replica, Reason: Outage, Away: durationpb.New(d.facts.Missed)}))
+	}
+	return nil
+}
+
+// faulty ends a run that could not be driven.
+func (d *Step) faulty() error {
+	if d.facts.Fault == nil || d.s.Stopping() {
+		return nil
+	}
+	return d.raise(d.facts.Fault)
+}
+
+// receive takes in what came of effects.
+func (d *Step) receive() error {
+	for _, answer := range d.facts.Answers {
+		for _, e := range answer.Outcomes {
+			if err := d.outcome(e); err != nil {
+				return err
+			}
+		}
+		if answer.Wait != nil && !d.s.Cutting() {
+			if err := d.phase(agentv1.RunState_RUN_STATE_WAITING, answer.Wait); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// outcome journals an outcome, and what follows from it at once: bounds of what it used.
+func (d *Step) outcome(e *agentv1.Event) error {
+	if intent := journal.IntentOf(e); intent != 0 && d.s.OpenIntent(intent) == nil {
+		return nil // an answer that came again
+	}
+	if err := d.emit(e); err != nil {
+		return err
+	}
+	s := d.s
+	if o := e.GetModelOutcome(); o == nil || o.GetError() != nil || s.Stopping() || s.Scoring != nil {
+		return nil
+	}
+	if reached := s.Limits.AfterGenerate(s.Use()); reached != nil {
+		return d.hit(reached)
+	}
+	return nil
+}
+
+// next decides until the run has to wait for something, or a review.
+func (d *Step) next() (*toolv1.ReviewToolsRequest, error) {
+	for d.acts < maxDecisions {
+		switch more, err := d.decision(); {
+		case err != nil:
+			return nil, err
+		case d.review != nil:
+			return d.review.request, nil
+		case !more:
+			return nil, nil //nolint:nilnil // There is nothing to review.
+		}
+	}
+	return nil, fmt.Errorf("decide: %s: the agent of step %d decides without end", d.s.Name, d.s.Step)
+}
+
+// decision takes one decision. It returns false when the run has to wait.
+func (d *Step) decision() (more bool, err error) {
+	s := d.s
+	switch {
+	case s.Finished, s.TooNew:
+		return false, nil
+	case s.Fault != nil:
+		return true, d.raise(s.Fault)
+	case s.Phase == agentv1.RunState_RUN_STATE_WAITING && s.Judging() && !s.Cutting():
+		return d.waited()
+	case (s.Stopping() || s.StepsDone) && len(s.Open) > 0:
+		return false, nil // a stopping run waits for what is being cancelled, one that is scored for its scorer's effect
+	case s.Cancel != nil && !s.Cancel.Acknowledged:
+		return true, d.emit(run.NewEvent(&agentv1.CancelAcknowledged{CommandId: s.Cancel.Command}))
+	case s.Stopping() || s.StepsDone:
+		return d.conclude()
+	case s.Phase == agentv1.RunState_RUN_STATE_PENDING:
+		if wait := waits.ForRoom(d.facts.Lack); wait != nil {
+			return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, wait)
+		}
+		return true, d.phase(agentv1.RunState_RUN_STATE_RUNNING, nil)
+	case s.Phase == agentv1.RunState_RUN_STATE_WAITING:
+		return d.waited()
+	case d.facts.Unread:
+		if len(s.Open) > 0 {
+			return false, nil
+		}
+		return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForLaterCommand())
+	case s.Held:
+		if len(s.Open) > 0 {
+			return false, nil
+		}
+		return false, d.phase(agentv1.RunState_RUN_STATE_WAITING, waits.ForHold())
+	case d.lacksSandboxes():
+		return true, d.makeSandboxes()
+	case len(s.Open) > 0:
+		return false, nil
+	case s.Calls != nil:
+		return d.calls()
+	case s.Scoring != nil:
+		return d.judge()
+	case s.Machine != nil:
+		d.acts++
+		return d.act()
+	}
+	return true, d.emit(run.NewEvent(&agentv1.StepBegan{Index: int32(s.Step + 1), Name: agent.DisplayName(s.Spec().GetSteps()[s.Step+1])}))
+}
+
+// waited ends a wait that is over.
+func (d *Step) waited() (bool, error) {
+	over := waits.Over(d.s.Wait, waits.Now{
+		Time: d.facts.Now, Arrived: d.facts.Arrived, Held: d.s.Held, Posted: len(d.s.Posted) > 0, Unread: d.facts.Unread, Room: d.facts.Lack == "",
+	})
+	if !over {
+		return false, nil
+	}
+	return true, d.emit(d.wentOn())
+}
+
+// wentOn is the end of a wait.
+func (d *Step) wentOn() *agentv1.Event {
+	if d.s.Judging() {
+		return run.NewEvent(&agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_SCORING})
+	}
+	return run.NewEvent(&agentv1.RunStateChanged{State: agentv1.RunState_RUN_STATE_RUNNING})
+}
+
+func (d *Step) phase(state agentv1.RunState, wait *agentv1.RunWait) error {
+	if wait != nil {
+		wait.Since = timestamppb.New(d.facts.Now)
+	}
+	return d.emit(run.NewEvent(&agentv1.RunStateChanged{State: state, Wait: wait}))
+}
+
+// fail ends the run by what went wrong.
+func (d *Step) fail(err error) error {
+	d.Faults = append(d.Faults, err)
+	return d.raise(run.ErrorOf(err))
+}
+
+// raise ends the run by an error.
+func (d *Step) raise(err *agentv1.RunError) error {
+	return d.emit(run.NewEvent(&agentv1.ErrorRaised{Error: err}))
+}
+
+// hit ends the run by a bound.
+func (d *Step) hit(reached *agentv1.LimitReached) error {
+	return d.emit(run.NewEvent(&agentv1.LimitHit{Limit: reached, EndsRun: true}))
+}
+
+// conclude scores a run that has stopped, removes its sandboxes and ends it.
+func (d *Step) conclude() (bool, error) {
+	s := d.s
+	if d.toScore() {
+		if s.Scoring == nil {
+			return true, d.phase(agentv1.RunState_RUN_STATE_SCORING, nil)
+		}
+		if s.Scoring.Next < len(s.Spec().GetScorers()) {
+			return d.judge()
+		}
+	}
+	if left := d.sandboxesLeft(); len(left) > 0 {
+		if !s.Spec().GetKeepSandboxes() {
+			d.Removing = true
+			return false, nil
+		}
+		for _, environment := range left {
+			if err := d.emit(run.NewEvent(&agentv1.SandboxRemoved{Environment: environment, Sandbox: s.Sandboxes[environment].Name, Kept: true})); err != nil {
+				return false, err
+			}
+		}
+	}
+	finished := &agentv1.RunFinished{
+		State: agentv1.RunState_RUN_STATE_SUCCEEDED, Error: s.Error, Limit: s.Limit,
+		TotalTime: durationpb.New(d.facts.Now.Sub(s.Created)), WorkingTime: durationpb.New(s.Working),
+	}
+	switch {
+	case d.cancelled():
+		finished.State = agentv1.RunState_RUN_STATE_CANCELLED
+	case s.Error != nil:
+		finished.State = agentv1.RunState_RUN_STATE_FAILED
+	}
+	return false, d.emit(run.NewEvent(finished))
+}
+
+func (d *Step) cancelled() bool { return d.s.Cancel != nil && d.s.Cancel.Mode == run.CancelPlain }
+
+// toScore reports whether the run is to be scored. An error in scoring itself ends it.
+func (d *Step) toScore() bool {
+	s := d.s
+	if len(s.Spec().GetScorers()) == 0 || d.cancelled() {
+		return false
+	}
+	return s.Error == nil || s.Spec().GetScoreOnError()
+}

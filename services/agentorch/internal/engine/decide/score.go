@@ -1,0 +1,148 @@
+package decide
+
+import (
+	"encoding/json"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/bound"
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/orderedjson"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/check"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/choice"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/scorewire"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score/worker"
+)
+
+// maxScore bounds the outcome of a scorer: what the journal takes, without what is around it.
+const maxScore = bound.JournalEventBytes - 1<<20
+
+// scoreNow begins a round of scoring after which the run goes on.
+func (d *Step) scoreNow() error {
+	if len(d.s.Spec().GetScorers()) == 0 {
+		return d.fail(rpcerr.InvalidField("scorers", "the agent wants its work judged, and the run has no scorer"))
+	}
+	return d.emitScoreIntent(0, true)
+}
+
+func (d *Step) emitScoreIntent(index int, intermediate bool) error {
+	scorers := d.s.Spec().GetScorers()
+	return d.emit(run.NewEvent(&agentv1.ScoreIntent{Name: run.ScorerNames(scorers)[index], Scorer: scorers[index], Intermediate: intermediate}))
+}
+
+// judge goes on with the round of scoring: the scorer whose turn it is gives its score, or asks for an effect first.
+func (d *Step) judge() (bool, error) {
+	s := d.s
+	round := s.Scoring
+	if round.Intent == 0 {
+		return true, d.emitScoreIntent(round.Next, round.Intermediate)
+	}
+	failpoint.Hit("agentorch/during-scoring")
+	outcome := &agentv1.ScoreOutcome{Intent: round.Intent, Name: run.ScorerNames(s.Spec().GetScorers())[round.Next], Intermediate: round.Intermediate}
+	step, err := d.askScorer(s.Spec().GetScorers()[round.Next], round.Results)
+	if err != nil {
+		d.Faults = append(d.Faults, err)
+		outcome.Error = run.ErrorOf(err)
+		return true, d.emit(run.NewEvent(outcome))
+	}
+	if step.Effect != nil {
+		return true, d.scorerEffect(step.Effect)
+	}
+	judged := scorewire.FromScore(*step.Score)
+	outcome.Value, outcome.Content = judged.GetValue(), &agentv1.ScoreContent{Score: judged, Target: s.Spec().GetTarget()}
+	if size := proto.Size(outcome); size > maxScore {
+		tooLarge := rpcerr.RequestTooLarge("", maxScore, "the score and its target have %d bytes, and a run keeps at most %d", size, maxScore)
+		outcome.Value, outcome.Content, outcome.Error = nil, nil, run.ErrorOf(tooLarge)
+	}
+	return true, d.emit(run.NewEvent(outcome))
+}
+
+func (d *Step) askScorer(ref *agentv1.ScorerRef, outcomes []proto.Message) (score.Step, error) {
+	scorer, err := d.scorer(ref)
+	if err != nil {
+		return score.Step{}, err
+	}
+	results := make([]score.Result, len(outcomes))
+	for i, outcome := range outcomes {
+		results[i] = outcome
+	}
+	in, err := scoreInput(d.s)
+	if err != nil {
+		return score.Step{}, err
+	}
+	if err := d.comparable(ref, in); err != nil {
+		return score.Step{}, err
+	}
+	return scorer.Next(in, results)
+}
+
+// comparable refuses to compare more than a moment takes.
+func (d *Step) comparable(ref *agentv1.ScorerRef, in score.Input) error {
+	said, n := len(in.Completion), len(in.Targets)
+	if n <= 1 || said*n <= bound.ComparedBytes || ref.GetWorker() != nil {
+		return nil
+	}
+	if definition, err := d.scorers.Definition(ref.GetName()); err != nil || !definition.NeedsTarget {
+		return err
+	}
+	return rpcerr.RequestTooLarge("", bound.ComparedBytes, "the scorer %s would compare %d bytes that the model said with %d targets; bytes × targets are at most %d",
+		ref.GetName(), said, n, bound.ComparedBytes)
+}
+
+// scorer makes the scorer of a reference: one of the platform's, or one that a worker serves.
+func (d *Step) scorer(ref *agentv1.ScorerRef) (score.Scorer, error) {
+	if ref.GetWorker() != nil {
+		return worker.New(ref.GetWorker()), nil
+	}
+	return d.scorers.New(ref.GetName(), json.RawMessage(ref.GetParamsJson()))
+}
+
+// scorerEffect journals the intent of an effect that a scorer asks for.
+func (d *Step) scorerEffect(effect score.Effect) error {
+	switch asked := effect.(type) {
+	case check.Exec:
+		return d.emit(run.NewEvent(&agentv1.ExecIntent{Environment: asked.Environment, RequestId: d.s.Key(d.s.Seq + 1), Purpose: run.PurposeScore, Content: asked.Spec}))
+	case worker.Judgement:
+		return d.askWorker(asked.Worker, run.PurposeScore)
+	default:
+		return d.fail(rpcerr.Internal("a scorer asks for a %T", effect))
+	}
+}
+
+// scoreInput is what scorers know of the run.
+func scoreInput(s *run.State) (score.Input, error) {
+	in, err := SampleInput(s.Spec())
+	if err != nil {
+		return in, err
+	}
+	in.Completion = chat.Completion(s.Output())
+	if noted, ok := s.Stored(agent.SelectionKey); ok {
+		var selection agent.Selection
+		if err := json.Unmarshal([]byte(noted), &selection); err == nil {
+			in.Choices.Select(selection.Selected)
+		}
+	}
+	return in, nil
+}
+
+// SampleInput is what scorers know of a run before it starts.
+func SampleInput(spec *agentv1.RunSpec) (score.Input, error) {
+	in := score.Input{Targets: spec.GetTarget().GetValues()}
+	if spec.GetMetadataJson() != "" {
+		metadata, err := orderedjson.DecodeObject([]byte(spec.GetMetadataJson()))
+		if err != nil {
+			return in, rpcerr.InvalidField("metadata_json", "%v", err)
+		}
+		in.Metadata = metadata
+	}
+	if len(spec.GetChoices()) > 0 {
+		in.Choices = choice.New(spec.GetChoices())
+	}
+	return in, nil
+}

@@ -1,0 +1,127 @@
+package effects
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// modelCall is the effect of a ModelIntent.
+type modelCall struct {
+	client   modelv1.ModelServiceClient
+	progress *peers.ProgressListeners
+	seq      int64
+	request  *modelv1.GenerateRequest
+}
+
+func (c *Caller) modelCall(s *run.State, seq int64, i *agentv1.ModelIntent) *modelCall {
+	ref := s.ModelOf(i)
+	messages := s.Messages()
+	if n := int(i.GetMessageCount()); n < len(messages) {
+		messages = messages[:n]
+	}
+	if i.GetContent() != nil {
+		messages = i.GetContent().GetMessages()
+	}
+	r := &modelv1.GenerateRequest{
+		Parent: s.Parent(), RequestId: i.GetRequestId(), Attribution: s.Attribution(i.GetPurpose(), i.GetRole(), int(i.GetTurn())),
+		Model: i.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(), ModelArgsJson: ref.GetModelArgsJson(),
+		Messages: messages, ToolChoice: i.GetToolChoice(), Config: i.GetConfig(),
+	}
+	switch s.Spec().GetRecordCalls() {
+	case "all":
+		r.RecordCall = true
+	case "errors", "":
+		r.RecordFailedCall = true
+	}
+	for _, name := range i.GetTools() {
+		if d := s.Tool(name); d != nil {
+			r.Tools = append(r.Tools, d.GetInfo())
+		}
+	}
+	return &modelCall{client: c.deps.Models, progress: c.deps.Progress, seq: seq, request: r}
+}
+
+// account is what the gate counts by.
+func (c *modelCall) account() string {
+	return c.request.GetParent() + "/" + provider(c.request.GetModel()) + "/" + c.request.GetAccount()
+}
+
+func (c *modelCall) Do(ctx context.Context, p *Pending) ([]*agentv1.Event, error) {
+	began := time.Now()
+	defer c.progress.Listen(c.request.GetParent(), c.request.GetRequestId(), func(known *effectv1.Note) { p.note(c.seq, known) })()
+	answer, err := c.client.Generate(ctx, c.request)
+	if err != nil {
+		return nil, err
+	}
+	output := answer.GetOutput()
+	message := chat.FirstMessage(output)
+	if message == nil {
+		return nil, rpcerr.ProviderResponseInvalid(provider(c.request.GetModel()), 0, "the model %s gave no choice", c.request.GetModel())
+	}
+	chat.CompleteOutput(output)
+	message.Source = modelv1.MessageSource_MESSAGE_SOURCE_GENERATE
+	timing := answer.GetTiming()
+	if timing == nil {
+		timing = &effectv1.Timing{}
+	}
+	if waited := p.waited(began); waited > time.Millisecond {
+		timing.Queued = durationpb.New(timing.GetQueued().AsDuration() + waited)
+	}
+	content := &agentv1.ModelOutcomeContent{Output: output, Call: answer.GetCall(), Warnings: answer.GetWarnings()}
+	for _, failed := range answer.GetFailedAttempts() {
+		if failed.GetCall() != nil {
+			content.FailedCalls = append(content.FailedCalls, failed.GetCall())
+			failed.Call = nil
+		}
+	}
+	return []*agentv1.Event{run.NewEvent(&agentv1.ModelOutcome{
+		Intent: c.seq, Usage: output.GetUsage(), StopReason: chat.StopReason(output), Timing: timing, Cache: answer.GetCache(), FailedAttempts: answer.GetFailedAttempts(),
+		UnsentOptions: answer.GetUnsentOptions(), Content: content,
+	})}, nil
+}
+
+func (c *modelCall) Services() []string { return []string{peers.Modelgw} }
+
+func (c *modelCall) Cancel(ctx context.Context) error {
+	_, err := c.client.CancelGenerate(ctx, &modelv1.CancelGenerateRequest{Parent: c.request.GetParent(), RequestId: c.request.GetRequestId()})
+	return err
+}
+
+func (c *modelCall) Release() *Release {
+	return &Release{owner: generates, parent: c.request.GetParent(), key: c.request.GetRequestId()}
+}
+
+func (c *modelCall) Failed(err error) []*agentv1.Event {
+	outcome := &agentv1.ModelOutcome{Intent: c.seq, Error: run.ErrorOf(err)}
+	if e, ok := rpcerr.As(err); ok {
+		for _, detail := range e.Details {
+			switch detail := detail.(type) {
+			case *effectv1.Timing:
+				outcome.Timing = detail
+			case *modelv1.ModelUsage:
+				outcome.Usage = detail
+			case *modelv1.FailedAttempt:
+				outcome.FailedAttempts = append(outcome.FailedAttempts, detail)
+			case *modelv1.ModelCall:
+				outcome.Content = &agentv1.ModelOutcomeContent{Call: detail}
+			}
+		}
+	}
+	return []*agentv1.Event{run.NewEvent(outcome)}
+}
+
+func provider(model string) string {
+	name, _, _ := strings.Cut(model, "/")
+	return name
+}

@@ -1,0 +1,260 @@
+package effects
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/peers"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// Run is the run of one pending effect. Only MayAsk blocks.
+type Run interface {
+	// MayAsk waits until this replica may ask for effects of the run. It is false where it may never again.
+	MayAsk(ctx context.Context) bool
+	// Deliver takes what came of a pending effect.
+	Deliver(p *Pending, a Answer)
+	// Queued says that a model call waits for its place among those that are open; nil takes it back.
+	Queued(wait *agentv1.RunWait)
+}
+
+// Answer is what came of a pending effect.
+type Answer struct {
+	// Outcomes are for the journal.
+	Outcomes []*agentv1.Event
+	// Wait says that the effect could not be done now, or not to its end; nil otherwise.
+	Wait *agentv1.RunWait
+	// Over says that no further answer comes.
+	Over bool
+}
+
+// Pending is the asking for one effect, until an answer is over.
+type Pending struct {
+	// Key is the effect's.
+	Key string
+	// Wanted is when the asking began.
+	Wanted time.Time
+	// Effect is what is asked for.
+	Effect Effect
+
+	caller *Caller
+	run    Run
+	of     *effectv1.Attribution
+	ctx    context.Context //nolint:containedctx // the life of the asking
+	cancel context.CancelFunc
+	ticket *ticket // its place among the open model calls; nil for what needs none
+
+	mu       sync.Mutex
+	noted    map[int64]struct{} // intents with a note
+	deaf     bool               // nothing is to be noted any more
+	started  bool
+	stopping bool
+}
+
+// Begin begins to ask for an effect of a run, on whose behalf of says. A model call waits for its place without a
+// goroutine. Where stopping is set, the owner is told first to stop it or never to begin it.
+func (c *Caller) Begin(key string, e Effect, r Run, of *effectv1.Attribution, stopping bool) *Pending {
+	p := &Pending{Key: key, Wanted: time.Now(), Effect: e, caller: c, run: r, of: of, stopping: stopping}
+	p.ctx, p.cancel = context.WithCancel(c.life)
+	call, isModel := e.(*modelCall)
+	if !isModel || stopping {
+		p.start()
+		return p
+	}
+	p.ticket = c.gate.ticket(call.account(), p.start)
+	if !p.ticket.enter() {
+		p.queued()
+	}
+	return p
+}
+
+// queued notes that the run waits for its place among the open model calls of an account.
+func (p *Pending) queued() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started && p.ctx.Err() == nil {
+		p.run.Queued(waits.ForPlace(p.caller.gate.limit, p.Wanted))
+	}
+}
+
+// start begins the asking, once.
+func (p *Pending) start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.started || p.ctx.Err() != nil {
+		return
+	}
+	p.started = true
+	p.run.Queued(nil)
+	p.caller.start(p.ask)
+}
+
+// Stop has the effect stopped. What comes of it still arrives as an outcome.
+func (p *Pending) Stop() {
+	p.mu.Lock()
+	if p.stopping {
+		p.mu.Unlock()
+		return
+	}
+	p.stopping = true
+	started := p.started
+	p.mu.Unlock()
+	if started {
+		p.caller.start(p.cancelEffect)
+	} else {
+		p.start() // it begins by telling the owner never to begin
+	}
+}
+
+// Abandon ends the asking; the effect goes on with its owner.
+func (p *Pending) Abandon() {
+	p.cancel()
+	p.leave()
+}
+
+func (p *Pending) leave() {
+	if p.ticket != nil {
+		p.ticket.leave()
+	}
+}
+
+func (p *Pending) isStopping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopping
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// cancelEffect has the owner stop the effect, until it has answered.
+func (p *Pending) cancelEffect() {
+	for backoff := (retry.Backoff{First: firstPause, Max: maxPause}); ; {
+		err := p.Effect.Cancel(p.ctx)
+		if err == nil || p.ctx.Err() != nil {
+			return
+		}
+		if !rpcerr.Transient(err) {
+			p.caller.deps.Logger.Warn("cannot stop an effect", "key", p.Key, "error", err)
+			return
+		}
+		if backoff.Wait(p.ctx) != nil {
+			return
+		}
+	}
+}
+
+// ask asks the owner until there is an answer.
+func (p *Pending) ask() {
+	defer p.cancel()
+	defer p.leave()
+	defer p.unnote()
+	defer p.caller.deps.Outages.Begin(peers.Call{
+		Run: p.of.GetRun(), Eval: p.of.GetEval(), Services: p.Effect.Services(), Since: p.Wanted,
+	})()
+	if p.isStopping() && p.run.MayAsk(p.ctx) {
+		p.cancelEffect()
+	}
+	for backoff := (retry.Backoff{First: firstPause, Max: maxPause}); p.run.MayAsk(p.ctx); {
+		outcomes, err := p.Effect.Do(p.ctx, p)
+		switch {
+		case p.ctx.Err() != nil:
+			return // the asking has ended, and nothing is known of the effect
+		case err == nil:
+			p.run.Deliver(p, Answer{Outcomes: outcomes, Over: true})
+			return
+		case rpcerr.Transient(err) && !rpcerr.NotStarted(err): // Its owner is away.
+			if backoff.Wait(p.ctx) != nil {
+				return
+			}
+			continue
+		}
+		p.run.Deliver(p, p.failed(err))
+		return
+	}
+}
+
+// failed is the answer after an error that asking again does not mend: a wait, outcomes, or both where the effect is
+// over and another is made after the wait ([run.Repeatable]).
+func (p *Pending) failed(err error) Answer {
+	a := Answer{Over: true}
+	if !p.isStopping() {
+		a.Wait = waits.ForError(err, time.Now())
+		if a.Wait == nil {
+			a.Wait = undecided(p.Effect, err)
+		}
+	}
+	if a.Wait == nil || run.Repeatable(run.ErrorOf(err)) {
+		p.logInternal(err)
+		a.Outcomes = p.Effect.Failed(err)
+	}
+	return a
+}
+
+// undecided returns the wait of a run whose effect was lost with its processes more often than its owner allows. It is
+// nil for other errors, and for effects whose policy says what becomes of them.
+func undecided(e Effect, err error) *agentv1.RunWait {
+	if !rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_EFFECT_INDETERMINATE) {
+		return nil
+	}
+	switch e.(type) {
+	case *modelCall:
+		return waits.ForDecision("a model call")
+	case *creation:
+		return waits.ForDecision("the making of a sandbox")
+	default:
+		return nil
+	}
+}
+
+func (p *Pending) logInternal(err error) { LogInternal(p.caller.deps.Logger, p.of.GetRun(), err) }
+
+// waited is how long the effect waited for its place until it began.
+func (p *Pending) waited(began time.Time) time.Duration { return began.Sub(p.Wanted) }
+
+// report delivers outcomes before the end.
+func (p *Pending) report(outcomes ...*agentv1.Event) { p.run.Deliver(p, Answer{Outcomes: outcomes}) }
+
+// note shows what is known of an open intent to those who watch; nil takes it back.
+func (p *Pending) note(intent int64, known *effectv1.Note) {
+	key, notes := p.noteKey(intent), p.caller.deps.Notes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deaf {
+		return
+	}
+	if known == nil {
+		delete(p.noted, intent)
+		notes.Clear(key)
+		return
+	}
+	if p.noted == nil {
+		p.noted = map[int64]struct{}{}
+	}
+	p.noted[intent] = struct{}{}
+	notes.Post(key, &agentv1.RunNote{Run: p.of.GetRun(), Intent: intent, Sample: p.of.GetSample(), Epoch: p.of.GetEpoch(), Note: known})
+}
+
+func (p *Pending) noteKey(intent int64) note.Key {
+	return note.Key{Run: p.of.GetRun(), Eval: p.of.GetEval(), Intent: intent}
+}
+
+// unnote takes back what was noted of the intents. What arrives later, as from a worker whose call goes on, is dropped.
+func (p *Pending) unnote() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = true
+	for intent := range p.noted {
+		p.caller.deps.Notes.Clear(p.noteKey(intent))
+	}
+}

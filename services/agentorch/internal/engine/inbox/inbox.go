@@ -1,0 +1,67 @@
+// Package inbox has the form of commands in the inboxes of runs.
+package inbox
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// Command is an operator's wish as it lies in a run's inbox: who wants it, and the request as it came.
+type Command struct {
+	// ID is unique in the inbox.
+	ID string
+	// Principal is who sent it, such as `user:ada`.
+	Principal string
+	// Request is a CancelRunRequest, RetuneLimitsRequest, PostMessageRequest, HoldRunRequest or ResumeRunRequest.
+	Request proto.Message
+}
+
+// posted is the stored form of a command.
+type posted struct {
+	Principal string `json:"principal"`
+	Type      string `json:"type"`
+	Request   []byte `json:"request"`
+}
+
+// Pack gives the command the form in which it lies in the inbox.
+func (c Command) Pack() (journal.Command, error) {
+	request := &anypb.Any{}
+	if err := anypb.MarshalFrom(request, c.Request, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return journal.Command{}, fmt.Errorf("inbox: command: %w", err)
+	}
+	body, err := json.Marshal(posted{Principal: c.Principal, Type: request.GetTypeUrl(), Request: request.GetValue()})
+	return journal.Command{ID: c.ID, Body: body}, err
+}
+
+// Text is what a command in an inbox says, in the clear as far as this version can read it, for who looks for names in
+// it.
+func Text(c journal.Command) []byte {
+	var p posted
+	if json.Unmarshal(c.Body, &p) != nil || len(p.Request) == 0 {
+		return c.Body
+	}
+	return p.Request
+}
+
+// Unpack reads a command. It fails on what this version does not know.
+func Unpack(c journal.Command) (Command, error) {
+	var p posted
+	if err := json.Unmarshal(c.Body, &p); err != nil {
+		return Command{}, fmt.Errorf("inbox: command %s: %w", c.ID, err)
+	}
+	request, err := (&anypb.Any{TypeUrl: p.Type, Value: p.Request}).UnmarshalNew()
+	if err != nil {
+		return Command{}, fmt.Errorf("inbox: command %s: %w", c.ID, err)
+	}
+	switch request.(type) {
+	case *agentv1.CancelRunRequest, *agentv1.RetuneLimitsRequest, *agentv1.PostMessageRequest, *agentv1.HoldRunRequest, *agentv1.ResumeRunRequest:
+		return Command{ID: c.ID, Principal: p.Principal, Request: request}, nil
+	}
+	return Command{}, fmt.Errorf("inbox: command %s is a %s", c.ID, p.Type)
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// setBoxes notes the sandboxes that the run uses, waiting included.
+func (a *actor) setBoxes(s *run.State) {
+	var boxes []string
+	for _, box := range s.Sandboxes {
+		if !box.Removed && !s.Finished {
+			boxes = append(boxes, box.Name)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.boxes = boxes
+}
+
+// retryLeases is how many beats after a failure leases are renewed again.
+const retryLeases = 5
+
+// leases says when the leases of the runs' sandboxes are to be renewed: at once, at the start. It may be used
+// concurrently.
+type leases struct {
+	mu      sync.Mutex
+	due     time.Time
+	busy    bool
+	hurried bool
+}
+
+// take reports whether they are due, and has the caller renew them; done ends that.
+func (l *leases) take(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy || now.Before(l.due) {
+		return false
+	}
+	l.busy, l.hurried = true, false
+	return true
+}
+
+func (l *leases) done(now time.Time, next time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy, l.due = false, now.Add(next)
+	if l.hurried {
+		l.due = now
+	}
+}
+
+// hurry has them renewed at the next beat.
+func (l *leases) hurry() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.due, l.hurried = time.Time{}, true
+}
+
+// keepLeases renews the leases once, and says when they are due again.
+func (e *Engine) keepLeases(ctx context.Context) {
+	next := e.cfg.RenewLeases
+	if !e.renewLeases(ctx) {
+		next = min(next, retryLeases*e.cfg.Beat)
+	}
+	e.leases.done(time.Now(), next)
+}
+
+// renewLeases renews the leases of all runs' sandboxes, one call a project. It reports whether all calls were answered.
+func (e *Engine) renewLeases(ctx context.Context) (all bool) {
+	byProject := map[string][]string{}
+	e.mu.Lock()
+	actors := slices.Collect(maps.Values(e.actors))
+	e.mu.Unlock()
+	for _, a := range actors {
+		a.mu.Lock()
+		for _, box := range a.boxes {
+			project, _, _ := strings.Cut(box, "/sandboxes/")
+			byProject[project] = append(byProject[project], box)
+		}
+		a.mu.Unlock()
+	}
+	all = true
+	for project, boxes := range byProject {
+		answer, err := e.deps.Sandboxes.RenewLeases(ctx, &sandboxv1.RenewLeasesRequest{Parent: project, Sandboxes: boxes})
+		if all = all && err == nil; err != nil && ctx.Err() == nil {
+			e.deps.Logger.Warn("cannot renew leases of sandboxes", "project", project, "sandboxes", len(boxes), "error", err)
+		}
+		if missing := answer.GetMissing(); len(missing) > 0 {
+			e.deps.Logger.Warn("sandboxes of runs are gone", "project", project, "missing", len(missing))
+		}
+	}
+	return all
+}

@@ -1,0 +1,266 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+const (
+	// firstTry and lastTry bound the pauses of a run that cannot be driven. It is tried without end; a store that answers
+	// the beat again ends all pauses at once.
+	firstTry = 200 * time.Millisecond
+	lastTry  = time.Minute
+)
+
+// park notes why the run is not driven now, which its journal does not tell. The actor stays, and with it the leases of
+// the run's sandboxes. After a pause it is tried again; 0 is never.
+func (a *actor) park(wait *agentv1.RunWait, pause time.Duration) {
+	now := time.Now()
+	wait.Since = timestamppb.New(now)
+	if pause > 0 {
+		wait.RetryAt = timestamppb.New(now.Add(pause))
+	}
+	a.mu.Lock()
+	if a.parked.GetReason() == wait.GetReason() {
+		wait.Since = a.parked.GetSince()
+	}
+	a.parked, a.stepped = wait, false
+	a.mu.Unlock()
+	if wait.GetReason() == waits.Store {
+		a.engine.hold.Store(wait)
+	}
+	if pause > 0 {
+		a.setClock(pause)
+	} else {
+		a.stopClock()
+	}
+}
+
+// unpark notes that a step went well. One that appended nothing tells nothing of the store: then the next beat does.
+func (a *actor) unpark(appended bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stepped = true; appended || a.parked.GetReason() != waits.Store {
+		a.parked = nil
+		a.backoff.Reset()
+	}
+}
+
+// storeAnswers notes that the store answered a beat, and reports whether the run waits for it still.
+func (a *actor) storeAnswers() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.parked.GetReason() == waits.Store && a.stepped {
+		a.parked = nil
+		a.backoff.Reset()
+	}
+	return a.parked.GetReason() == waits.Store
+}
+
+// parkedFor returns why the run does not go on; nil when it does, or its journal tells.
+func (a *actor) parkedFor() *agentv1.RunWait {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.parked != nil:
+		return a.parked
+	case a.queued != nil:
+		return a.queued
+	case a.resting:
+		return nil
+	}
+	return a.engine.silent.Load() // Its effects may have ended, and their owners cannot write it either.
+}
+
+// recover deals with a step that failed. What is in memory may be ahead of the journal, or behind it, so it is dropped;
+// the journal says where the run stands.
+func (a *actor) recover(ctx context.Context, err error) {
+	a.state, a.removing = nil, false
+	for _, p := range a.pending {
+		p.Abandon()
+	}
+	a.pending = map[string]*effects.Pending{}
+	a.setQueued(nil)
+	if errors.Is(err, journal.ErrFenced) {
+		mine, lookErr := a.engine.owns(ctx, a.head, err)
+		switch {
+		case lookErr != nil:
+			err = lookErr
+		case !mine:
+			a.engine.deps.Logger.Info("another replica owns the run now", "run", a.head.Name)
+			a.engine.disown(a)
+			return
+		}
+	}
+	a.mu.Lock()
+	pause := a.backoff.Next()
+	a.mu.Unlock()
+	log := a.engine.deps.Logger.With("run", a.head.Name, "error", err, "again_in", pause)
+	switch {
+	case errors.Is(err, journal.ErrFenced):
+		log.Info("an append is in the journal although it was refused; the run goes on from there")
+		a.setClock(pause)
+	case rpcerr.StoreAway(err):
+		log.Warn("the store is away; the run waits for it")
+		a.park(waits.ForStore(err.Error(), time.Now()), pause)
+	default:
+		if a.faults++; a.faults <= 2*maxFaults {
+			log.Error("a step failed; it is tried again from the journal")
+			a.setClock(pause)
+			return
+		}
+		log.Error("the run cannot be driven, and not be ended either; it waits")
+		a.park(waits.ForFault(time.Now()), pause)
+	}
+}
+
+// owns reports whether this replica owns a journal still, under the epoch that head has, after an append was refused or
+// somebody else said that it does not.
+func (e *Engine) owns(ctx context.Context, head journal.Head, refused error) (bool, error) {
+	var now journal.Head
+	var err error
+	if fenced, ok := errors.AsType[*journal.FencedError](refused); ok {
+		now = fenced.Now
+	} else if now, err = e.deps.Store.Open(ctx, head.Name); errors.Is(err, journal.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && now.Ref == head.Ref && now.Owner == e.cfg.Replica && now.Epoch == head.Epoch, err
+}
+
+// beaten notes how a beat went. When the store answers again after it did not, all that wait for it go on at once.
+func (e *Engine) beaten(err error) {
+	switch {
+	case rpcerr.StoreAway(err):
+		wait := waits.ForStore(err.Error(), time.Now())
+		e.silent.CompareAndSwap(nil, wait)
+		e.hold.CompareAndSwap(nil, wait)
+		return
+	case err != nil:
+		return
+	}
+	waiting, back := 0, e.silent.Swap(nil) != nil
+	for _, a := range e.all() {
+		if !a.storeAnswers() {
+			continue
+		}
+		waiting++
+		if back {
+			a.post(mail{inbox: true})
+		}
+	}
+	if waiting == 0 {
+		e.hold.Store(nil)
+	}
+}
+
+// Hold returns why no new work should begin now: the store is away, or there is no room. It is nil for nothing.
+func (e *Engine) Hold() *agentv1.RunWait {
+	if wait := e.hold.Load(); wait != nil {
+		return wait
+	}
+	return waits.ForRoom(e.lack())
+}
+
+func (e *Engine) all() []*actor {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.actors))
+}
+
+// Waiting returns what a run waits for that its journal does not tell; nil for nothing, and for runs of others.
+func (e *Engine) Waiting(name string) *agentv1.RunWait {
+	e.mu.Lock()
+	a := e.actors[name]
+	e.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	return proto.CloneOf(a.parkedFor())
+}
+
+// parkedOf returns what runs of an evaluation wait for that their journals do not tell.
+func (e *Engine) parkedOf(eval string) []*agentv1.EvalWait {
+	waits := map[string]*agentv1.EvalWait{}
+	for _, a := range e.all() {
+		wait := a.parkedFor()
+		if wait == nil || a.evalName() != eval {
+			continue
+		}
+		known := waits[wait.GetReason()]
+		if known == nil {
+			known = &agentv1.EvalWait{Reason: wait.GetReason(), Message: wait.GetMessage(), Since: wait.GetSince()}
+			waits[wait.GetReason()] = known
+		}
+		if known.Samples++; wait.GetSince().AsTime().Before(known.GetSince().AsTime()) {
+			known.Since = wait.GetSince()
+		}
+	}
+	var all []*agentv1.EvalWait
+	for _, reason := range slices.Sorted(maps.Keys(waits)) {
+		all = append(all, waits[reason])
+	}
+	return all
+}
+
+// reown takes up what the index says is this replica's and nothing here drives: what was made or adopted while the
+// answer was lost. It must have been so at the beat before too, since a run that is being made, or has just ended,
+// looks the same for a moment.
+func (e *Engine) reown(ctx context.Context) error {
+	if !e.resumed.Load() {
+		return nil
+	}
+	owned, err := e.deps.Store.Owned(ctx, e.cfg.Replica)
+	if err != nil {
+		return fmt.Errorf("engine: journals of this replica: %w", err)
+	}
+	held := map[journal.Ref]struct{}{}
+	for _, a := range e.all() {
+		held[a.head.Ref] = struct{}{}
+	}
+	if e.deps.EvalRefs != nil {
+		for _, ref := range e.deps.EvalRefs() {
+			held[ref] = struct{}{}
+		}
+	}
+	before := e.undriven
+	e.undriven = map[journal.Ref]struct{}{}
+	var lost []journal.Ref
+	for _, ref := range owned {
+		if _, ok := held[ref]; ok {
+			continue
+		}
+		if _, again := before[ref]; again {
+			lost = append(lost, ref)
+		} else {
+			e.undriven[ref] = struct{}{}
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	e.deps.Logger.Warn("journals of this replica had nothing that drives them; they are taken up again", "journals", len(lost))
+	for page := range slices.Chunk(lost, adoptPage) {
+		rows, err := e.deps.Store.List(ctx, journal.Query{Owner: e.cfg.Replica, Refs: page, Limit: adoptPage})
+		if err == nil {
+			err = e.armAll(ctx, rows, decide.Restart)
+		}
+		if err != nil {
+			return fmt.Errorf("engine: take up journals again: %w", err)
+		}
+	}
+	return nil
+}

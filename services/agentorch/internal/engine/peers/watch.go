@@ -1,0 +1,111 @@
+// Package peers knows the services and workers on which runs depend: which do not answer, what they say of open calls,
+// and which workers have come.
+//
+//	liveness of services ─▶ Outages ───────────▶ what an evaluation waits for
+//	WatchRetries ─────────▶ ProgressListeners ─▶ the notes of open model calls
+//	WatchWorkers ─────────▶ WorkerArrivals ────▶ runs that wait for a worker
+//
+// Nothing of it is needed for a run to be right. Watches that break lose news, and cost no more than time.
+package peers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/evalfleet/evalfleet/pkg/board"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/worker"
+)
+
+// everyProject is the parent of watches over all projects.
+const everyProject = "projects/-"
+
+// Watches follow what services say between a call and its answer.
+type Watches struct {
+	Models modelv1.ModelServiceClient
+	Tools  toolv1.ToolServiceClient
+	// Workers is what the workers serve that this service hosts; nil where it hosts none.
+	Workers *board.Board[worker.Offered, struct{}]
+
+	Progress *ProgressListeners
+	Arrivals *WorkerArrivals
+	Logger   *slog.Logger
+}
+
+// Start begins them, each by a call of run, which runs a function beside others. They end with ctx.
+func (w *Watches) Start(ctx context.Context, run func(func())) {
+	run(func() {
+		follow(ctx, w.Logger, func() (grpc.ServerStreamingClient[modelv1.WatchRetriesResponse], error) {
+			return w.Models.WatchRetries(ctx, &modelv1.WatchRetriesRequest{Parent: everyProject})
+		}, func(r *modelv1.WatchRetriesResponse) {
+			w.Progress.Progress(r.GetParent(), r.GetRequestId(), r.GetNote())
+		})
+	})
+	run(func() {
+		follow(ctx, w.Logger, func() (grpc.ServerStreamingClient[toolv1.WatchWorkersResponse], error) {
+			return w.Tools.WatchWorkers(ctx, &toolv1.WatchWorkersRequest{Parent: everyProject})
+		}, func(r *toolv1.WatchWorkersResponse) {
+			if r.GetServed() {
+				w.Arrivals.Arrived(r.GetParent(), worker.Offered{Kind: "tool", Name: r.GetTool()}.String())
+			}
+		})
+	})
+	if w.Workers != nil {
+		run(func() { w.followHosted(ctx) })
+	}
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// follow reads a watch, and begins it again whenever it breaks.
+func follow[R any](ctx context.Context, logger *slog.Logger, watch func() (grpc.ServerStreamingClient[R], error), news func(*R)) {
+	for backoff := (retry.Backoff{First: firstPause, Max: maxPause}); ; {
+		stream, err := watch()
+		for err == nil {
+			var r *R
+			if r, err = stream.Recv(); err == nil {
+				news(r)
+				backoff.Reset()
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if !errors.Is(err, io.EOF) && !rpcerr.Transient(err) {
+			logger.Debug("a watch has ended", "error", err)
+		}
+		if backoff.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// followHosted watches the workers that this service hosts.
+func (w *Watches) followHosted(ctx context.Context) {
+	served := w.Workers.Watch(func(worker.Offered) bool { return true })
+	defer served.Close()
+	for {
+		select {
+		case <-served.C:
+			for _, news := range served.Next() {
+				if !news.Gone {
+					w.Arrivals.Arrived(resource.Project(news.Key.Project), news.Key.String())
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

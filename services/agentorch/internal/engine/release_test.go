@@ -1,0 +1,90 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/ownertest"
+)
+
+// muteModels does not answer releases while it is mute, as a connection that waits for its server.
+type muteModels struct {
+	*ownertest.Models
+	mute             atomic.Bool
+	open, most, asks atomic.Int32
+}
+
+func (m *muteModels) ReleaseGenerate(ctx context.Context, r *modelv1.ReleaseGenerateRequest, o ...callOption) (*modelv1.ReleaseGenerateResponse, error) {
+	if !m.mute.Load() {
+		return m.Models.ReleaseGenerate(ctx, r, o...)
+	}
+	m.asks.Add(1)
+	m.most.Store(max(m.most.Load(), m.open.Add(1)))
+	defer m.open.Add(-1)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// An owner that does not answer is told one thing at a time and ever less often, holds up no other, and hears all when it is back.
+func TestAnOwnerThatIsAwayIsToldLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		away := &muteModels{Models: f.Models}
+		away.mute.Store(true)
+		f.WrapModels = away
+		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+		f.start()
+		for range 20 {
+			assert.Equal(t, agentv1.RunState_RUN_STATE_SUCCEEDED, f.Finish(f.Create(spec(step("generate", ""))).Name).Phase)
+			time.Sleep(30 * time.Second)
+		}
+		assert.Equal(t, int32(1), away.most.Load(), "one call at a time")
+		assert.Less(t, away.asks.Load(), int32(40), "with pauses")
+		away.mute.Store(false)
+		time.Sleep(2 * time.Minute)
+		assert.Zero(t, f.Models.Kept())
+		f.End()
+	})
+}
+
+// A stop hands the runs over although an owner that stopped before does not answer.
+func TestAStopHandsOverWhileAnOwnerIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		away := &muteModels{Models: f.Models}
+		away.mute.Store(true)
+		f.WrapModels = away
+		store := &strictStore{Store: f.Store}
+		f.Wrap = func(journal.Store) journal.Store { return store }
+		f.Models.Answer = ownertest.ByTurn(ownertest.Says("ok"))
+		f.start()
+		f.Finish(f.Create(spec(step("generate", ""))).Name)
+		began := time.Now()
+		f.End()
+		assert.Less(t, time.Since(began), 5*time.Second)
+		assert.True(t, store.handedOver.Load())
+	})
+}
+
+// strictStore notes whether the last beat came in time.
+type strictStore struct {
+	journal.Store
+	handedOver atomic.Bool
+}
+
+func (s *strictStore) Beat(ctx context.Context, replica string, now time.Time) error {
+	if now.IsZero() {
+		s.handedOver.Store(ctx.Err() == nil)
+	}
+	return s.Store.Beat(ctx, replica, now)
+}

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/decide"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/effects"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// maxFaults is how often a step that fails for reasons of our own is tried again before the run is given up as failed.
+const maxFaults = 3
+
+var reasonInternal = rpcerr.ReasonName(errorsv1.ErrorReason_ERROR_REASON_INTERNAL)
+
+// rowEvery is how often the row of a run at work is brought up to date, beside changes that lists must show at once.
+const rowEvery = time.Second
+
+// step handles mail: one pass of the effect protocol.
+func (a *actor) step(ctx context.Context, all []mail) error {
+	if err := fenced(all); err != nil {
+		return err
+	}
+	if a.state == nil {
+		if err := a.load(ctx); err != nil {
+			return err
+		}
+	}
+	s := a.state
+	if s.Finished {
+		a.engine.disown(a)
+		return nil
+	}
+	if s.TooNew {
+		a.engine.deps.Logger.Warn("the run was written by a later version, which has to go on with it", "run", s.Name)
+		a.setBoxes(s)
+		a.park(waits.ForVersion(), 0)
+		a.state = nil
+		return nil
+	}
+	now := time.Now()
+	a.again = time.Time{}
+	facts, released, err := a.facts(ctx, all, now)
+	if err != nil {
+		return err
+	}
+	d := decide.New(s, a.engine.deps.Scorers, facts)
+	err = a.decide(ctx, d, now)
+	for _, fault := range d.Faults {
+		effects.LogInternal(a.engine.deps.Logger, s.Name, fault)
+	}
+	if err == nil {
+		err = a.commit(ctx, d, now)
+	}
+	if err != nil {
+		return err
+	}
+	a.engine.caller.Release(released...)
+	if d.Finished != nil && len(s.Spec().GetSandboxes()) > 0 {
+		a.engine.caller.ReleaseSandboxes(s.Parent(), s.Name)
+	}
+	if len(d.Entries) > 0 {
+		a.faults, a.tooLarge = 0, nil
+	}
+	a.removing = a.removing || d.Removing
+	a.unpark(len(d.Entries) > 0)
+	a.settle(now)
+	return nil
+}
+
+// load folds the journal.
+func (a *actor) load(ctx context.Context) error {
+	a.engine.loads <- struct{}{}
+	defer func() { <-a.engine.loads }()
+	s, err := run.Fold(a.head.Name, a.engine.deps.Agents, journal.All(ctx, a.engine.deps.Store, a.head.Ref, 0))
+	if err != nil {
+		return err
+	}
+	if s.Seq < a.head.Seq {
+		return fmt.Errorf("engine: the journal of %s ends at %d; it was at %d before", s.Name, s.Seq, a.head.Seq)
+	}
+	if s.Epoch > a.head.Epoch {
+		return journal.ErrFenced // Another replica has written it since.
+	}
+	a.head.Seq, a.state = s.Seq, s
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.eval = s.Spec().GetAttribution().GetEval()
+	return nil
+}
+
+// facts are what a step decides by, and the results that may be forgotten once it is in the journal.
+func (a *actor) facts(ctx context.Context, all []mail, now time.Time) (f decide.Facts, released []*effects.Release, err error) {
+	f = decide.Facts{
+		Now: now, Replica: a.engine.cfg.Replica, Epoch: a.head.Epoch, Adopted: a.adopted, Away: a.away, Missed: a.missed(now), Fault: a.tooLarge,
+		Lack: a.engine.lack(),
+	}
+	if f.Fault == nil && a.faults >= maxFaults {
+		f.Fault = &agentv1.RunError{Reason: reasonInternal, Message: "the run could not be driven; the server's log has the cause"}
+	}
+	look := false
+	for _, m := range all {
+		look = look || m.inbox
+		f.Arrived = append(f.Arrived, m.arrived)
+		if m.pending == nil || a.pending[m.pending.Key] != m.pending {
+			continue // of an asking that was given up; a successor asks again
+		}
+		answer := decide.Answer{Outcomes: m.answer.Outcomes, Wait: m.answer.Wait}
+		for range answer.Outcomes {
+			failpoint.Hit("agentorch/after-result")
+		}
+		if m.answer.Over {
+			delete(a.pending, m.pending.Key)
+			if answer.Wait == nil || len(answer.Outcomes) > 0 {
+				released = append(released, m.pending.Effect.Release())
+			}
+		}
+		if subject := answer.Wait.GetSubject(); subject != "" && a.engine.arrivals.Since(a.state.Parent(), subject, m.pending.Wanted) {
+			answer.Wait.RetryAt = timestamppb.New(now) // It came between the answer and this wait.
+		}
+		f.Answers = append(f.Answers, answer)
+	}
+	if look {
+		f.Commands, err = a.commands(ctx)
+	}
+	f.Unread = a.unread
+	return f, released, err
+}
+
+// commands reads the inbox. What this version does not know stays there, and the run waits for one that does; those
+// after it are taken, so that it can be cancelled.
+func (a *actor) commands(ctx context.Context) ([]inbox.Command, error) {
+	pending, err := a.engine.deps.Store.Pending(ctx, a.head.Ref)
+	if err != nil {
+		return nil, err
+	}
+	logged := a.unread
+	a.unread = false
+	var all []inbox.Command
+	for _, p := range pending {
+		c, err := inbox.Unpack(p)
+		if err != nil {
+			if !logged && !a.unread {
+				a.engine.deps.Logger.Warn("a command is left for a later version", "run", a.head.Name, "error", err)
+			}
+			a.unread = true
+			continue
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// decide takes a step up to where the run has to wait. Reviews that it wants are asked for meanwhile.
+func (a *actor) decide(ctx context.Context, d *decide.Step, now time.Time) error {
+	wanted, err := d.Decide()
+	for err == nil && wanted != nil {
+		reviews, later, reviewErr := a.review(ctx, wanted)
+		if later > 0 {
+			a.again = now.Add(later)
+			return nil
+		}
+		wanted, err = d.Reviewed(reviews, reviewErr)
+	}
+	return err
+}
+
+const (
+	// reviewTimeout bounds a review, which has no effect and can be asked again.
+	reviewTimeout = 30 * time.Second
+	// reviewAgain is when it is asked again after a failure that may pass.
+	reviewAgain = 500 * time.Millisecond
+)
+
+// review asks toolexec what is to become of calls. Later is when to ask again, where toolexec is away for now.
+func (a *actor) review(ctx context.Context, r *toolv1.ReviewToolsRequest) (reviews []*toolv1.ToolReview, later time.Duration, err error) {
+	ctx, cancel := withTimeout(ctx, a.engine.life, reviewTimeout)
+	defer cancel()
+	answer, err := a.engine.deps.Tools.ReviewTools(ctx, r)
+	if err != nil && (rpcerr.Transient(err) || ctx.Err() != nil) {
+		return nil, max(reviewAgain, rpcerr.RetryAfter(err)), err
+	}
+	return answer.GetReviews(), 0, err
+}
+
+// withTimeout bounds a call within a step, which also ends with the engine.
+func withTimeout(ctx, life context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	bounded, cancel := context.WithTimeout(ctx, d)
+	stop := context.AfterFunc(life, cancel)
+	return bounded, func() { stop(); cancel() }
+}
+
+// commit appends what was decided.
+func (a *actor) commit(ctx context.Context, d *decide.Step, now time.Time) error {
+	if len(d.Entries) == 0 {
+		return nil
+	}
+	s := a.state
+	appended := journal.Append{Head: a.head, Entries: d.Entries, Took: d.Took}
+	if d.Row || now.Sub(a.rowed) >= rowEvery {
+		row, err := s.Row()
+		if err != nil {
+			return err
+		}
+		if appended.Row, a.rowed = &row, now; row.Done && row.Parent != "" {
+			appended.Tell = []journal.Letter{journal.Ended(row.Parent, a.head.Ref)}
+		}
+	}
+	lapses, _ := a.engine.fence.look(now, a.engine.cfg.TTL)
+	if err := a.engine.deps.Store.Append(ctx, appended); err != nil {
+		if rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE) {
+			a.tooLarge = run.ErrorOf(err)
+		}
+		return err
+	}
+	a.lapses, a.seen = lapses, a.engine.uncounted.until(now)
+	a.head.Seq = s.Seq
+	if d.Intents {
+		failpoint.Hit("agentorch/after-intent")
+	}
+	a.logEnd(d.Finished)
+	return nil
+}
+
+// logEnd logs the end of a run of its own. Of an evaluation's run the evaluation says what matters.
+func (a *actor) logEnd(finished *agentv1.RunFinished) {
+	s := a.state
+	if finished == nil || s.Spec().GetAttribution().GetEval() != "" {
+		return
+	}
+	log := a.engine.deps.Logger.With("run", s.Name, "state", strings.ToLower(strings.TrimPrefix(finished.GetState().String(), "RUN_STATE_")), "turns", s.Turns,
+		"took", finished.GetTotalTime().AsDuration())
+	if err := finished.GetError(); err != nil {
+		log.Warn("a run has ended", "reason", err.GetReason())
+		return
+	}
+	log.Info("a run has ended")
+}
+
+// settle ends a step: effects for open intents, the clock, and what is kept in memory.
+func (a *actor) settle(now time.Time) {
+	s := a.state
+	a.setBoxes(s)
+	a.await(s.Parent(), s.Wait.GetSubject(), now)
+	if s.Finished {
+		a.engine.disown(a)
+		a.state = nil
+		return
+	}
+	a.reconcile()
+	if wake := a.wake(); !wake.IsZero() {
+		a.setClock(wake.Sub(now))
+	} else {
+		a.stopClock()
+	}
+	if s.Phase == agentv1.RunState_RUN_STATE_WAITING && len(a.pending) == 0 {
+		a.state = nil // it waits for long; the journal keeps it
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.resting = a.state == nil
+}
+
+// wake returns when the run is to be looked at by the clock.
+func (a *actor) wake() time.Time {
+	wake := decide.Wake(a.state)
+	if !a.again.IsZero() && (wake.IsZero() || a.again.Before(wake)) {
+		wake = a.again
+	}
+	return wake
+}

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+)
+
+// uncounted is the time of this engine that no run's bounds of time count: the store was away, or the process stood
+// still. It reads the wall clock, as the bounds do: the monotonic clock stops while the machine sleeps. It may be used
+// concurrently. With a ttl the zero value has seen no such time.
+type uncounted struct {
+	ttl   time.Duration // a silence that is longer does not count, whatever its cause is found to be
+	mu    sync.Mutex
+	total time.Duration // of what is over
+	well  time.Time     // when the store answered last, by the wall clock
+	away  bool
+}
+
+// beaten notes a beat that began at a time, and whether the store was away then.
+func (u *uncounted) beaten(began time.Time, away bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if away {
+		if u.away = true; u.well.IsZero() {
+			u.well = began.Round(0)
+		}
+		return
+	}
+	u.close(time.Now())
+	u.away = false
+}
+
+// stood notes that the process stood still. While the store is away that is part of its absence.
+func (u *uncounted) stood() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.away {
+		u.close(time.Now())
+	}
+}
+
+// close ends what is silent up to now.
+func (u *uncounted) close(now time.Time) {
+	u.total += u.silence(now)
+	u.well = now.Round(0)
+}
+
+// until returns the whole of it.
+func (u *uncounted) until(now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.total + u.silence(now)
+}
+
+// silence returns the time since the store answered last, where that does not count. A process that stood still may
+// come to a run's clock before it beats.
+func (u *uncounted) silence(now time.Time) time.Duration {
+	if u.well.IsZero() {
+		return 0
+	}
+	silence := now.Round(0).Sub(u.well)
+	if !u.away && silence <= u.ttl {
+		return 0
+	}
+	return max(0, silence) // The clock may be set back.
+}
+
+// missed returns the time since the last append in which the run could not go on, for a reason that lies with the
+// server.
+func (a *actor) missed(now time.Time) time.Duration {
+	missed := a.engine.uncounted.until(now) - a.seen
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.parked.GetReason() == waits.Fault {
+		missed = max(missed, now.Sub(a.parked.GetSince().AsTime()))
+	}
+	return missed
+}

@@ -1,0 +1,51 @@
+package waits
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// Each wait ends with what it waits for, and with nothing else.
+func TestAWaitEndsWithWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0)
+	nothing := Now{Time: start, Held: true, Unread: true}
+	ends := map[string]Now{
+		Hold:    {Time: start, Unread: true},
+		Input:   {Time: start, Held: true, Unread: true, Posted: true},
+		Version: {Time: start, Held: true},
+		Disk:    {Time: start, Held: true, Unread: true, Room: true},
+		Budget:  {Time: start.Add(time.Minute), Held: true, Unread: true},
+		Worker:  {Time: start, Held: true, Unread: true, Arrived: []string{"", "tool x"}},
+	}
+	retry := timestamppb.New(start.Add(time.Minute))
+	all := map[string]*agentv1.RunWait{
+		Hold: ForHold(), Input: ForInput(), Version: ForLaterCommand(), Disk: ForRoom("the disk is full"), Decision: ForDecision("a model call"),
+		Budget: {Reason: Budget, RetryAt: retry}, Worker: {Reason: Worker, Subject: "tool x", RetryAt: retry},
+	}
+	for reason, wait := range all {
+		assert.Equal(t, reason, wait.GetReason())
+		assert.False(t, Over(wait, nothing), reason)
+		for other, now := range ends {
+			assert.Equal(t, other == reason || other == Budget && reason == Worker, Over(wait, now), "%s, and what ends %s", reason, other)
+		}
+	}
+	assert.Nil(t, ForRoom(""))
+}
+
+// A run waits as long as the answer asks, and for a worker under its name.
+func TestTheWaitOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	wait := ForError(rpcerr.WorkerUnavailable("tool", "x", 3*time.Second, "no worker is connected"), now)
+	assert.Equal(t, Worker, wait.GetReason())
+	assert.Equal(t, "tool x", wait.GetSubject())
+	assert.Equal(t, now.Add(3*time.Second), wait.GetRetryAt().AsTime().Local())
+	assert.Nil(t, ForError(rpcerr.Internal("a fault"), now))
+}

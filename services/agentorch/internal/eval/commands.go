@@ -1,0 +1,176 @@
+package eval
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
+)
+
+// Cancel stops an evaluation. It returns at the end of all runs at work, or, where that takes longer than
+// Config.CancelPatience, with the evaluation as one that is being cancelled: no run begins after Cancel has returned.
+// It therefore waits until the driver of the evaluation, here or on another replica, has journaled the cancel. An
+// evaluation of this replica without a driver is not waited for: its next driver reads the inbox before it begins a
+// run. An evaluation that has ended is returned unchanged. While the store is away Cancel retries, until ctx ends.
+func (e *Engine) Cancel(ctx context.Context, name, requestID, reason string) (*State, error) {
+	var (
+		s      *State
+		driven bool
+	)
+	id, began := cmp.Or(requestID, resource.NewID()), time.Now()
+	err := e.send(ctx, name, id, command{Type: commandCancel, Reason: reason}, mailbox.Mail{
+		Every: e.cfg.CancelPatience, // A driver may end without an append.
+		Read: func(ctx context.Context) (ended bool, err error) {
+			// Before the state: a driver that has ended since may have left it changed.
+			if driven, err = e.driven(ctx, name); err != nil {
+				return false, err
+			}
+			s, err = e.State(ctx, name)
+			return err == nil && s.Ended(), err
+		},
+		Enough: func(int64) bool {
+			return time.Since(began) >= e.cfg.CancelPatience && (s.Cancel != nil || s.TooNew || !driven)
+		},
+	})
+	if err != nil || s.Ended() {
+		return s, err
+	}
+	return s.cancelling(reason), nil
+}
+
+// waitPause is the least time between two looks of Wait at an evaluation.
+const waitPause = 250 * time.Millisecond
+
+// Wait returns an evaluation when it has ended or has not within that time.
+func (e *Engine) Wait(ctx context.Context, name string, within time.Duration) (*State, error) {
+	var s *State
+	until := time.Now().Add(within)
+	err := mailbox.AwaitWithin(ctx, e.deps.Journals, name, within, func() (ended bool, err error) {
+		if s, err = e.State(ctx, name); err != nil || s.Ended() {
+			return true, err
+		}
+		return false, retry.Sleep(ctx, min(waitPause, time.Until(until))) // What comes meanwhile is looked at together.
+	})
+	return s, err
+}
+
+// Update changes tags, metadata or the number of samples at work. It returns when the driver has journaled the change. It
+// fails with ETAG_MISMATCH where etag is not empty and not that of the evaluation when its driver takes the change.
+func (e *Engine) Update(ctx context.Context, name string, u Update, reason, etag string) (*State, error) {
+	var (
+		s   *State
+		seq int64
+	)
+	err := e.send(ctx, name, resource.NewID(), command{Type: commandUpdate, Reason: reason, Update: &u, Etag: etag}, mailbox.Mail{
+		Read: func(ctx context.Context) (ended bool, err error) {
+			s, err = e.State(ctx, name)
+			return err == nil && s.Ended(), err
+		},
+		Enough: func(taken int64) bool { seq = taken; return taken > 0 },
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case seq == 0:
+		return nil, rpcerr.RunFinished(name, strings.TrimPrefix(s.Eval.GetState().String(), "EVAL_STATE_"), "%s has ended; only one at work can be changed", name)
+	}
+	if err := e.current(ctx, name, seq, etag); err != nil {
+		return nil, err
+	}
+	return e.State(ctx, name)
+}
+
+// current fails with ETAG_MISMATCH where the event that took an update with an etag says that nothing changed.
+func (e *Engine) current(ctx context.Context, name string, seq int64, etag string) error {
+	if etag == "" {
+		return nil
+	}
+	head, err := e.open(ctx, name)
+	if err != nil {
+		return err
+	}
+	taken, err := e.deps.Journals.Read(ctx, head.Ref, journal.Range{After: seq - 1, Limit: 1, Bare: true})
+	if err != nil {
+		return journal.Gone(err, name)
+	}
+	if len(taken) == 0 || !taken[0].GetEvalUpdated().GetOutdated() {
+		return nil
+	}
+	return resource.Etag(name, etag, etagOf(seq-1))
+}
+
+// send sends a command to the driver of an evaluation. M says what to wait for.
+func (e *Engine) send(ctx context.Context, name, id string, c command, m mailbox.Mail) error {
+	body, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	m.Journal, m.RequestID = name, id
+	m.Command = journal.Command{ID: c.Type + "/" + id, Body: body}
+	m.Posted = func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if d := e.drivers[name]; d != nil {
+			d.poke()
+		}
+	}
+	return mailbox.Send(ctx, e.deps.Journals, m)
+}
+
+// driven reports whether a driver may begin runs of an evaluation without having read its inbox. The journal of another
+// replica counts as driven: should that replica be dead, a live one adopts the journal.
+func (e *Engine) driven(ctx context.Context, name string) (bool, error) {
+	head, err := e.open(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.drivers[name] != nil || head.Owner != e.deps.Replica, nil
+}
+
+// Resume continues an evaluation that has ended and has samples that are not done: it was cancelled or failed, or its
+// rule let samples fail. An evaluation at work is returned unchanged. An evaluation with nothing left to do is an
+// error: the caller would take its old results for new ones.
+func (e *Engine) Resume(ctx context.Context, name string) (*State, error) {
+	head, err := e.open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := e.load(ctx, head)
+	if err != nil {
+		return nil, err
+	}
+	if d.state.Cancel != nil {
+		return nil, rpcerr.JournalFenced(head.Epoch, "%s is being cancelled, and some of its samples have not ended; resume it when they have", name)
+	}
+	if !d.state.Ended() {
+		return d.state, nil
+	}
+	if d.state.Eval.GetState() == agentv1.EvalState_EVAL_STATE_SUCCEEDED && !slices.ContainsFunc(d.state.Slots, func(s Slot) bool { return s.undone() }) {
+		return nil, rpcerr.RunFinished(name, "SUCCEEDED", "%s has succeeded and all its samples are done, so there is nothing to resume; make a new evaluation to run it again", name)
+	}
+	if err := d.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.append(ctx, nil, &agentv1.Event{Kind: &agentv1.Event_EvalStateChanged{EvalStateChanged: &agentv1.EvalStateChanged{
+		State: agentv1.EvalState_EVAL_STATE_RUNNING, Reason: "resumed",
+	}}}); err != nil {
+		if errors.Is(err, journal.ErrFenced) {
+			return nil, rpcerr.JournalFenced(head.Epoch, "%s was changed by another call; try again", name)
+		}
+		return nil, err
+	}
+	e.drive(d) //nolint:contextcheck // A driver outlives the call that starts it.
+	return e.State(ctx, name)
+}

@@ -1,0 +1,126 @@
+// Package mailbox sends commands to the owners of journals, by their inboxes, and waits until they are taken.
+package mailbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// Mail is a command on its way.
+type Mail struct {
+	// Journal is the name of the journal whose owner gets the command.
+	Journal string
+	Command journal.Command
+	// RequestID is the id of the caller's request, for the error where it was used for another command.
+	RequestID string
+	// Read reads what is new in the journal, and reports whether the journal has ended: one that has takes no commands. It
+	// is called before the command is posted, and after each append.
+	Read func(ctx context.Context) (ended bool, err error)
+	// Posted is called when the command is durable, to wake the owner.
+	Posted func()
+	// Enough reports whether the sender waits no longer, of what was read and of the number of the event that took the
+	// command, 0 while none has.
+	Enough func(taken int64) bool
+	// Every, unless zero, is how long the sender waits without an append until it reads again.
+	Every time.Duration
+}
+
+// Send posts a command and returns when the journal has ended or Mail.Enough says so. A journal that has ended is read, and
+// gets no command. A command that was posted before is not posted again. While the store is away Send retries, until ctx
+// ends: an operator's wish counts most when something is wrong.
+func Send(ctx context.Context, store journal.Store, m Mail) error {
+	for backoff := (retry.Backoff{First: 100 * time.Millisecond, Max: time.Second}); ; {
+		err := send(ctx, store, m)
+		if !rpcerr.StoreAway(err) || backoff.Wait(ctx) != nil {
+			return err
+		}
+	}
+}
+
+func send(ctx context.Context, store journal.Store, m Mail) error {
+	wake := store.Subscribe(m.Journal)
+	defer wake.Close()
+	ended, err := m.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if !ended {
+		err := store.Post(ctx, m.Journal, m.Command)
+		switch {
+		case errors.Is(err, journal.ErrReused):
+			return rpcerr.RequestIDReused(m.RequestID, "request id %q was used for another command", m.RequestID)
+		case err != nil:
+			return journal.Gone(err, m.Journal)
+		}
+		m.Posted()
+	}
+	return await(ctx, wake, m.Every, func() (bool, error) {
+		ended, err := m.Read(ctx)
+		if err != nil {
+			return false, err
+		}
+		// Asked after the journal was read: of one that had ended by then, the answer is the last one.
+		taken, err := store.Taken(ctx, m.Journal, m.Command.ID)
+		if err != nil && !(ended && errors.Is(err, journal.ErrNotFound)) {
+			return false, journal.Gone(err, m.Journal)
+		}
+		return m.Enough(taken) || ended, nil
+	})
+}
+
+// defaultPatience is how long clients wait that do not say.
+const defaultPatience = time.Minute
+
+// Patience is how long a client wants to wait.
+func Patience(timeout *durationpb.Duration) time.Duration {
+	if timeout == nil {
+		return defaultPatience
+	}
+	return timeout.AsDuration()
+}
+
+// Await calls look now and after each append to a journal, until look reports that it has seen enough. Where every is not
+// zero, it also calls look when there was no append for so long.
+func Await(ctx context.Context, store journal.Store, name string, every time.Duration, look func() (enough bool, err error)) error {
+	wake := store.Subscribe(name)
+	defer wake.Close()
+	return await(ctx, wake, every, look)
+}
+
+// AwaitWithin is Await that also returns when that time is over, without an error. Look is called at least once.
+func AwaitWithin(ctx context.Context, store journal.Store, name string, within time.Duration, look func() (enough bool, err error)) error {
+	waiting, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := Await(waiting, store, name, 0, look)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+func await(ctx context.Context, wake *journal.Subscription, every time.Duration, look func() (enough bool, err error)) error {
+	var again <-chan time.Time
+	if every > 0 {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		again = ticker.C
+	}
+	for {
+		if enough, err := look(); enough || err != nil {
+			return err
+		}
+		select {
+		case <-wake.C:
+		case <-again:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

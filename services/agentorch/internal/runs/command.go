@@ -1,0 +1,141 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/inbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// Command is what an operator wants of a run.
+type Command struct {
+	// Run is the name of the run.
+	Run string
+	// Kind begins the command's id in the inbox, such as `cancel`.
+	Kind string
+	// RequestID makes the command idempotent; empty for a fresh one.
+	RequestID string
+	// Principal is the operator, as journals name it.
+	Principal string
+	// Request is what [inbox.Command] takes.
+	Request proto.Message
+}
+
+// Steer sends a command and waits until the run has taken it. It returns the number of the event that says so. A run that
+// has ended takes none: RUN_FINISHED. A command that it took before is answered again. One whose etag was not the run's
+// when it was taken had no effect: ETAG_MISMATCH.
+func (r *Runs) Steer(ctx context.Context, c Command) (seq int64, err error) {
+	f := r.fold(c.Run)
+	err = r.send(ctx, c, f, func(taken int64) bool { seq = taken; return taken > 0 })
+	switch {
+	case err != nil:
+		return 0, err
+	case seq == 0:
+		return 0, rpcerr.RunFinished(c.Run, strings.TrimPrefix(f.state.Phase.String(), "RUN_STATE_"), "%s has ended", c.Run)
+	}
+	return seq, r.current(ctx, c, seq)
+}
+
+// current fails with ETAG_MISMATCH where the event that took a command says that it had no effect.
+func (r *Runs) current(ctx context.Context, c Command, seq int64) error {
+	conditional, ok := c.Request.(interface{ GetEtag() string })
+	if !ok || conditional.GetEtag() == "" {
+		return nil
+	}
+	page, _, err := r.Events(ctx, c.Run, seq-1, 1, false)
+	if err != nil {
+		return err
+	}
+	if len(page) == 0 || !page[0].GetCommandReceived().GetOutdated() {
+		return nil
+	}
+	return resource.Etag(c.Run, conditional.GetEtag(), run.Etag(seq-1))
+}
+
+// cancelPatience is how long Cancel waits for the end of what is under way.
+const cancelPatience = 500 * time.Millisecond
+
+// Cancel ends a run. It returns when the cancel is durable: once nothing is under way any more or, where that takes longer
+// than cancelPatience, with the run as one that is being cancelled. No effect of the agent starts after that. A run that
+// has ended is returned as it is.
+func (r *Runs) Cancel(ctx context.Context, c Command) (*agentv1.Run, error) {
+	f := r.fold(c.Run)
+	err := r.send(ctx, c, f, func(taken int64) bool {
+		return taken > 0 && f.state.Cancel != nil || f.state.TooNew // What a later version drives takes the command up later.
+	})
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	err = mailbox.Await(ctx, r.deps.Store, c.Run, cancelPatience, func() (bool, error) {
+		ended, err := f.read(ctx)
+		settled := ended || f.state.Cancel != nil && f.state.Cancel.Acknowledged
+		return settled || time.Since(began) >= cancelPatience, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	view := f.state.View(false)
+	view.Cancelling = !f.state.Finished
+	return view, nil
+}
+
+// send posts a command and waits until the run has ended, or enough says so of the number of the event that took the
+// command, 0 before. F is what was read of the run then.
+func (r *Runs) send(ctx context.Context, c Command, f *fold, enough func(taken int64) bool) error {
+	id := cmp.Or(c.RequestID, resource.NewID())
+	packed, err := inbox.Command{ID: c.Kind + "/" + id, Principal: c.Principal, Request: c.Request}.Pack()
+	if err != nil {
+		return err
+	}
+	return mailbox.Send(ctx, r.deps.Store, mailbox.Mail{
+		Journal: c.Run, Command: packed, RequestID: id, Posted: func() { r.deps.Engine.Wake(c.Run) },
+		Read: f.read, Enough: enough,
+	})
+}
+
+// Post puts a command into a run's inbox and wakes its owner. It returns when the command is durable, not when it is taken.
+func (r *Runs) Post(ctx context.Context, name string, c inbox.Command) error {
+	packed, err := c.Pack()
+	if err != nil {
+		return err
+	}
+	if err := r.deps.Store.Post(ctx, name, packed); err != nil {
+		return err
+	}
+	r.deps.Engine.Wake(name)
+	return nil
+}
+
+// cancelsAtOnce bounds the cancels that are under way; the store makes those that meet durable together.
+const cancelsAtOnce = 256
+
+// CancelAll cancels many runs concurrently and returns when that is durable for all; it waits for none to end. It goes on
+// after a failure and returns one of them. A run that got a cancel with this id before is left alone, whatever the reason
+// was then.
+func (r *Runs) CancelAll(ctx context.Context, names []string, id, reason string) error {
+	var sending errgroup.Group
+	sending.SetLimit(cancelsAtOnce)
+	for _, name := range names {
+		sending.Go(func() error {
+			err := r.Post(ctx, name, inbox.Command{ID: "cancel/" + id, Principal: system, Request: &agentv1.CancelRunRequest{Name: name, Reason: reason}})
+			if errors.Is(err, journal.ErrReused) {
+				return nil
+			}
+			return err
+		})
+	}
+	return sending.Wait()
+}

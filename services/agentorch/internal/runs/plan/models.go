@@ -1,0 +1,356 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/evalfleet/evalfleet/pkg/chat"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/pkg/suggest"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// modelCall is a call that a run may make, as far as it is known before the run starts.
+type modelCall struct {
+	// field is what of the specification asks for the call, step the step that does; empty where none does.
+	field, step string
+	ref         *agentv1.ModelRef
+	// roles could be named in place of the model.
+	roles []string
+	// config is that of the call, all layers merged; layers are by the fields that hold them, the lowest first.
+	config *modelv1.GenerateConfig
+	layers []layer
+	// asker is the name of the step that makes this very call; empty where none does. called is set where a step calls the
+	// model, be it with options of its own.
+	asker  string
+	called bool
+}
+
+// layer is a configuration and the field that holds it.
+type layer struct {
+	field  string
+	config *modelv1.GenerateConfig
+}
+
+// modelCalls returns the calls that a run may make: those of its model, of its roles, and of its steps, whose calls
+// asks holds. Equal calls are there once.
+func modelCalls(spec *agentv1.RunSpec, asks [][]agent.Generate) ([]modelCall, error) {
+	var calls []modelCall
+	roles := slices.Sorted(maps.Keys(spec.GetModelRoles()))
+	// add adds a call of a model that is described at a place, with options of the call's own.
+	add := func(call modelCall, described string, own layer) {
+		active := call.ref == spec.GetModel()
+		call.config = chat.ResolveConfig(call.ref.GetConfig(), spec.GetConfig(), own.config, active)
+		call.layers = []layer{{described + ".config", call.ref.GetConfig()}, {run.FieldConfig, chat.ResolveConfig(nil, spec.GetConfig(), nil, active)}, own}
+		same := slices.IndexFunc(calls, func(c modelCall) bool { return proto.Equal(c.ref, call.ref) && proto.Equal(c.config, call.config) })
+		if same < 0 {
+			calls = append(calls, call)
+			return
+		}
+		calls[same].asker, calls[same].called = cmp.Or(calls[same].asker, call.asker), calls[same].called || call.called
+	}
+	if spec.GetModel() != nil {
+		add(modelCall{field: run.FieldModel, ref: spec.GetModel()}, run.FieldModel, layer{})
+	}
+	for _, role := range roles {
+		add(modelCall{field: run.FieldOfRole(role), ref: spec.GetModelRoles()[role]}, run.FieldOfRole(role), layer{})
+	}
+	for i, step := range asks {
+		at := run.FieldOfStep(i)
+		for _, ask := range step {
+			ref, role := run.NamedModel(spec, ask.Model)
+			if ref == nil {
+				return nil, rpcerr.InvalidField(run.FieldModel, "%s asks the run's model, and the run names none", at)
+			}
+			for i := range calls {
+				calls[i].called = calls[i].called || calls[i].ref == ref
+			}
+			own := layer{at + ": params_json/config", ask.Config}
+			call, described := modelCall{
+				field: at + ": params_json/model", step: at, ref: ref, roles: roles, asker: spec.GetSteps()[i].GetName(), called: true,
+			}, run.FieldModel
+			switch {
+			case ask.Model == "":
+				call.field = own.field
+			case role != "":
+				described = run.FieldOfRole(role)
+			}
+			add(call, described, own)
+		}
+	}
+	return calls, nil
+}
+
+// asksOf returns the model calls that a step may make; told is false where it does not tell.
+func asksOf(machine agent.Machine) (asks []agent.Generate, told bool) {
+	asking, told := machine.(agent.Asking)
+	if told {
+		asks = asking.Asks()
+	}
+	return asks, told
+}
+
+// fieldOf returns the field that sets an option of the call; empty where none does.
+func (c *modelCall) fieldOf(option string) string {
+	for _, l := range slices.Backward(c.layers) {
+		m := l.config.ProtoReflect()
+		if field := m.Descriptor().Fields().ByName(protoreflect.Name(option)); field != nil && m.Has(field) {
+			return l.field + "." + option
+		}
+	}
+	return ""
+}
+
+// placed puts in front of an error the field that is wrong: that of an option where modelgw names one, else that of the
+// model.
+func (c *modelCall) placed(err error) error {
+	fault, ok := rpcerr.As(err)
+	if !ok {
+		return rpcerr.Wrap(err, "%s", c.field)
+	}
+	path, says, _ := strings.Cut(fault.Message, ": ")
+	option, isOption := strings.CutPrefix(path, "config.")
+	field := c.fieldOf(option)
+	if !isOption || field == "" {
+		return rpcerr.Wrap(err, "%s", c.field)
+	}
+	placed := *fault
+	placed.Message = field + ": " + says
+	placed.Fields = slices.Clone(fault.Fields)
+	for i := range placed.Fields {
+		if placed.Fields[i].Path == path {
+			placed.Fields[i].Path = field
+		}
+	}
+	return &placed
+}
+
+// checkModels checks that the models of a plan have a provider and an account that can be used, and that their calls
+// would be taken. It returns a warning for each option that a model is not sent, and for each model that is not called.
+// Models of a sample's run were checked with its evaluation and are only looked up.
+func (c Checker) checkModels(ctx context.Context, p *Plan) ([]*agentv1.EvalWarning, error) {
+	calls, err := modelCalls(p.spec, p.asks)
+	if err != nil || len(calls) == 0 {
+		return nil, err
+	}
+	answer, err := c.Models.ListProviders(ctx, &modelv1.ListProvidersRequest{})
+	if err != nil {
+		return nil, rpcerr.Wrap(err, "look up the model's provider")
+	}
+	var warnings []*agentv1.EvalWarning
+	for _, call := range calls {
+		if err := checkModel(&call, answer.GetProviders()); err != nil {
+			return nil, rpcerr.Wrap(err, "%s", call.field)
+		}
+		if p.spec.GetAttribution().GetEval() != "" {
+			continue
+		}
+		unsent, err := c.checkCall(ctx, p.project, &call, costBound(p.spec.GetLimits(), "spec.limits.cost"))
+		if err != nil {
+			return nil, err
+		}
+		if call.called {
+			warnings = append(warnings, unsent...)
+		}
+	}
+	if p.spec.GetAttribution().GetEval() == "" {
+		warnings = append(warnings, ungiven(p.spec.GetConfig(), calls)...)
+		warnings = append(warnings, p.uncalled()...)
+	}
+	return once(warnings), nil
+}
+
+// once leaves of warnings that say the same the first.
+func once(warnings []*agentv1.EvalWarning) []*agentv1.EvalWarning {
+	said := map[string]bool{}
+	return slices.DeleteFunc(warnings, func(w *agentv1.EvalWarning) bool {
+		again := said[w.GetMessage()]
+		said[w.GetMessage()] = true
+		return again
+	})
+}
+
+// ofTools is the option that bounds tools, whatever model calls them.
+const ofTools = "max_tool_output"
+
+// ungiven returns a warning for each option of a run's configuration and each model that a step calls without it. A
+// step or a role that sets the option itself is no loss, as long as some call is made with what the run's configuration
+// says.
+func ungiven(config *modelv1.GenerateConfig, calls []modelCall) []*agentv1.EvalWarning {
+	var warnings []*agentv1.EvalWarning
+	options, fields := config.ProtoReflect(), config.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if !options.Has(field) || field.Name() == ofTools {
+			continue
+		}
+		with := func(c modelCall) bool { return c.config.ProtoReflect().Has(field) }
+		reaches := slices.ContainsFunc(calls, func(c modelCall) bool {
+			return c.asker != "" && with(c) && c.config.ProtoReflect().Get(field).Equal(options.Get(field))
+		})
+		for _, call := range calls {
+			if call.asker == "" || with(call) && reaches {
+				continue
+			}
+			why := fmt.Sprintf(", the model that %s names; config of a model role can set it", call.asker)
+			if with(call) {
+				why = fmt.Sprintf(": %s calls it with another", call.asker)
+			}
+			w := &agentv1.EvalWarning{
+				Message: fmt.Sprintf("%s of config is not given to %s%s", strings.TrimSuffix(string(field.Name()), "_json"), call.ref.GetModel(), why),
+				Model:   call.ref.GetModel(), Field: cmp.Or(call.step, call.field),
+			}
+			if !reaches {
+				w.UnsentOptions, w.Field = []string{string(field.Name())}, run.FieldConfig
+			}
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings
+}
+
+// CheckCost fails with FAILED_PRECONDITION PRICE_UNKNOWN where limits bound dollars and the price of a model of a run
+// is not known. The specification is one that the run has pinned.
+func (c Checker) CheckCost(ctx context.Context, project string, spec *agentv1.RunSpec, limits *agentv1.RunLimits) error {
+	bound := costBound(limits, "limits.cost")
+	if bound == "" {
+		return nil
+	}
+	var asks [][]agent.Generate
+	for i, step := range spec.GetSteps() {
+		machine, err := c.Agents.New(step)
+		if err != nil {
+			return rpcerr.Wrap(err, "%s", run.FieldOfStep(i))
+		}
+		calls, _ := asksOf(machine)
+		asks = append(asks, calls)
+	}
+	calls, err := modelCalls(spec, asks)
+	if err != nil {
+		return err
+	}
+	for _, call := range calls {
+		if _, err := c.checkCall(ctx, project, &call, bound); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// costBound returns the field where limits bound dollars; empty where they do not.
+func costBound(limits *agentv1.RunLimits, field string) string {
+	if limits == nil || limits.Cost == nil {
+		return ""
+	}
+	return field
+}
+
+// checkCall asks modelgw what would become of a call, without making one. bound is the field that bounds dollars; empty
+// for none. It returns a warning for each option that the provider is not sent.
+func (c Checker) checkCall(ctx context.Context, project string, call *modelCall, bound string) ([]*agentv1.EvalWarning, error) {
+	answer, err := c.validate(ctx, project, call.ref, call.config)
+	if err != nil {
+		return nil, call.placed(err)
+	}
+	if bound != "" && answer.GetPrices() == nil {
+		return nil, rpcerr.PriceUnknown(call.ref.GetModel(), bound)
+	}
+	provider, _, _ := strings.Cut(call.ref.GetModel(), "/")
+	for _, name := range answer.GetConfig().GetFallbackModels().GetValues() {
+		if bare, ok := strings.CutPrefix(name, provider+"/"); ok {
+			return nil, call.placed(rpcerr.InvalidField("config.fallback_models", "write %s, not %s: a fallback model is of the same provider", bare, name))
+		}
+		fallback := proto.CloneOf(call.ref)
+		fallback.Model = provider + "/" + name
+		// The options are those of the call, which the provider is sent with the first model.
+		checked, err := c.validate(ctx, project, fallback, nil)
+		if err != nil {
+			return nil, rpcerr.Wrap(err, "%s", call.fieldOf("fallback_models"))
+		}
+		if bound != "" && checked.GetPrices() == nil {
+			return nil, rpcerr.PriceUnknown(fallback.GetModel(), bound)
+		}
+	}
+	warnings := make([]*agentv1.EvalWarning, len(answer.GetUnsentOptions()))
+	for i, option := range answer.GetUnsentOptions() {
+		message := option + " is not sent to " + call.ref.GetModel() // A modelgw of another version may have fewer warnings.
+		if all := answer.GetWarnings(); i < len(all) {
+			message = all[i]
+		}
+		warnings[i] = &agentv1.EvalWarning{Message: message, Model: call.ref.GetModel(), UnsentOptions: []string{option}, Field: call.step}
+	}
+	return warnings, nil
+}
+
+// validate is a call of modelgw that only checks.
+func (c Checker) validate(ctx context.Context, project string, ref *agentv1.ModelRef, config *modelv1.GenerateConfig) (*modelv1.GenerateResponse, error) {
+	return c.Models.Generate(ctx, &modelv1.GenerateRequest{
+		Parent: resource.Project(project), Model: ref.GetModel(), Account: ref.GetAccount(), BaseUrl: ref.GetBaseUrl(),
+		ModelArgsJson: ref.GetModelArgsJson(), Config: config, ValidateOnly: true,
+	})
+}
+
+func checkModel(call *modelCall, providers []*modelv1.Provider) error {
+	ref := call.ref
+	name, model, ok := strings.Cut(ref.GetModel(), "/")
+	if !ok || model == "" {
+		or := ""
+		if len(call.roles) > 0 {
+			or = ", or a role of the run: " + strings.Join(call.roles, ", ")
+		}
+		return rpcerr.InvalidRequest("%q is no model; write provider/name, such as mockllm/model%s", ref.GetModel(), or)
+	}
+	var known []string
+	for _, p := range providers {
+		known = append(known, p.GetName())
+		if p.GetName() == name {
+			return checkAccount(ref, p)
+		}
+	}
+	return rpcerr.ModelNotFound(ref.GetModel(), known,
+		"no provider %q for the model %s; %sknown are %s", name, ref.GetModel(), suggest.Question(name, known), strings.Join(known, ", "))
+}
+
+// defaultAccount is the account of references that name none.
+const defaultAccount = "default"
+
+func checkAccount(ref *agentv1.ModelRef, p *modelv1.Provider) error {
+	account := cmp.Or(ref.GetAccount(), defaultAccount)
+	if p.GetAccountInModel() {
+		named, model, _ := strings.Cut(strings.TrimPrefix(ref.GetModel(), p.GetName()+"/"), "/")
+		switch {
+		case model == "":
+			return rpcerr.InvalidField("model", "%q names no account; write %s/account/name", ref.GetModel(), p.GetName())
+		case account != defaultAccount:
+			return rpcerr.InvalidField("account", "the model %s names its account, %s; leave %q out", ref.GetModel(), named, account)
+		}
+		account = named
+	}
+	var known []string
+	for _, a := range p.GetAccounts() {
+		known = append(known, a.GetName())
+		if a.GetName() != account {
+			continue
+		}
+		if !a.GetUsable() {
+			return rpcerr.ProviderNotConfigured(p.GetName(), account, "the account %s of %s cannot be used: %s", account, p.GetName(), a.GetProblem())
+		}
+		return nil
+	}
+	configured := "none is configured"
+	if len(known) > 0 {
+		configured = "configured are: " + strings.Join(known, ", ")
+	}
+	return rpcerr.ProviderNotConfigured(p.GetName(), account, "%s has no account %q; %s", p.GetName(), account, configured)
+}

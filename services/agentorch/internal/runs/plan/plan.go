@@ -1,0 +1,58 @@
+// Package plan checks the specification of a run, resolves every name in it and pins what decides the run's course. It creates nothing.
+package plan
+
+import (
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
+	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/score"
+)
+
+// Services are the other services that a check asks.
+type Services struct {
+	Models    modelv1.ModelServiceClient
+	Tools     toolv1.ToolServiceClient
+	Sandboxes sandboxv1.SandboxServiceClient
+}
+
+// Checker checks specifications. It has no state of its own: a copy with other services is another checker. Its methods
+// are safe for concurrent use.
+type Checker struct {
+	Services
+
+	Agents  *agent.Registry
+	Scorers *score.Registry
+	// Workers knows what workers offer; nil where there are none.
+	Workers Workers
+}
+
+// Workers knows what workers offer beside tools. [workers.Workers] implements it.
+type Workers interface {
+	// Pin returns what is to be kept of an offer, or why it cannot be had.
+	Pin(project, kind, name, params string) (*agentv1.WorkerRef, error)
+}
+
+// Plan is a checked specification: what a run pins. It does not change.
+type Plan struct {
+	// Warnings say what would not be done as the specification asks for.
+	Warnings []*agentv1.EvalWarning
+
+	project string
+	spec    *agentv1.RunSpec
+	tools   []*toolv1.ToolDefinition
+	// asks are the model calls that the steps may make, by step.
+	asks [][]agent.Generate
+	// closed is set where a step does not tell which calls it may make.
+	closed bool
+}
+
+// Project returns the project's id.
+func (p *Plan) Project() string { return p.project }
+
+// Spec returns the resolved specification. It must not be changed.
+func (p *Plan) Spec() *agentv1.RunSpec { return p.spec }
+
+// Tools returns the definitions of the tools that the steps may call. They must not be changed.
+func (p *Plan) Tools() []*toolv1.ToolDefinition { return p.tools }

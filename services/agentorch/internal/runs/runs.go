@@ -1,0 +1,60 @@
+// Package runs creates runs, sends them commands and shows them. Its callers are the handlers of RunService and the engine
+// of evaluations; what a run does, package engine decides.
+//
+// To check a specification (package plan) and to create its run are two steps, since an evaluation asks for the first alone:
+//
+//	plan, err := runs.Check(ctx, project, spec)     names resolved, prompts written out, tools pinned
+//	head, err := runs.Start(ctx, plan, key, who)    one journal
+package runs
+
+import (
+	"context"
+	"log/slog"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/engine/waits"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/runs/plan"
+)
+
+// Deps are what runs need.
+type Deps struct {
+	Store  journal.Store
+	Engine *engine.Engine
+	// Checker checks specifications for clients, who are told when a service stays away.
+	Checker plan.Checker
+	// Patient are the services as runs of samples ask them: these wait for a service that is away, for as long as it takes.
+	Patient plan.Services
+	// Notes is what is known of open effects.
+	Notes  *note.Board
+	Logger *slog.Logger
+}
+
+// Runs creates, steers and shows runs. Its methods are safe for concurrent use.
+type Runs struct {
+	plan.Checker
+
+	deps Deps
+}
+
+// New returns the runs of a store.
+func New(deps Deps) *Runs { return &Runs{Checker: deps.Checker, deps: deps} }
+
+// Validate checks a specification as Create does and creates nothing. It returns what would not be done as the
+// specification asks for.
+func (r *Runs) Validate(ctx context.Context, project string, spec *agentv1.RunSpec) ([]*agentv1.EvalWarning, error) {
+	p, err := r.Check(ctx, project, spec)
+	if err != nil {
+		return nil, err
+	}
+	return p.Warnings, nil
+}
+
+// Stuck reports that the engine cannot drive a run, so that nobody should wait for its end: it needs a later version of the
+// server, or a fault of the server holds it.
+func (r *Runs) Stuck(run string) bool {
+	reason := r.deps.Engine.Waiting(run).GetReason()
+	return reason == waits.Version || reason == waits.Fault
+}

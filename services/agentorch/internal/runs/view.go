@@ -1,0 +1,149 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/mailbox"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/note"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
+)
+
+// View returns a run as its journal tells it, with what only the engine knows of it. Full is with its content.
+func (r *Runs) View(ctx context.Context, name string, full bool) (*agentv1.Run, error) {
+	f := r.fold(name)
+	if _, err := f.read(ctx); err != nil {
+		return nil, err
+	}
+	return r.shown(f, full), nil
+}
+
+// Wait returns a run when it has ended or has not within that time, as View does.
+func (r *Runs) Wait(ctx context.Context, name string, within time.Duration, full bool) (*agentv1.Run, error) {
+	f := r.fold(name)
+	err := mailbox.AwaitWithin(ctx, r.deps.Store, name, within, func() (bool, error) { return f.read(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	return r.shown(f, full), nil
+}
+
+func (r *Runs) shown(f *fold, full bool) *agentv1.Run {
+	view := r.live(f.state.View(full), f.state.Finished)
+	if !f.state.Finished && !f.state.Started.IsZero() {
+		view.Used.Time = durationpb.New(max(0, f.state.Elapsed(time.Now())))
+	}
+	return view
+}
+
+// Listed returns a run as its row shows it, or its journal where the row cannot be read. Of a run whose journal cannot be
+// read either it returns the name and the state.
+func (r *Runs) Listed(ctx context.Context, row journal.Listed) (*agentv1.Run, error) {
+	one := &agentv1.Run{}
+	if err := proto.Unmarshal(row.View, one); err != nil {
+		r.deps.Logger.Error("the row of a run cannot be read; its journal is read instead", "run", row.Name, "error", err)
+		f := r.fold(row.Name)
+		_, err := f.read(ctx)
+		switch {
+		case err == nil:
+			one = f.state.View(false)
+		case errors.Is(err, journal.ErrUnreadable) || rpcerr.Code(err) == codes.NotFound: // Deleted meanwhile.
+			one = &agentv1.Run{Name: row.Name, State: agentv1.RunState(row.State)}
+		default:
+			return nil, err
+		}
+	}
+	one.Head, one.Epoch, one.Owner, one.Etag = row.Seq, row.Epoch, row.Owner, run.Etag(row.Seq)
+	return r.live(one, row.Done), nil
+}
+
+// Events returns a page of a run's events after one, and the number of its last event.
+func (r *Runs) Events(ctx context.Context, name string, after int64, limit int, withContent bool) (page []*agentv1.Event, last int64, err error) {
+	head, err := r.deps.Store.Open(ctx, name)
+	if err != nil {
+		return nil, 0, journal.Gone(err, name)
+	}
+	page, err = r.deps.Store.Read(ctx, head.Ref, journal.Range{After: after, Limit: limit, Bare: !withContent})
+	if err != nil {
+		return nil, 0, journal.Gone(err, name)
+	}
+	for i, e := range page {
+		if !withContent {
+			page[i] = content.Without(e)
+		}
+	}
+	return page, head.Seq, nil
+}
+
+// live adds what only the engine knows of a run at work: what it waits for, and what is known of its open effects.
+func (r *Runs) live(one *agentv1.Run, finished bool) *agentv1.Run {
+	if finished {
+		return one
+	}
+	for _, latest := range note.Latest(r.deps.Notes, note.OfRun(one.GetName()), 1) {
+		one.Note = latest.GetNote()
+		one.Retries += one.GetNote().GetFailedAttempts()
+	}
+	if wait := r.deps.Engine.Waiting(one.GetName()); wait != nil {
+		one.State, one.Wait = agentv1.RunState_RUN_STATE_WAITING, wait
+	}
+	return one
+}
+
+// fold is the state of a run as far as its journal was read.
+type fold struct {
+	store journal.Store
+	head  journal.Head
+	state *run.State
+}
+
+// fold returns a fold of which nothing was read yet.
+func (r *Runs) fold(name string) *fold {
+	return &fold{store: r.deps.Store, head: journal.Head{Name: name}}
+}
+
+// read folds in what has come to the journal since the last call, and reports whether the run has ended.
+func (f *fold) read(ctx context.Context) (ended bool, err error) {
+	if f.state == nil {
+		head, err := f.store.Open(ctx, f.head.Name)
+		if err != nil {
+			return false, journal.Gone(err, f.head.Name)
+		}
+		state, err := run.Fold(head.Name, nil, journal.All(ctx, f.store, head.Ref, 0))
+		if err != nil {
+			return false, cannotFold(head.Name, err)
+		}
+		state.Owner = head.Owner
+		f.head, f.state = head, state
+		return state.Finished, nil
+	}
+	for event, err := range journal.All(ctx, f.store, f.head.Ref, f.state.Seq) {
+		if err == nil {
+			err = f.state.Apply(event)
+		}
+		if err != nil {
+			return false, cannotFold(f.head.Name, err)
+		}
+	}
+	return f.state.Finished, nil
+}
+
+// cannotFold says that a journal cannot be read: a fault of ours, unless the error has a kind, as that of a store that is away.
+func cannotFold(name string, err error) error {
+	if errors.Is(err, journal.ErrNotFound) {
+		return journal.Gone(err, name)
+	}
+	if _, ok := rpcerr.As(err); ok {
+		return rpcerr.Wrap(err, "cannot read the journal of %s", name)
+	}
+	return rpcerr.Internal("cannot fold the journal of %s: %w", name, err)
+}

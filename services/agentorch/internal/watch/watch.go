@@ -1,0 +1,164 @@
+// Package watch follows a journal on behalf of one watcher: first the events that are there, then new ones as they are
+// appended. A watcher is fed from the store at its own pace, and never holds up who appends: a wake-up says only that there
+// is more.
+package watch
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/evalfleet/evalfleet/pkg/board"
+	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
+	"github.com/evalfleet/evalfleet/pkg/resource"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/content"
+	"github.com/evalfleet/evalfleet/services/agentorch/internal/journal"
+)
+
+// pageEvents bounds how many events are read at once, so that a slow watcher holds little.
+const pageEvents = 200
+
+// Watch says what to follow, and who is told. Its functions are called one after the other.
+type Watch struct {
+	// Journal is the name of the journal.
+	Journal string
+	// Cursor is the place to go on after, as Emit was given it; empty for the beginning.
+	Cursor string
+	// FromHead, with an empty cursor, leaves out the events that there are. Emit is given their last place first.
+	FromHead bool
+	// Of is the request that cursors belong to, without what may change between two watches of the same.
+	Of proto.Message
+	// Content leaves events their content.
+	Content bool
+	// Fold, unless nil, is given each event of the journal, whole and before Emit, those up to the cursor too.
+	Fold func(*agentv1.Event)
+	// Emit sends an event after the cursor, and a nil one as a heartbeat, with the cursor that goes on after it.
+	Emit func(event *agentv1.Event, cursor string) error
+	// Ended reports whether no event follows this one, as far as is known. It is asked of each event after the cursor, and
+	// of the one at the cursor.
+	Ended func(*agentv1.Event) bool
+	// Idle, unless nil, is called when all events that there are have been sent, the last time when the journal has ended. It
+	// sends what is in no event.
+	Idle func(cursor string, ended bool) error
+	// More, unless nil, wakes the watch as an append does.
+	More <-chan struct{}
+	// Look, unless zero, is how often the watch wakes by itself.
+	Look time.Duration
+}
+
+// Follow watches until the journal has ended and all is sent, until Emit or Idle fails, or until ctx ends. It fails with
+// INVALID_CURSOR and RESOURCE_NOT_FOUND.
+func Follow(ctx context.Context, store journal.Store, w Watch) error {
+	after, err := resource.ReadCursor(w.Cursor, w.Of)
+	if err != nil {
+		return err
+	}
+	wake := store.Subscribe(w.Journal)
+	defer wake.Close()
+	head, err := store.Open(ctx, w.Journal)
+	if err != nil {
+		return journal.Gone(err, w.Journal)
+	}
+	beats := time.NewTicker(board.Heartbeat)
+	defer beats.Stop()
+	var looks <-chan time.Time
+	if w.Look > 0 {
+		ticker := time.NewTicker(w.Look)
+		defer ticker.Stop()
+		looks = ticker.C
+	}
+	fromHead := w.FromHead && w.Cursor == ""
+	if fromHead {
+		after = head.Seq
+	}
+	f := follower{Watch: w, store: store, head: head, sent: after, read: max(0, after-1)}
+	if w.Fold != nil {
+		f.read = 0
+	}
+	if fromHead {
+		if err := w.Emit(nil, f.cursor()); err != nil {
+			return err
+		}
+	}
+	for {
+		news, err := f.catchUp(ctx)
+		if err != nil {
+			return err
+		}
+		if news {
+			beats.Reset(board.Heartbeat)
+		}
+		if w.Idle != nil {
+			if err := w.Idle(f.cursor(), f.ended); err != nil {
+				return err
+			}
+		}
+		if f.ended {
+			return nil
+		}
+		select {
+		case <-wake.C:
+		case <-w.More:
+		case <-looks:
+		case <-beats.C:
+			if err := w.Emit(nil, f.cursor()); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// follower is a watch on its way.
+type follower struct {
+	Watch
+
+	store journal.Store
+	head  journal.Head
+	// read and sent are the numbers of the last events that were.
+	read, sent int64
+	ended      bool
+}
+
+// catchUp sends all events that there are and reports whether there was any.
+func (f *follower) catchUp(ctx context.Context) (news bool, err error) {
+	for {
+		// What is folded needs its content, whoever watches.
+		page, err := f.store.Read(ctx, f.head.Ref, journal.Range{After: f.read, Limit: pageEvents, Bare: !f.Content && f.Fold == nil})
+		if err != nil {
+			return news, journal.Gone(err, f.Journal)
+		}
+		if len(page) == 0 {
+			return news, nil
+		}
+		for _, event := range page {
+			f.read = event.GetSeq()
+			if f.Fold != nil {
+				f.Fold(event)
+			}
+			if f.read >= f.sent {
+				f.ended = f.Ended(event)
+			}
+			if f.read <= f.sent {
+				continue
+			}
+			f.sent, news = f.read, true
+			if err := f.Emit(f.shown(event), f.cursor()); err != nil {
+				return news, err
+			}
+		}
+	}
+}
+
+// shown is an event as the watcher may see it.
+func (f *follower) shown(event *agentv1.Event) *agentv1.Event {
+	if f.Content {
+		return event
+	}
+	return content.Without(event)
+}
+
+// cursor goes on after what was sent.
+func (f *follower) cursor() string { return resource.Cursor(f.sent, f.Of) }

@@ -1,0 +1,91 @@
+package rest
+
+import (
+	"context"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+)
+
+// spelled is an error that names fields as the caller wrote them.
+type spelled struct{ error }
+
+// Unwrap returns the error itself.
+func (s spelled) Unwrap() error { return s.error }
+
+// bodies are the fields that bodies stand for, such as `budget`, by the path of the route. A body that is the whole request
+// is not among them.
+func bodies() map[string]string {
+	all := map[string]string{}
+	for name := range services() {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			continue
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods() //nolint:forcetypeassert // The name is a service's.
+		for i := range methods.Len() {
+			rule, _ := proto.GetExtension(methods.Get(i).Options(), annotations.E_Http).(*annotations.HttpRule)
+			if body := rule.GetBody(); body != "" && body != "*" {
+				_, path, _ := strings.Cut(string(routeOf(rule)), " ")
+				all[path] = body
+			}
+		}
+	}
+	return all
+}
+
+// naming names the fields of errors as JSON does, seen from the body that the caller sent.
+type naming map[string]string
+
+// of is err with its fields in JSON's names. A service names them as the schema does, from the request on.
+func (n naming) of(ctx context.Context, err error) error {
+	e, ok := rpcerr.As(rpcerr.FromStatus(err))
+	if !ok || len(e.Fields) == 0 {
+		return err
+	}
+	within := ""
+	if pattern, ok := runtime.HTTPPattern(ctx); ok {
+		within = n[pattern.String()]
+	}
+	named := *e
+	named.Fields = make([]rpcerr.Field, 0, len(e.Fields))
+	for _, f := range e.Fields {
+		path := jsonPath(f.Path)
+		if rest, ok := strings.CutPrefix(path, within+"."); ok && within != "" {
+			path = rest
+		}
+		if path != f.Path && f.Path != "" {
+			named.Message = strings.ReplaceAll(named.Message, f.Path+": ", path+": ")
+		}
+		named.Fields = append(named.Fields, rpcerr.Field{Path: path, Description: f.Description})
+	}
+	return &named
+}
+
+// jsonPath writes the names of a path as JSON does. Keys of maps, which stand in brackets, stay.
+func jsonPath(path string) string {
+	var out strings.Builder
+	depth, upper := 0, false
+	for _, c := range path {
+		switch {
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case c == '_' && depth == 0:
+			upper = true
+			continue
+		}
+		if upper {
+			c, upper = []rune(strings.ToUpper(string(c)))[0], false
+		}
+		out.WriteRune(c)
+	}
+	return out.String()
+}

@@ -1,0 +1,326 @@
+// Package exchange makes attempts over HTTP in a dialect: it encodes a request, posts it, reads the answer as a body or
+// as a stream, and says what a refusal, an answer that cannot be read and a connection that broke mean. A provider on
+// top of it is credentials, addresses, headers and [Quirks].
+package exchange
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/evalfleet/evalfleet/pkg/dialect"
+	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/retry"
+	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/buffer"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider"
+	"github.com/evalfleet/evalfleet/services/modelgw/internal/provider/transport"
+)
+
+// Exchange speaks with one API in one dialect. It is safe for concurrent use, and must not be changed once it is used.
+//
+// Errors of an attempt are those of [provider.Provider]: a *provider.Error with its class where the API failed, the
+// error of the context where that ended, CAPABILITY_UNSUPPORTED where the dialect cannot express the request. None
+// holds a credential: HTTP covers those of the account in what the API says (transport.Discreet), and URLs are left
+// out.
+type Exchange struct {
+	// Codec is the dialect.
+	Codec dialect.Codec
+	// HTTP makes the requests. It follows no redirects, and hides the account's secrets in what fails.
+	HTTP *http.Client
+	// Provider is the name for errors.
+	Provider string
+	// Quirks are what the errors of this API mean.
+	Quirks Quirks
+}
+
+// Quirks say what the errors of an API mean, where it is not what its dialect says. The zero value has none.
+type Quirks struct {
+	// RetryUnreadable says that a 200 whose body is no JSON object comes from something between us and the API, and may
+	// be tried again.
+	RetryUnreadable bool
+	// StopStatuses are the statuses whose errors may stand for an output, such as a full context; nil is all.
+	StopStatuses []int
+	// Stop reads such an error before the dialect does; nil has no rules of its own.
+	Stop func(status int, said *dialect.Error, model string) (*modelv1.ModelOutput, bool)
+	// Class corrects the class of an error; nil corrects nothing.
+	Class func(status int, said *dialect.Error, class provider.Class) provider.Class
+}
+
+// Call is where a request goes.
+type Call struct {
+	URL string
+	// Header is the call's own: credentials, and what else the API asks for. Post sets Content-Type and Accept where it
+	// has none.
+	Header http.Header
+	// Model is the name by which the API knows the model.
+	Model string
+	// Stream says that the request asks for a stream.
+	Stream bool
+}
+
+// Answer is what came of a request: a response, or the output that a refusal stands for.
+type Answer struct {
+	// Response is the answer, of a stream as far as it came; nil where Stopped is set.
+	Response dialect.Response
+	// Stopped is the output that a refusal stands for.
+	Stopped *modelv1.ModelOutput
+	// Raw is the answer as it came, of a stream its events; nil where it is not to be recorded. It is set beside an
+	// error too.
+	Raw []byte
+}
+
+// Do makes an attempt of one request: encode appends its body.
+func (x *Exchange) Do(ctx context.Context, r *provider.Request, call *Call, encode func(dst []byte) ([]byte, error)) (*provider.Response, error) {
+	return x.Attempt(r, encode, func(body *buffer.Buffer) (*modelv1.ModelOutput, []byte, error) {
+		left := r.AnswerBound()
+		answer, err := x.Post(ctx, r, call, body, &left)
+		if err != nil || answer.Stopped != nil {
+			return answer.Stopped, answer.Raw, err
+		}
+		output, err := answer.Response.Output(r.Tools)
+		if err != nil {
+			return nil, answer.Raw, x.Malformed(err)
+		}
+		return output, answer.Raw, nil
+	})
+}
+
+// Attempt makes an attempt that may take more than one request. encode appends the body of the first; run makes the
+// requests and returns the output, and what of the answers is to be recorded.
+func (x *Exchange) Attempt(
+	r *provider.Request, encode func(dst []byte) ([]byte, error), run func(body *buffer.Buffer) (output *modelv1.ModelOutput, raw []byte, err error),
+) (*provider.Response, error) {
+	body, err := x.Encode(encode)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Release()
+	start := time.Now()
+	output, raw, err := run(body)
+	if err != nil {
+		if failure, ok := provider.As(err); ok && r.Record.Of(err) {
+			failure.Call = transport.Record(body.Bytes, raw, true, start)
+		}
+		return nil, err
+	}
+	output.Time = provider.Clock(start)
+	response := &provider.Response{Output: output}
+	if r.Record.Of(nil) {
+		response.Call = transport.Record(body.Bytes, raw, false, start)
+	}
+	return response, nil
+}
+
+// Encode returns the body of a request, which the caller must release. What the dialect cannot express is
+// CAPABILITY_UNSUPPORTED.
+func (x *Exchange) Encode(encode func(dst []byte) ([]byte, error)) (*buffer.Buffer, error) {
+	body, err := buffer.Of(encode)
+	if err == nil {
+		return body, nil
+	}
+	what := err.Error()
+	if u, ok := errors.AsType[*dialect.UnsupportedError](err); ok {
+		what = u.What
+	}
+	return nil, rpcerr.CapabilityUnsupported(what, "%s: %w", x.Provider, err)
+}
+
+// Post sends a request and reads the answer, of which left bytes may be read; what was read is taken from it. The
+// pieces of a stream go to the request's Stream as they come.
+func (x *Exchange) Post(ctx context.Context, r *provider.Request, call *Call, body *buffer.Buffer, left *int64) (Answer, error) {
+	answer, err := x.Send(ctx, call, body)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode/100 == 3:
+		return Answer{}, provider.Redirected(x.Provider)
+	case answer.StatusCode != http.StatusOK:
+		return x.refused(answer, r, call)
+	case call.Stream && !transport.IsJSON(answer.Header):
+		return x.stream(ctx, answer, r, call, left)
+	default:
+		return x.whole(ctx, answer, r, call, left)
+	}
+}
+
+// Send posts a body. The caller must close the body of the answer.
+func (x *Exchange) Send(ctx context.Context, call *Call, body *buffer.Buffer) (*http.Response, error) {
+	post, err := transport.NewPost(ctx, call.URL, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", x.Provider, err)
+	}
+	post.Header = call.Header
+	if post.Header.Get("Content-Type") == "" {
+		post.Header.Set("Content-Type", "application/json")
+	}
+	if post.Header.Get("Accept") == "" {
+		accepted := "application/json"
+		if call.Stream {
+			accepted = "text/event-stream"
+		}
+		post.Header.Set("Accept", accepted)
+	}
+	answer, err := x.HTTP.Do(post)
+	if err != nil {
+		return nil, x.broken(ctx, err)
+	}
+	return answer, nil
+}
+
+// refused reads an answer with another status than 200. Of one that breaks off as much counts as came.
+func (x *Exchange) refused(answer *http.Response, r *provider.Request, call *Call) (a Answer, err error) {
+	read, _ := transport.Read(answer, transport.MaxErrorBytes)
+	defer read.Release()
+	a.Stopped, err = x.meaning(answer, x.Codec.DecodeError(read.Bytes), call.Model)
+	a.keep(r, read, err)
+	return a, err
+}
+
+// whole reads an answer that is a body.
+func (x *Exchange) whole(ctx context.Context, answer *http.Response, r *provider.Request, call *Call, left *int64) (a Answer, err error) {
+	read, err := transport.ReadWhole(answer, *left)
+	defer read.Release()
+	*left -= int64(len(read.Bytes))
+	if err != nil {
+		err = x.broken(ctx, err)
+		a.keep(r, read, err)
+		return a, err
+	}
+	if r.Progress != nil {
+		r.Progress()
+	}
+	a.Response, err = x.Codec.DecodeResponse(read.Bytes)
+	if said, ok := errors.AsType[*dialect.Error](err); ok {
+		a.Stopped, err = x.meaning(answer, said, call.Model)
+	} else if err != nil {
+		failure := x.Malformed(err)
+		if x.Quirks.RetryUnreadable && !bytes.HasPrefix(bytes.TrimSpace(read.Bytes), []byte("{")) {
+			failure.Class = provider.Transient
+		}
+		err = failure
+	}
+	a.keep(r, read, err)
+	return a, err
+}
+
+// keep keeps an answer for the record, where it is to be recorded.
+func (a *Answer) keep(r *provider.Request, read *buffer.Buffer, err error) {
+	if r.Record.Of(err) {
+		a.Raw = bytes.Clone(read.Bytes)
+	}
+}
+
+// stream reads an answer that comes as events. One that is cut off is taken as far as it came; one that never began may
+// be asked for again.
+func (x *Exchange) stream(ctx context.Context, answer *http.Response, r *provider.Request, call *Call, left *int64) (a Answer, err error) {
+	s, events, pieces := x.Codec.NewStreamReader(), transport.NewEvents(r.Record != provider.RecordNone), int64(0)
+	defer func() {
+		a.Raw = events.Document()
+		if s.Started() && a.Stopped == nil && (err != nil || !s.Complete()) && r.Unfinished != nil {
+			r.Unfinished(s.Usage(), pieces)
+		}
+	}()
+	for event, err := range x.Codec.ReadEvents(events.From(transport.Limit(answer.Body, left))) {
+		if err != nil {
+			return a, x.broken(ctx, err)
+		}
+		if r.Progress != nil {
+			r.Progress()
+		}
+		events.Add(event.Data)
+		deltas, err := s.Add(event)
+		if said, ok := errors.AsType[*dialect.Error](err); ok {
+			if a.Stopped, err = x.meaning(answer, x.within(said), call.Model); err == nil {
+				a.Stopped.Usage = s.Usage()
+			}
+			return a, err
+		}
+		if err != nil {
+			return a, x.Malformed(err)
+		}
+		pieces += int64(len(deltas))
+		if r.Stream != nil {
+			for _, delta := range deltas {
+				r.Stream(delta)
+			}
+		}
+		if s.Done() {
+			break
+		}
+	}
+	if !s.Started() {
+		return a, &provider.Error{
+			Provider: x.Provider, Class: provider.Transient, Status: answer.StatusCode, Message: "the stream ended before anything came",
+		}
+	}
+	a.Response = s.Response()
+	return a, nil
+}
+
+// within returns an error that came within a stream. The request was accepted by then, so that one whose words say
+// nothing else is the server's, and may be tried again.
+func (x *Exchange) within(said *dialect.Error) *dialect.Error {
+	said.Transient = said.Transient || said.Status == 0
+	return said
+}
+
+// meaning says what an error of the API means. One that comes with a 200 has the status that its words stand for.
+func (x *Exchange) meaning(answer *http.Response, said *dialect.Error, model string) (*modelv1.ModelOutput, error) {
+	status, mayStop := answer.StatusCode, x.Quirks.StopStatuses == nil || slices.Contains(x.Quirks.StopStatuses, answer.StatusCode)
+	if status == http.StatusOK {
+		status, mayStop = cmp.Or(said.Status, status), true
+	}
+	if mayStop {
+		if x.Quirks.Stop != nil {
+			if output, stops := x.Quirks.Stop(status, said, model); stops {
+				return output, nil
+			}
+		}
+		if output, stops := x.Codec.Stopped(status, said, model); stops {
+			return output, nil
+		}
+	}
+	return nil, &provider.Error{
+		Provider: x.Provider, Class: x.class(status, said), Status: status, Message: said.Message,
+		Auth: status == http.StatusUnauthorized, RetryAfter: retry.After(answer.Header, time.Now()),
+	}
+}
+
+// class says whether a refused request may be repeated.
+func (x *Exchange) class(status int, said *dialect.Error) provider.Class {
+	class := provider.ClassOf(status)
+	if class == provider.Final && said.Transient {
+		class = provider.Transient
+	}
+	if x.Quirks.Class != nil {
+		class = x.Quirks.Class(status, said, class)
+	}
+	return class
+}
+
+// Malformed is the failure of an answer that cannot be read.
+func (x *Exchange) Malformed(err error) *provider.Error {
+	return &provider.Error{Provider: x.Provider, Invalid: true, Status: http.StatusOK, Cause: err}
+}
+
+// broken is the failure of a connection.
+func (x *Exchange) broken(ctx context.Context, err error) error {
+	return transport.Broken(ctx, x.Provider, err)
+}
+
+// Upstream returns the API as a place for requests that come in the dialect already. authorize sets the account's
+// credentials and headers, in place of what is there.
+func (x *Exchange) Upstream(url, model string, authorize func(http.Header)) *provider.Upstream {
+	return &provider.Upstream{
+		Dialect: x.Codec.Format().Name, Provider: x.Provider, URL: url, Model: model, HTTP: x.HTTP, Authorize: authorize,
+		Class: func(status int, body []byte) provider.Class { return x.class(status, x.Codec.DecodeError(body)) },
+	}
+}
