@@ -117,7 +117,7 @@ func (s *State) toolsReviewed(r *agentv1.ToolsReviewed) error {
 
 // message returns the message of an id; nil for none.
 func (s *State) message(id string) *modelv1.ChatMessage {
-	for _, m := range slices.Backward(s.messages) {
+	for _, m := range slices.Backward(s.Messages()) {
 		if m.GetId() == id {
 			return m
 		}

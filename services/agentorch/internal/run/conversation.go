@@ -9,12 +9,74 @@ import (
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	contentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	modelv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
+	"github.com/evalfleet/evalfleet/pkg/prefix"
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/agent"
 )
 
+// Conversation is messages in order, and a hash of each beginning of them, which [Conversation.Upto] makes once for each
+// message. The zero Conversation has none. It belongs to one goroutine at a time and must not be copied.
+type Conversation struct {
+	messages []*modelv1.ChatMessage
+	// links are of the first messages, as far as they were asked for.
+	links []Link
+}
+
+// Link is what is known of a beginning of a conversation.
+type Link struct {
+	// Hash stands for its messages.
+	Hash prefix.Hash
+	// Count is how many they are, Bytes how many bytes they have when they are encoded.
+	Count, Bytes int
+}
+
+// Messages returns the messages. Neither the list nor they may be changed; both stay as they are.
+func (c *Conversation) Messages() []*modelv1.ChatMessage { return c.messages }
+
+// Len returns how many there are.
+func (c *Conversation) Len() int { return len(c.messages) }
+
+// Append adds messages at the end.
+func (c *Conversation) Append(messages ...*modelv1.ChatMessage) {
+	c.messages = append(c.messages, messages...)
+}
+
+// Upto returns the link of the first n messages. It fails where one of them cannot be encoded, and panics where there
+// are fewer.
+func (c *Conversation) Upto(n int) (Link, error) {
+	for len(c.links) < n {
+		last := c.link(len(c.links))
+		digest, size, err := prefix.DigestOf(c.messages[last.Count])
+		if err != nil {
+			return Link{}, err
+		}
+		c.links = append(c.links, Link{Hash: last.Hash.Next(digest), Count: last.Count + 1, Bytes: last.Bytes + size})
+	}
+	return c.link(n), nil
+}
+
+func (c *Conversation) link(n int) Link {
+	if n == 0 {
+		return Link{}
+	}
+	return c.links[n-1]
+}
+
+// set replaces the messages. Links of those that are the same at the beginning stay.
+func (c *Conversation) set(messages []*modelv1.ChatMessage) {
+	same := 0
+	for same < min(len(c.links), len(messages)) && messages[same] == c.messages[same] {
+		same++
+	}
+	c.messages, c.links = messages, c.links[:same]
+}
+
 func (s *State) messageAdded(a *agentv1.MessageAdded) {
 	m := a.GetContent()
-	s.messages = agent.Added(s.messages, a)
+	if a.Index == nil {
+		s.conversation.Append(m)
+	} else {
+		s.conversation.set(agent.Added(s.conversation.messages, a))
+	}
 	if answered := chat.FirstMessage(s.answer); answered != nil && m.GetId() == answered.GetId() {
 		s.output = s.answer // the conversation took the answer
 	}
@@ -64,7 +126,7 @@ func (s *State) posted(m *modelv1.ChatMessage) {
 }
 
 func (s *State) historyChanged(h *agentv1.HistoryChanged) {
-	s.messages = agent.Changed(s.messages, h)
+	s.conversation.set(agent.Changed(s.conversation.messages, h))
 	for _, m := range h.GetContent().GetMessages() {
 		if first := chat.FirstMessage(s.output); first != nil && first.GetId() == m.GetId() && first != m {
 			s.output = proto.CloneOf(s.output)

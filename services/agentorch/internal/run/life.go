@@ -17,7 +17,7 @@ func (s *State) created(e *agentv1.Event, c *agentv1.RunCreated) error {
 	}
 	s.TooNew = s.TooNew || c.GetFoldVersion() > FoldVersion
 	s.spec, s.tools, s.Warnings = Join(c), c.GetTools(), c.GetWarnings()
-	s.messages = append(s.messages, s.spec.GetInput()...)
+	s.conversation.Append(s.spec.GetInput()...)
 	for key, value := range s.spec.GetStore() {
 		s.store[key] = value
 	}

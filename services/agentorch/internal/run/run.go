@@ -103,17 +103,17 @@ type State struct {
 	// Created, Started, Scored and Ended are when the run was made, its first step began, its scorers began and it ended; zero before.
 	Created, Started, Scored, Ended time.Time
 
-	agents     Agents
-	spec       *agentv1.RunSpec
-	tools      []*toolv1.ToolDefinition
-	messages   []*modelv1.ChatMessage
-	output     *modelv1.ModelOutput
-	answer     *modelv1.ModelOutput
-	answered   int64 // number of the event that holds answer
-	store      map[string]string
-	scores     []*agentv1.NamedScore
-	lastScores []*agentv1.NamedScore
-	scoringCut bool
+	agents       Agents
+	spec         *agentv1.RunSpec
+	tools        []*toolv1.ToolDefinition
+	conversation Conversation
+	output       *modelv1.ModelOutput
+	answer       *modelv1.ModelOutput
+	answered     int64 // number of the event that holds answer
+	store        map[string]string
+	scores       []*agentv1.NamedScore
+	lastScores   []*agentv1.NamedScore
+	scoringCut   bool
 	// away is how long no replica drove the run since it started, and awayAtScoring what that was when its scoring began.
 	away, awayAtScoring time.Duration
 	// waiting is when the phase changed last, and awayAtWait what away was then.
@@ -172,7 +172,10 @@ func (s *State) Key(seq int64) string { return fmt.Sprintf("%s/%d", s.ID(), seq)
 func (s *State) Spec() *agentv1.RunSpec { return s.spec }
 
 // Messages implements [agent.View].
-func (s *State) Messages() []*modelv1.ChatMessage { return s.messages }
+func (s *State) Messages() []*modelv1.ChatMessage { return s.conversation.Messages() }
+
+// Conversation returns the conversation, of which only the links that it is asked for may change.
+func (s *State) Conversation() *Conversation { return &s.conversation }
 
 // Output implements [agent.View].
 func (s *State) Output() *modelv1.ModelOutput { return s.output }
@@ -211,7 +214,7 @@ func (s *State) Judging() bool { return s.Scoring != nil && !s.Scoring.Intermedi
 
 // Use returns what counts toward bounds.
 func (s *State) Use() limit.Use {
-	return limit.Use{Messages: len(s.messages), Usage: s.Total, Turns: s.Turns}
+	return limit.Use{Messages: s.conversation.Len(), Usage: s.Total, Turns: s.Turns}
 }
 
 // Tools returns the definitions of a step's tools, in order.

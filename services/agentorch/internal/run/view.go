@@ -23,7 +23,7 @@ func (s *State) View(full bool) *agentv1.Run {
 		Name: s.Name, State: s.Phase, Wait: s.Wait, Head: s.Seq, Epoch: s.Epoch, Etag: Etag(s.Seq), Owner: s.Owner,
 		CreateTime: timestamp(s.Created), StartTime: timestamp(s.Started), EndTime: timestamp(s.Ended),
 		Limit: s.Limit, Error: s.Error, Scores: s.scores, Usage: s.Usage, RoleUsage: s.RoleUsage,
-		Turns: int32(s.Turns), MessageCount: int32(len(s.messages)), WorkingTime: durationpb.New(s.Working),
+		Turns: int32(s.Turns), MessageCount: int32(s.conversation.Len()), WorkingTime: durationpb.New(s.Working),
 		SandboxFault: s.SandboxFault, Retries: int32(s.Retries), Activity: s.activity(),
 		LostModelCalls: int32(s.LostModelCalls), Cancelling: s.Cancel != nil && !s.Finished, Warnings: s.Warnings,
 		Limits: s.Limits.Bounds(), Used: s.used(),
@@ -37,7 +37,7 @@ func (s *State) View(full bool) *agentv1.Run {
 		}
 	}
 	if full {
-		r.Spec, r.Messages, r.Output, r.Store = s.spec, s.messages, s.output, s.store
+		r.Spec, r.Messages, r.Output, r.Store = s.spec, s.Messages(), s.output, s.store
 		return r
 	}
 	r.Spec = s.spec
