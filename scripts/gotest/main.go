@@ -32,7 +32,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		os.Exit(1)
 	}
-	if sum.failed > 0 || (*noSkip && len(sum.skips) > 0) {
+	if *noSkip && len(sum.skips) > 0 {
+		fmt.Fprintln(os.Stderr, "gotest: a skipped test is a failure with -no-skip")
+		os.Exit(1)
+	}
+	if sum.failed > 0 {
 		os.Exit(1)
 	}
 }

@@ -75,13 +75,18 @@ func Run(t *testing.T, h Harness) {
 		"a scan sees what reading sees":                        scans,
 		"a scan of a long answer sees its ends":                longScans,
 		"what a scan cannot read it leaves out":                brokenScans,
-		"tokens that are counted are read as they were":        counts,
 		"nothing that is given is changed":                     unchanged,
 		"a codec's value is ready and may be used at any time": concurrent,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, h)
+		})
+	}
+	if counter, counts := h.Codec.(dialect.TokenCounter); counts {
+		t.Run("tokens that are counted are read as they were", func(t *testing.T) {
+			t.Parallel()
+			counted(t, h, counter)
 		})
 	}
 }

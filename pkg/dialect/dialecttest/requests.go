@@ -193,11 +193,7 @@ func badRequests(t *testing.T, h Harness) {
 	}
 }
 
-func counts(t *testing.T, h Harness) {
-	counter, ok := h.Codec.(dialect.TokenCounter)
-	if !ok {
-		t.Skip("the format counts no tokens")
-	}
+func counted(t *testing.T, h Harness, counter dialect.TokenCounter) {
 	body, err := counter.AppendCountRequest(nil, conversation())
 	require.NoError(t, err)
 	got, err := counter.ParseCountRequest(body)
