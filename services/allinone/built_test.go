@@ -175,7 +175,7 @@ func services() []protoreflect.ServiceDescriptor {
 
 // requests are those that the fields' descriptions alone do not make valid.
 var requests = map[string]string{
-	"CancelToolsRequest":  `{"callIds": ["absent"]}`,
+	"CancelToolsRequest":  `{"calls": [{"callId": "absent"}]}`,
 	"DownloadBlobRequest": `{"hash": "` + strings.Repeat("0", 64) + `"}`,
 	"ExecuteToolsRequest": `{"calls": [{"id": "absent", "function": "absent"}]}`,
 	"GetBlobRequest":      `{"hash": "` + strings.Repeat("0", 64) + `"}`,

@@ -417,7 +417,7 @@ func TestACancelReachesTheWorker(t *testing.T) {
 		done <- result
 	}()
 	key := w.Call().GetKey()
-	_, err := l.tools.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: "projects/default", RequestId: "r", CallIds: []string{"c"}})
+	_, err := l.tools.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: "projects/default", RequestId: "r", Calls: []*toolv1.CallRef{{CallId: "c"}}})
 	require.NoError(t, err)
 	assert.Equal(t, key, w.Next().GetCancel().GetKey())
 	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, waittest.For(t, done, "the result of the call that was cancelled").GetError().GetType())

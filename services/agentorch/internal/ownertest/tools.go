@@ -153,13 +153,10 @@ func (t *Tools) review(refs []*toolv1.ToolRef, call *toolv1.ToolCall) *toolv1.To
 func (t *Tools) ExecuteTools(ctx context.Context, r *toolv1.ExecuteToolsRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[toolv1.ExecuteToolsResponse], error) {
 	results := make(chan executed, len(r.GetCalls()))
 	progress := make(chan *toolv1.ToolProgress, 100) // far more than tests tell
-	again := map[string]int{}
 	var calls sync.WaitGroup
 	for i, call := range r.GetCalls() {
-		before := again[call.GetId()]
-		again[call.GetId()]++
 		calls.Go(func() {
-			result, err := t.execute(ctx, r, call, before, func(line string) {
+			result, err := t.execute(ctx, r, i, func(line string) {
 				progress <- &toolv1.ToolProgress{CallId: call.GetId(), Index: int32(i), Note: &effectv1.Note{Message: line, Time: timestamppb.Now()}}
 			})
 			if err == nil {
@@ -177,14 +174,11 @@ type executed struct {
 	err    error
 }
 
-// execute executes a call; again says how many calls of its id stand before it.
-func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, call *toolv1.ToolCall, again int, progress func(string)) (*toolv1.ToolResult, error) {
-	content := proto.CloneOf(r)
+// execute executes the call at a place.
+func (t *Tools) execute(ctx context.Context, r *toolv1.ExecuteToolsRequest, index int, progress func(string)) (*toolv1.ToolResult, error) {
+	call, content := r.GetCalls()[index], proto.CloneOf(r)
 	content.Attribution, content.Timeout, content.Calls = nil, nil, []*toolv1.ToolCall{call}
-	key := keyOf(r.GetParent(), r.GetRequestId(), call.GetId())
-	if again > 0 {
-		key = keyOf(r.GetParent(), r.GetRequestId(), call.GetId(), strconv.Itoa(again+1))
-	}
+	key := keyOf(r.GetParent(), r.GetRequestId(), strconv.Itoa(index), call.GetId())
 	done, err := t.do(ctx, key, content, func(ctx context.Context) (any, error) {
 		_, tool, ok := t.lookup(r.GetTools(), call.GetFunction())
 		if !ok || tool.Run == nil {
@@ -244,9 +238,9 @@ func (t *Tools) WatchWorkers(ctx context.Context, _ *toolv1.WatchWorkersRequest,
 // CancelTools implements the client.
 func (t *Tools) CancelTools(_ context.Context, r *toolv1.CancelToolsRequest, _ ...grpc.CallOption) (*toolv1.CancelToolsResponse, error) {
 	answer := &toolv1.CancelToolsResponse{}
-	for _, id := range r.GetCallIds() {
-		if t.cancel(keyOf(r.GetParent(), r.GetRequestId(), id)) {
-			answer.AlreadyDone = append(answer.AlreadyDone, id)
+	for _, call := range r.GetCalls() {
+		if t.cancel(keyOf(r.GetParent(), r.GetRequestId(), strconv.Itoa(int(call.GetIndex())), call.GetCallId())) {
+			answer.AlreadyDone = append(answer.AlreadyDone, call)
 		}
 	}
 	return answer, nil
@@ -254,8 +248,8 @@ func (t *Tools) CancelTools(_ context.Context, r *toolv1.CancelToolsRequest, _ .
 
 // ReleaseTools implements the client.
 func (t *Tools) ReleaseTools(_ context.Context, r *toolv1.ReleaseToolsRequest, _ ...grpc.CallOption) (*toolv1.ReleaseToolsResponse, error) {
-	for _, id := range r.GetCallIds() {
-		t.release(keyOf(r.GetParent(), r.GetRequestId(), id))
+	for _, call := range r.GetCalls() {
+		t.release(keyOf(r.GetParent(), r.GetRequestId(), strconv.Itoa(int(call.GetIndex())), call.GetCallId()))
 	}
 	return &toolv1.ReleaseToolsResponse{}, nil
 }

@@ -113,6 +113,8 @@ func (p *process) batch(t *testing.T, requestID string, calls ...*toolv1.ToolCal
 	return &execute.Batch{Project: "default", RequestID: requestID, Offers: offers, Refs: p.refs, Calls: calls}
 }
 
+func ref(id string, index int32) *toolv1.CallRef { return &toolv1.CallRef{CallId: id, Index: index} }
+
 func call(id, function string) *toolv1.ToolCall {
 	return &toolv1.ToolCall{Id: id, Function: function}
 }
@@ -145,7 +147,7 @@ func TestARepeatedRequestAttaches(t *testing.T) {
 			})
 		}
 		all.Wait()
-		kept, err := p.Attach(t.Context(), "default", "run/1", "c1")
+		kept, err := p.Attach(t.Context(), "default", "run/1", ref("c1", 0))
 		require.NoError(t, err)
 		assert.Equal(t, "waited", kept.GetContent().GetText())
 		assert.EqualValues(t, 1, tool.calls.Load())
@@ -198,7 +200,7 @@ func TestAKeyUsedForOtherContentHarmsNoSibling(t *testing.T) {
 		other.ArgumentsJson = `{"n":1}`
 		_, err = p.run(t.Context(), p.batch(t, "run/1", other, call("c2", "t")))
 		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, rpcerr.Reason(err))
-		kept, err := p.Attach(t.Context(), "default", "run/1", "c2")
+		kept, err := p.Attach(t.Context(), "default", "run/1", ref("c2", 1))
 		require.NoError(t, err)
 		assert.Equal(t, "waited", kept.GetContent().GetText())
 	})
@@ -220,7 +222,7 @@ func TestASiblingOfAFailureIsKeptAsStopped(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, results, 3)
 		assert.Equal(t, time.Minute, time.Since(begun))
-		kept, err := p.Attach(t.Context(), "default", "run/1", "c1")
+		kept, err := p.Attach(t.Context(), "default", "run/1", ref("c1", 0))
 		require.NoError(t, err)
 		assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, kept.GetError().GetType())
 		assert.NotEmpty(t, kept.GetNotes())
@@ -239,7 +241,7 @@ func TestWithAKeyTheBatchOutlivesItsCaller(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 
 		time.Sleep(2 * time.Minute)
-		kept, err := p.Attach(t.Context(), "default", "run/1", "c2")
+		kept, err := p.Attach(t.Context(), "default", "run/1", ref("c2", 1))
 		require.NoError(t, err, "also calls that had not begun")
 		assert.Equal(t, "done", kept.GetContent().GetText())
 	})
@@ -281,7 +283,7 @@ func TestACallWhoseProcessDiedRunsAgain(t *testing.T) {
 
 		second := start(t, ledger, "b", slow)
 		defer second.kill()
-		_, err := second.Attach(t.Context(), "default", "run/1", "c1")
+		_, err := second.Attach(t.Context(), "default", "run/1", ref("c1", 0))
 		require.Error(t, err, "attaching starts nothing")
 		results, err := second.run(t.Context(), second.batch(t, "run/1", call("c1", "t")))
 		require.NoError(t, err)
@@ -321,13 +323,15 @@ func TestCancel(t *testing.T) {
 		slow.public.Parallel, quick.public.Parallel = true, true
 		p := start(t, &memory.Ledger{}, "a", slow, quick)
 		defer p.kill()
-		_, err := p.Cancel(t.Context(), "default", "run/1", []string{"unseen"})
+		_, err := p.Cancel(t.Context(), "default", "run/1", []*toolv1.CallRef{ref("unseen", 2)})
 		require.NoError(t, err)
 		go func() {
 			time.Sleep(10 * time.Second)
-			done, err := p.Cancel(t.Context(), "default", "run/1", []string{"c1", "c2"})
+			done, err := p.Cancel(t.Context(), "default", "run/1", []*toolv1.CallRef{ref("c1", 0), ref("c2", 1)})
 			assert.NoError(t, err)
-			assert.Equal(t, []string{"c2"}, done)
+			if assert.Len(t, done, 1) {
+				assert.Equal(t, "c2", done[0].GetCallId())
+			}
 		}()
 		begun := time.Now()
 		results, err := p.run(t.Context(), p.batch(t, "run/1", call("c1", "slow"), call("c2", "quick"), call("unseen", "quick")))
@@ -343,49 +347,63 @@ func TestCancel(t *testing.T) {
 		assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, byID["unseen"].GetError().GetType())
 		assert.EqualValues(t, 1, quick.calls.Load(), "what was cancelled unseen never begins")
 
-		_, err = p.Attach(t.Context(), "default", "run/1", "c1")
+		_, err = p.Attach(t.Context(), "default", "run/1", ref("c1", 0))
 		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED, rpcerr.Reason(err))
 	})
 }
 
-// TestCallsOfOneIDAreCancelledAndReleased: providers do send two calls with one id, and ids that look like those that
-// we make of them.
-func TestCallsOfOneIDAreCancelledAndReleased(t *testing.T) {
+// TestCallsOfOneIDAreToldApart: providers do send two calls with one id. Each has its own key, so that a later process
+// attaches to the one that is done and runs the other again, and each is cancelled and released by its place.
+func TestCallsOfOneIDAreToldApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		slow := counting("slow", waiting(time.Minute))
-		slow.public.Parallel = true
+		quick, slow := counting("quick", waiting(time.Second)), counting("slow", waiting(time.Minute))
+		quick.public.Parallel, slow.public.Parallel = true, true
 		ledger := &memory.Ledger{}
-		p := start(t, ledger, "a", slow)
-		defer p.kill()
-		ids := []string{"c1", "c1", "c1~1", "c1"}
-		var calls []*toolv1.ToolCall
-		for _, id := range ids {
-			calls = append(calls, call(id, "slow"))
-		}
+		calls := []*toolv1.ToolCall{call("c1", "quick"), call("c1", "slow"), call("1/c1", "quick")}
+		first := start(t, ledger, "a", quick, slow)
+		b := first.batch(t, "run/1", calls...)
+		go func() {
+			_, err := first.run(t.Context(), b)
+			assert.Error(t, err)
+		}()
+		time.Sleep(10 * time.Second)
+		first.kill()
+
+		second := start(t, ledger, "b", quick, slow)
+		defer second.kill()
+		done, err := second.Attach(t.Context(), "default", "run/1", ref("c1", 0))
+		require.NoError(t, err)
+		assert.Equal(t, "quick", done.GetFunction())
+		results, err := second.run(t.Context(), second.batch(t, "run/1", calls...))
+		require.NoError(t, err)
+		require.Len(t, results, len(calls))
+		assert.EqualValues(t, 2, quick.calls.Load(), "what was done is attached to")
+		assert.EqualValues(t, 2, slow.calls.Load(), "what was cut short runs again")
+		again, err := second.Attach(t.Context(), "default", "run/1", ref("c1", 1))
+		require.NoError(t, err)
+		assert.Equal(t, "slow", again.GetFunction())
+		assert.EqualValues(t, 1, again.GetIndex())
+
+		require.NoError(t, second.Release(t.Context(), "default", "run/1", []*toolv1.CallRef{ref("c1", 1)}))
+		_, err = second.Attach(t.Context(), "default", "run/1", ref("c1", 1))
+		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err))
+		_, err = second.Attach(t.Context(), "default", "run/1", ref("c1", 0))
+		require.NoError(t, err, "the other of that id stays")
+
 		go func() {
 			time.Sleep(10 * time.Second)
-			done, err := p.Cancel(t.Context(), "default", "run/1", ids)
+			_, err := second.Cancel(t.Context(), "default", "run/2", []*toolv1.CallRef{ref("c1", 1)})
 			assert.NoError(t, err)
-			assert.Empty(t, done)
 		}()
-		begun := time.Now()
-		results, err := p.run(t.Context(), p.batch(t, "run/1", calls...))
+		results, err = second.run(t.Context(), second.batch(t, "run/2", call("c1", "slow"), call("c1", "slow")))
 		require.NoError(t, err)
-		assert.Equal(t, 10*time.Second, time.Since(begun), "none goes on")
-		require.Len(t, results, len(ids))
+		require.Len(t, results, 2)
+		errorOf := map[int32]toolv1.ToolErrorType{}
 		for _, result := range results {
-			assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, result.GetError().GetType())
+			errorOf[result.GetIndex()] = result.GetError().GetType()
 		}
-		assert.EqualValues(t, len(ids), slow.calls.Load())
-		quick, err := p.run(t.Context(), p.batch(t, "run/2", call("c1", "slow"), call("c1", "slow")))
-		require.NoError(t, err)
-		require.Len(t, quick, 2)
-		require.NoError(t, p.Release(t.Context(), "default", "run/2", []string{"c1", "c1"}))
-		for _, id := range []string{"c1", "c1~1"} {
-			_, err = p.Attach(t.Context(), "default", "run/2", id)
-			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err), id)
-		}
+		assert.Equal(t, map[int32]toolv1.ToolErrorType{0: toolv1.ToolErrorType_TOOL_ERROR_TYPE_UNSPECIFIED, 1: toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED}, errorOf)
 	})
 }
 
@@ -393,17 +411,18 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	p := start(t, &memory.Ledger{}, "a", counting("t", answering("x")))
 	defer p.kill()
-	_, err := p.Attach(t.Context(), "default", "run/1", "c1")
+	_, err := p.Attach(t.Context(), "default", "run/1", ref("c1", 0))
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err))
 
 	_, err = p.run(t.Context(), p.batch(t, "run/1", call("c1", "t")))
 	require.NoError(t, err)
-	require.NoError(t, p.Release(t.Context(), "default", "run/1", []string{"c1", "unknown"}))
-	_, err = p.Attach(t.Context(), "default", "run/1", "c1")
+	require.NoError(t, p.Release(t.Context(), "default", "run/1", []*toolv1.CallRef{ref("c1", 0), ref("unknown", 1)}))
+	_, err = p.Attach(t.Context(), "default", "run/1", ref("c1", 0))
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err))
-	done, err := p.Cancel(t.Context(), "default", "run/1", []string{"c1"})
+	done, err := p.Cancel(t.Context(), "default", "run/1", []*toolv1.CallRef{ref("c1", 0)})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"c1"}, done)
+	require.Len(t, done, 1)
+	assert.Equal(t, "c1", done[0].GetCallId())
 }
 
 func TestAStoppingServiceSaysSo(t *testing.T) {
@@ -543,11 +562,8 @@ func TestCallsWithOneIDAreToldApartByTheirPlace(t *testing.T) {
 			}
 			assert.Equal(t, map[int32]string{0: `{"n":1}`, 1: `{"n":2}`, 2: `{"n":3}`}, texts)
 		}
-		results, err := p.run(t.Context(), p.batch(t, "run/1", call("new", "t"), same("1")))
-		require.NoError(t, err)
-		for _, result := range results {
-			assert.Equal(t, result.GetCallId() == "same", result.GetIndex() == 1, "the place is that in the request at hand")
-		}
+		_, err := p.run(t.Context(), p.batch(t, "run/1", call("new", "t"), same("1")))
+		assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED, rpcerr.Reason(err), "a repeated request has its calls at the same places")
 	})
 }
 
@@ -559,7 +575,7 @@ func TestLongIDsMakeProperKeys(t *testing.T) {
 	request, id := strings.Repeat("r", 120), strings.Repeat("c", 300)
 	_, err := p.run(t.Context(), p.batch(t, request, call(id, "t"), call(id+"d", "t")))
 	require.NoError(t, err)
-	kept, err := p.Attach(t.Context(), "default", request, id)
+	kept, err := p.Attach(t.Context(), "default", request, ref(id, 0))
 	require.NoError(t, err)
 	assert.Equal(t, id, kept.GetCallId())
 }

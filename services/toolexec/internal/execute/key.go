@@ -13,27 +13,16 @@ import (
 	toolv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 )
 
-// callKey is the key of one call of a request: `request/call`. Ids of calls are the provider's and may be long; a long one counts by its hash.
-func callKey(project, requestID, callID string) effect.Key {
-	return effect.Key{Project: project, ID: below(requestID, callID)}
+// callKey is the key of one call of a request: `request/index/call`. The index is the call's place in the request:
+// providers do send two calls with one id. Ids are the provider's and may be long; a long one counts by its hash.
+func callKey(project, requestID string, call *toolv1.CallRef) effect.Key {
+	return effect.Key{Project: project, ID: below(requestID, strconv.Itoa(int(call.GetIndex()))+"/"+call.GetCallId())}
 }
 
-// callKeys are the keys of the calls of a request, by their ids in its order. Of calls with one id, which providers
-// should not send but do, later ones get a number that makes theirs unlike those before.
-func callKeys(project, requestID string, callIDs []string) []effect.Key {
-	keys, taken := make([]effect.Key, len(callIDs)), make(map[string]int, len(callIDs))
-	for i, id := range callIDs {
-		own := id
-		for n := taken[id]; n > 0; n++ { // Beginning where the last one of that id ended keeps many of them cheap.
-			if own = id + "~" + strconv.Itoa(n); taken[own] == 0 {
-				taken[id] = n + 1
-				break
-			}
-		}
-		if taken[own] == 0 {
-			taken[own] = 1
-		}
-		keys[i] = callKey(project, requestID, own)
+func callKeys(project, requestID string, calls []*toolv1.CallRef) []effect.Key {
+	keys := make([]effect.Key, len(calls))
+	for i, call := range calls {
+		keys[i] = callKey(project, requestID, call)
 	}
 	return keys
 }
@@ -43,11 +32,11 @@ func (b *Batch) setKeys() {
 	if b.RequestID == "" {
 		return
 	}
-	ids := make([]string, len(b.Calls))
+	calls := make([]*toolv1.CallRef, len(b.Calls))
 	for i, call := range b.Calls {
-		ids[i] = call.GetId()
+		calls[i] = &toolv1.CallRef{CallId: call.GetId(), Index: int32(i)}
 	}
-	b.keys = callKeys(b.Project, b.RequestID, ids)
+	b.keys = callKeys(b.Project, b.RequestID, calls)
 }
 
 // key is the key of call i of a batch, zero where the batch has none.

@@ -85,33 +85,31 @@ func (e *Executor) release(ctx context.Context, access *sandbox.Access) {
 }
 
 // Attach waits for one call that runs or is done.
-func (e *Executor) Attach(ctx context.Context, project, requestID, callID string) (*toolv1.ToolResult, error) {
-	kept, err := e.effects.Attach(ctx, callKey(project, requestID, callID))
+func (e *Executor) Attach(ctx context.Context, project, requestID string, call *toolv1.CallRef) (*toolv1.ToolResult, error) {
+	kept, err := e.effects.Attach(ctx, callKey(project, requestID, call))
 	if err != nil {
 		return nil, err
 	}
 	return decode(kept.Body)
 }
 
-// Cancel stops calls, and those never seen before they begin. It returns the ids of calls that had ended before. An id
-// that comes again names the next call of that id.
-func (e *Executor) Cancel(ctx context.Context, project, requestID string, callIDs []string) (done []string, err error) {
-	for i, key := range callKeys(project, requestID, callIDs) {
+// Cancel stops calls, and those never seen before they begin. It returns the calls that had ended before.
+func (e *Executor) Cancel(ctx context.Context, project, requestID string, calls []*toolv1.CallRef) (done []*toolv1.CallRef, err error) {
+	for i, key := range callKeys(project, requestID, calls) {
 		ended, err := e.effects.Cancel(ctx, key)
 		if err != nil {
 			return nil, err
 		}
 		if ended {
-			done = append(done, callIDs[i])
+			done = append(done, calls[i])
 		}
 	}
 	return done, nil
 }
 
-// Release drops the results of calls, which their caller has safe. An id that comes again names the next call of that
-// id.
-func (e *Executor) Release(ctx context.Context, project, requestID string, callIDs []string) error {
-	return e.effects.Release(ctx, callKeys(project, requestID, callIDs)...)
+// Release drops the results of calls, which their caller has safe.
+func (e *Executor) Release(ctx context.Context, project, requestID string, calls []*toolv1.CallRef) error {
+	return e.effects.Release(ctx, callKeys(project, requestID, calls)...)
 }
 
 // ReleaseRuns drops the results of all calls of runs of a project. Runs are ids.

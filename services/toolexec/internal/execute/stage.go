@@ -91,7 +91,7 @@ func (o *emitter) started(i int) {
 }
 
 func (o *emitter) result(i int, result *toolv1.ToolResult) {
-	result.Index = int32(i) // of this request; an earlier one may have had other calls before it
+	result.Index = int32(i)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if result.GetError() != nil {

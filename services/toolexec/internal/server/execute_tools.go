@@ -46,7 +46,7 @@ func (t *Tools) AttachToolCall(ctx context.Context, request *toolv1.AttachToolCa
 	if err != nil {
 		return nil, err
 	}
-	return t.executor.Attach(ctx, project, request.GetRequestId(), request.GetCallId())
+	return t.executor.Attach(ctx, project, request.GetRequestId(), &toolv1.CallRef{CallId: request.GetCallId(), Index: request.GetIndex()})
 }
 
 // CancelTools stops calls, also ones that were never seen.
@@ -55,7 +55,7 @@ func (t *Tools) CancelTools(ctx context.Context, request *toolv1.CancelToolsRequ
 	if err != nil {
 		return nil, err
 	}
-	done, err := t.executor.Cancel(ctx, project, request.GetRequestId(), request.GetCallIds())
+	done, err := t.executor.Cancel(ctx, project, request.GetRequestId(), request.GetCalls())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (t *Tools) ReleaseTools(ctx context.Context, request *toolv1.ReleaseToolsRe
 	if err != nil {
 		return nil, err
 	}
-	if err := t.executor.Release(ctx, project, request.GetRequestId(), request.GetCallIds()); err != nil {
+	if err := t.executor.Release(ctx, project, request.GetRequestId(), request.GetCalls()); err != nil {
 		return nil, err
 	}
 	return &toolv1.ReleaseToolsResponse{}, nil

@@ -70,7 +70,7 @@ func TestACancelledCommandIsKilled(t *testing.T) {
 		results <- out.results()[0]
 	}()
 	require.Eventually(t, func() bool { _, exists := b.read(t, "alive"); return exists }, waittest.Bound, 20*time.Millisecond)
-	_, err := s.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: parent, RequestId: "run/7", CallIds: []string{"c1"}})
+	_, err := s.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: parent, RequestId: "run/7", Calls: []*toolv1.CallRef{{CallId: "c1"}}})
 	require.NoError(t, err)
 	assert.Equal(t, toolv1.ToolErrorType_TOOL_ERROR_TYPE_CANCELLED, waittest.For(t, results, "the result of the call that was cancelled").GetError().GetType())
 	require.Eventually(t, func() bool {

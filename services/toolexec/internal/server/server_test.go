@@ -191,13 +191,14 @@ func TestKeysOfCalls(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, proto.Equal(out.results()[0], kept))
 
-	cancelled, err := s.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: parent, RequestId: "run/3", CallIds: []string{"c1", "c2"}})
+	cancelled, err := s.CancelTools(t.Context(), &toolv1.CancelToolsRequest{Parent: parent, RequestId: "run/3", Calls: []*toolv1.CallRef{{CallId: "c1"}, {CallId: "c2", Index: 1}}})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"c1"}, cancelled.GetAlreadyDone())
-	_, err = s.AttachToolCall(t.Context(), &toolv1.AttachToolCallRequest{Parent: parent, RequestId: "run/3", CallId: "c2"})
+	require.Len(t, cancelled.GetAlreadyDone(), 1)
+	assert.Equal(t, "c1", cancelled.GetAlreadyDone()[0].GetCallId())
+	_, err = s.AttachToolCall(t.Context(), &toolv1.AttachToolCallRequest{Parent: parent, RequestId: "run/3", CallId: "c2", Index: 1})
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED, rpcerr.Reason(err))
 
-	_, err = s.ReleaseTools(t.Context(), &toolv1.ReleaseToolsRequest{Parent: parent, RequestId: "run/3", CallIds: []string{"c1"}})
+	_, err = s.ReleaseTools(t.Context(), &toolv1.ReleaseToolsRequest{Parent: parent, RequestId: "run/3", Calls: []*toolv1.CallRef{{CallId: "c1"}}})
 	require.NoError(t, err)
 	_, err = s.AttachToolCall(t.Context(), &toolv1.AttachToolCallRequest{Parent: parent, RequestId: "run/3", CallId: "c1"})
 	assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_EFFECT_UNKNOWN, rpcerr.Reason(err))

@@ -2576,7 +2576,7 @@ func (x *ToolsReviewedContent) GetReviews() []*v11.ToolReview {
 	return nil
 }
 
-// ToolIntent says that a tool is about to be called. Its key is `{run}/{seq}/{call}`.
+// ToolIntent says that a tool is about to be called. Its effect has the request's key, the call's id and its index in the request.
 type ToolIntent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.

@@ -754,7 +754,7 @@ type ExecuteToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Optional for a client, given between services. Key of the effects; at most 128 bytes with the call id.
+	// Optional for a client, given between services. Key of the effects; at most 128 bytes.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// On whose behalf; no part of the content.
 	Attribution *v1.Attribution `protobuf:"bytes,3,opt,name=attribution,proto3" json:"attribution,omitempty"`
@@ -1226,7 +1226,9 @@ type AttachToolCallRequest struct {
 	// Required. The request's key.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Required. The call's id.
-	CallId        string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The call's place in the request, from 0.
+	Index         int32 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1282,6 +1284,68 @@ func (x *AttachToolCallRequest) GetCallId() string {
 	return ""
 }
 
+func (x *AttachToolCallRequest) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+// CallRef names one call of a request.
+type CallRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The call's id.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The call's place in the request, from 0: two calls of one request may have one id.
+	Index         int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallRef) Reset() {
+	*x = CallRef{}
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallRef) ProtoMessage() {}
+
+func (x *CallRef) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallRef.ProtoReflect.Descriptor instead.
+func (*CallRef) Descriptor() ([]byte, []int) {
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CallRef) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *CallRef) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 // CancelToolsRequest names calls to stop.
 type CancelToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1289,15 +1353,15 @@ type CancelToolsRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. The request's key.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required. The calls. Of calls with one id, an id that comes again names the next one.
-	CallIds       []string `protobuf:"bytes,3,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
+	// Required. The calls.
+	Calls         []*CallRef `protobuf:"bytes,3,rep,name=calls,proto3" json:"calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelToolsRequest) Reset() {
 	*x = CancelToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1373,7 @@ func (x *CancelToolsRequest) String() string {
 func (*CancelToolsRequest) ProtoMessage() {}
 
 func (x *CancelToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[17]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1386,7 @@ func (x *CancelToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelToolsRequest.ProtoReflect.Descriptor instead.
 func (*CancelToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelToolsRequest) GetParent() string {
@@ -1339,9 +1403,9 @@ func (x *CancelToolsRequest) GetRequestId() string {
 	return ""
 }
 
-func (x *CancelToolsRequest) GetCallIds() []string {
+func (x *CancelToolsRequest) GetCalls() []*CallRef {
 	if x != nil {
-		return x.CallIds
+		return x.Calls
 	}
 	return nil
 }
@@ -1350,14 +1414,14 @@ func (x *CancelToolsRequest) GetCallIds() []string {
 type CancelToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Calls that had ended before.
-	AlreadyDone   []string `protobuf:"bytes,1,rep,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
+	AlreadyDone   []*CallRef `protobuf:"bytes,1,rep,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelToolsResponse) Reset() {
 	*x = CancelToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1433,7 @@ func (x *CancelToolsResponse) String() string {
 func (*CancelToolsResponse) ProtoMessage() {}
 
 func (x *CancelToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[18]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,10 +1446,10 @@ func (x *CancelToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelToolsResponse.ProtoReflect.Descriptor instead.
 func (*CancelToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *CancelToolsResponse) GetAlreadyDone() []string {
+func (x *CancelToolsResponse) GetAlreadyDone() []*CallRef {
 	if x != nil {
 		return x.AlreadyDone
 	}
@@ -1399,15 +1463,15 @@ type ReleaseToolsRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Required. The request's key.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The calls. Of calls with one id, an id that comes again names the next one.
-	CallIds       []string `protobuf:"bytes,3,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
+	// The calls.
+	Calls         []*CallRef `protobuf:"bytes,3,rep,name=calls,proto3" json:"calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseToolsRequest) Reset() {
 	*x = ReleaseToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1483,7 @@ func (x *ReleaseToolsRequest) String() string {
 func (*ReleaseToolsRequest) ProtoMessage() {}
 
 func (x *ReleaseToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[19]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1496,7 @@ func (x *ReleaseToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseToolsRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseToolsRequest) GetParent() string {
@@ -1449,9 +1513,9 @@ func (x *ReleaseToolsRequest) GetRequestId() string {
 	return ""
 }
 
-func (x *ReleaseToolsRequest) GetCallIds() []string {
+func (x *ReleaseToolsRequest) GetCalls() []*CallRef {
 	if x != nil {
-		return x.CallIds
+		return x.Calls
 	}
 	return nil
 }
@@ -1465,7 +1529,7 @@ type ReleaseToolsResponse struct {
 
 func (x *ReleaseToolsResponse) Reset() {
 	*x = ReleaseToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1541,7 @@ func (x *ReleaseToolsResponse) String() string {
 func (*ReleaseToolsResponse) ProtoMessage() {}
 
 func (x *ReleaseToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[20]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1554,7 @@ func (x *ReleaseToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseToolsResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{21}
 }
 
 // ReleaseRunToolsRequest names runs whose results are no longer needed.
@@ -1506,7 +1570,7 @@ type ReleaseRunToolsRequest struct {
 
 func (x *ReleaseRunToolsRequest) Reset() {
 	*x = ReleaseRunToolsRequest{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1582,7 @@ func (x *ReleaseRunToolsRequest) String() string {
 func (*ReleaseRunToolsRequest) ProtoMessage() {}
 
 func (x *ReleaseRunToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[21]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1595,7 @@ func (x *ReleaseRunToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunToolsRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRunToolsRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReleaseRunToolsRequest) GetParent() string {
@@ -1557,7 +1621,7 @@ type ReleaseRunToolsResponse struct {
 
 func (x *ReleaseRunToolsResponse) Reset() {
 	*x = ReleaseRunToolsResponse{}
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1633,7 @@ func (x *ReleaseRunToolsResponse) String() string {
 func (*ReleaseRunToolsResponse) ProtoMessage() {}
 
 func (x *ReleaseRunToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[22]
+	mi := &file_evalfleet_tool_v1_tool_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1646,7 @@ func (x *ReleaseRunToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunToolsResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseRunToolsResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP(), []int{23}
 }
 
 var File_evalfleet_tool_v1_tool_service_proto protoreflect.FileDescriptor
@@ -1680,7 +1744,7 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\x06served\x18\x03 \x01(\bR\x06served\"<\n" +
 	"\vToolStarted\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x05R\x05index\"\x8b\x01\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\"\xaa\x01\n" +
 	"\x15AttachToolCallRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
@@ -1688,23 +1752,28 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12#\n" +
 	"\acall_id\x18\x03 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\"\x88\x01\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12\x1d\n" +
+	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05index\"M\n" +
+	"\aCallRef\x12#\n" +
+	"\acall_id\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06callId\x12\x1d\n" +
+	"\x05index\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05index\"\xa2\x01\n" +
 	"\x12CancelToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12#\n" +
-	"\bcall_ids\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\b\x01R\acallIds\"8\n" +
-	"\x13CancelToolsResponse\x12!\n" +
-	"\falready_done\x18\x01 \x03(\tR\valreadyDone\"\x7f\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12=\n" +
+	"\x05calls\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.CallRefB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\x05calls\"T\n" +
+	"\x13CancelToolsResponse\x12=\n" +
+	"\falready_done\x18\x01 \x03(\v2\x1a.evalfleet.tool.v1.CallRefR\valreadyDone\"\x96\x01\n" +
 	"\x13ReleaseToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12\x19\n" +
-	"\bcall_ids\x18\x03 \x03(\tR\acallIds\"\x16\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x120\n" +
+	"\x05calls\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.CallRefR\x05calls\"\x16\n" +
 	"\x14ReleaseToolsResponse\"[\n" +
 	"\x16ReleaseRunToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
@@ -1744,7 +1813,7 @@ func file_evalfleet_tool_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_tool_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_evalfleet_tool_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(ReviewDecision)(0),             // 0: evalfleet.tool.v1.ReviewDecision
 	(*ListToolsRequest)(nil),        // 1: evalfleet.tool.v1.ListToolsRequest
@@ -1764,74 +1833,78 @@ var file_evalfleet_tool_v1_tool_service_proto_goTypes = []any{
 	(*WatchWorkersResponse)(nil),    // 15: evalfleet.tool.v1.WatchWorkersResponse
 	(*ToolStarted)(nil),             // 16: evalfleet.tool.v1.ToolStarted
 	(*AttachToolCallRequest)(nil),   // 17: evalfleet.tool.v1.AttachToolCallRequest
-	(*CancelToolsRequest)(nil),      // 18: evalfleet.tool.v1.CancelToolsRequest
-	(*CancelToolsResponse)(nil),     // 19: evalfleet.tool.v1.CancelToolsResponse
-	(*ReleaseToolsRequest)(nil),     // 20: evalfleet.tool.v1.ReleaseToolsRequest
-	(*ReleaseToolsResponse)(nil),    // 21: evalfleet.tool.v1.ReleaseToolsResponse
-	(*ReleaseRunToolsRequest)(nil),  // 22: evalfleet.tool.v1.ReleaseRunToolsRequest
-	(*ReleaseRunToolsResponse)(nil), // 23: evalfleet.tool.v1.ReleaseRunToolsResponse
-	nil,                             // 24: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	nil,                             // 25: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	(*ToolDefinition)(nil),          // 26: evalfleet.tool.v1.ToolDefinition
-	(*ToolRef)(nil),                 // 27: evalfleet.tool.v1.ToolRef
-	(*ToolCall)(nil),                // 28: evalfleet.tool.v1.ToolCall
-	(*v1.Attribution)(nil),          // 29: evalfleet.effect.v1.Attribution
-	(*ToolCallError)(nil),           // 30: evalfleet.tool.v1.ToolCallError
-	(*ToolCallView)(nil),            // 31: evalfleet.tool.v1.ToolCallView
-	(*durationpb.Duration)(nil),     // 32: google.protobuf.Duration
-	(*ToolResult)(nil),              // 33: evalfleet.tool.v1.ToolResult
-	(*v1.Note)(nil),                 // 34: evalfleet.effect.v1.Note
+	(*CallRef)(nil),                 // 18: evalfleet.tool.v1.CallRef
+	(*CancelToolsRequest)(nil),      // 19: evalfleet.tool.v1.CancelToolsRequest
+	(*CancelToolsResponse)(nil),     // 20: evalfleet.tool.v1.CancelToolsResponse
+	(*ReleaseToolsRequest)(nil),     // 21: evalfleet.tool.v1.ReleaseToolsRequest
+	(*ReleaseToolsResponse)(nil),    // 22: evalfleet.tool.v1.ReleaseToolsResponse
+	(*ReleaseRunToolsRequest)(nil),  // 23: evalfleet.tool.v1.ReleaseRunToolsRequest
+	(*ReleaseRunToolsResponse)(nil), // 24: evalfleet.tool.v1.ReleaseRunToolsResponse
+	nil,                             // 25: evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	nil,                             // 26: evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	(*ToolDefinition)(nil),          // 27: evalfleet.tool.v1.ToolDefinition
+	(*ToolRef)(nil),                 // 28: evalfleet.tool.v1.ToolRef
+	(*ToolCall)(nil),                // 29: evalfleet.tool.v1.ToolCall
+	(*v1.Attribution)(nil),          // 30: evalfleet.effect.v1.Attribution
+	(*ToolCallError)(nil),           // 31: evalfleet.tool.v1.ToolCallError
+	(*ToolCallView)(nil),            // 32: evalfleet.tool.v1.ToolCallView
+	(*durationpb.Duration)(nil),     // 33: google.protobuf.Duration
+	(*ToolResult)(nil),              // 34: evalfleet.tool.v1.ToolResult
+	(*v1.Note)(nil),                 // 35: evalfleet.effect.v1.Note
 }
 var file_evalfleet_tool_v1_tool_service_proto_depIdxs = []int32{
-	26, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	27, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	26, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
-	27, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	28, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
-	29, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	27, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	28, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	27, // 0: evalfleet.tool.v1.ListToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	28, // 1: evalfleet.tool.v1.ResolveToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	27, // 2: evalfleet.tool.v1.ResolveToolsResponse.tools:type_name -> evalfleet.tool.v1.ToolDefinition
+	28, // 3: evalfleet.tool.v1.ParseToolCallRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	29, // 4: evalfleet.tool.v1.ParseToolCallResponse.call:type_name -> evalfleet.tool.v1.ToolCall
+	30, // 5: evalfleet.tool.v1.ReviewToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	28, // 6: evalfleet.tool.v1.ReviewToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	29, // 7: evalfleet.tool.v1.ReviewToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
 	8,  // 8: evalfleet.tool.v1.ReviewToolsRequest.policies:type_name -> evalfleet.tool.v1.ApprovalPolicy
 	0,  // 9: evalfleet.tool.v1.ToolReview.decision:type_name -> evalfleet.tool.v1.ReviewDecision
-	30, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
-	28, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
-	31, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
+	31, // 10: evalfleet.tool.v1.ToolReview.error:type_name -> evalfleet.tool.v1.ToolCallError
+	29, // 11: evalfleet.tool.v1.ToolReview.call:type_name -> evalfleet.tool.v1.ToolCall
+	32, // 12: evalfleet.tool.v1.ToolReview.view:type_name -> evalfleet.tool.v1.ToolCallView
 	9,  // 13: evalfleet.tool.v1.ReviewToolsResponse.reviews:type_name -> evalfleet.tool.v1.ToolReview
-	29, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	27, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
-	28, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
-	24, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
-	25, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
-	32, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
+	30, // 14: evalfleet.tool.v1.ExecuteToolsRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	28, // 15: evalfleet.tool.v1.ExecuteToolsRequest.tools:type_name -> evalfleet.tool.v1.ToolRef
+	29, // 16: evalfleet.tool.v1.ExecuteToolsRequest.calls:type_name -> evalfleet.tool.v1.ToolCall
+	25, // 17: evalfleet.tool.v1.ExecuteToolsRequest.sandboxes:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntry
+	26, // 18: evalfleet.tool.v1.ExecuteToolsRequest.store:type_name -> evalfleet.tool.v1.ExecuteToolsRequest.StoreEntry
+	33, // 19: evalfleet.tool.v1.ExecuteToolsRequest.timeout:type_name -> google.protobuf.Duration
 	16, // 20: evalfleet.tool.v1.ExecuteToolsResponse.started:type_name -> evalfleet.tool.v1.ToolStarted
-	33, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
+	34, // 21: evalfleet.tool.v1.ExecuteToolsResponse.result:type_name -> evalfleet.tool.v1.ToolResult
 	13, // 22: evalfleet.tool.v1.ExecuteToolsResponse.progress:type_name -> evalfleet.tool.v1.ToolProgress
-	34, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
-	1,  // 24: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
-	3,  // 25: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
-	5,  // 26: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
-	7,  // 27: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
-	11, // 28: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
-	14, // 29: evalfleet.tool.v1.ToolService.WatchWorkers:input_type -> evalfleet.tool.v1.WatchWorkersRequest
-	17, // 30: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
-	18, // 31: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
-	20, // 32: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
-	22, // 33: evalfleet.tool.v1.ToolService.ReleaseRunTools:input_type -> evalfleet.tool.v1.ReleaseRunToolsRequest
-	2,  // 34: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
-	4,  // 35: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
-	6,  // 36: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
-	10, // 37: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
-	12, // 38: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
-	15, // 39: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
-	33, // 40: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
-	19, // 41: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
-	21, // 42: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
-	23, // 43: evalfleet.tool.v1.ToolService.ReleaseRunTools:output_type -> evalfleet.tool.v1.ReleaseRunToolsResponse
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	35, // 23: evalfleet.tool.v1.ToolProgress.note:type_name -> evalfleet.effect.v1.Note
+	18, // 24: evalfleet.tool.v1.CancelToolsRequest.calls:type_name -> evalfleet.tool.v1.CallRef
+	18, // 25: evalfleet.tool.v1.CancelToolsResponse.already_done:type_name -> evalfleet.tool.v1.CallRef
+	18, // 26: evalfleet.tool.v1.ReleaseToolsRequest.calls:type_name -> evalfleet.tool.v1.CallRef
+	1,  // 27: evalfleet.tool.v1.ToolService.ListTools:input_type -> evalfleet.tool.v1.ListToolsRequest
+	3,  // 28: evalfleet.tool.v1.ToolService.ResolveTools:input_type -> evalfleet.tool.v1.ResolveToolsRequest
+	5,  // 29: evalfleet.tool.v1.ToolService.ParseToolCall:input_type -> evalfleet.tool.v1.ParseToolCallRequest
+	7,  // 30: evalfleet.tool.v1.ToolService.ReviewTools:input_type -> evalfleet.tool.v1.ReviewToolsRequest
+	11, // 31: evalfleet.tool.v1.ToolService.ExecuteTools:input_type -> evalfleet.tool.v1.ExecuteToolsRequest
+	14, // 32: evalfleet.tool.v1.ToolService.WatchWorkers:input_type -> evalfleet.tool.v1.WatchWorkersRequest
+	17, // 33: evalfleet.tool.v1.ToolService.AttachToolCall:input_type -> evalfleet.tool.v1.AttachToolCallRequest
+	19, // 34: evalfleet.tool.v1.ToolService.CancelTools:input_type -> evalfleet.tool.v1.CancelToolsRequest
+	21, // 35: evalfleet.tool.v1.ToolService.ReleaseTools:input_type -> evalfleet.tool.v1.ReleaseToolsRequest
+	23, // 36: evalfleet.tool.v1.ToolService.ReleaseRunTools:input_type -> evalfleet.tool.v1.ReleaseRunToolsRequest
+	2,  // 37: evalfleet.tool.v1.ToolService.ListTools:output_type -> evalfleet.tool.v1.ListToolsResponse
+	4,  // 38: evalfleet.tool.v1.ToolService.ResolveTools:output_type -> evalfleet.tool.v1.ResolveToolsResponse
+	6,  // 39: evalfleet.tool.v1.ToolService.ParseToolCall:output_type -> evalfleet.tool.v1.ParseToolCallResponse
+	10, // 40: evalfleet.tool.v1.ToolService.ReviewTools:output_type -> evalfleet.tool.v1.ReviewToolsResponse
+	12, // 41: evalfleet.tool.v1.ToolService.ExecuteTools:output_type -> evalfleet.tool.v1.ExecuteToolsResponse
+	15, // 42: evalfleet.tool.v1.ToolService.WatchWorkers:output_type -> evalfleet.tool.v1.WatchWorkersResponse
+	34, // 43: evalfleet.tool.v1.ToolService.AttachToolCall:output_type -> evalfleet.tool.v1.ToolResult
+	20, // 44: evalfleet.tool.v1.ToolService.CancelTools:output_type -> evalfleet.tool.v1.CancelToolsResponse
+	22, // 45: evalfleet.tool.v1.ToolService.ReleaseTools:output_type -> evalfleet.tool.v1.ReleaseToolsResponse
+	24, // 46: evalfleet.tool.v1.ToolService.ReleaseRunTools:output_type -> evalfleet.tool.v1.ReleaseRunToolsResponse
+	37, // [37:47] is the sub-list for method output_type
+	27, // [27:37] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_tool_v1_tool_service_proto_init() }
@@ -1852,7 +1925,7 @@ func file_evalfleet_tool_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_tool_v1_tool_service_proto_rawDesc), len(file_evalfleet_tool_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

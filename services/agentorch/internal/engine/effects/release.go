@@ -21,8 +21,8 @@ type Release struct {
 	parent string
 	// key is the request's, or the run's name for its sandboxes.
 	key string
-	// calls are the ids of tool calls.
-	calls []string
+	// calls are tool calls of the request.
+	calls []*toolv1.CallRef
 	// sandbox is where a command ran.
 	sandbox string
 }
@@ -139,7 +139,7 @@ func (c *Caller) away(ctx context.Context, o owner, batch []Release) bool {
 	case answers:
 		err = c.deps.Workers.Release(ctx, first.parent, keysOf(batch))
 	case stages:
-		_, err = c.deps.Tools.ReleaseTools(ctx, &toolv1.ReleaseToolsRequest{Parent: first.parent, RequestId: first.key, CallIds: first.calls})
+		_, err = c.deps.Tools.ReleaseTools(ctx, &toolv1.ReleaseToolsRequest{Parent: first.parent, RequestId: first.key, Calls: first.calls})
 	case sandboxes:
 		_, err = c.deps.Sandboxes.ReleaseRunSandboxes(ctx, &sandboxv1.ReleaseRunSandboxesRequest{Parent: first.parent, Runs: keysOf(batch)})
 	case execs:

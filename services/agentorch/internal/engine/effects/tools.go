@@ -111,21 +111,21 @@ func (t *toolStage) at(index int32, id string) *run.Call {
 	return nil
 }
 
-func (t *toolStage) ids() []string {
-	ids := make([]string, len(t.calls))
+func (t *toolStage) refs() []*toolv1.CallRef {
+	refs := make([]*toolv1.CallRef, len(t.calls))
 	for i, c := range t.calls {
-		ids[i] = c.Call.GetId()
+		refs[i] = &toolv1.CallRef{CallId: c.Call.GetId(), Index: int32(i)}
 	}
-	return ids
+	return refs
 }
 
 func (t *toolStage) Cancel(ctx context.Context) error {
-	_, err := t.client.CancelTools(ctx, &toolv1.CancelToolsRequest{Parent: t.request.GetParent(), RequestId: t.request.GetRequestId(), CallIds: t.ids()})
+	_, err := t.client.CancelTools(ctx, &toolv1.CancelToolsRequest{Parent: t.request.GetParent(), RequestId: t.request.GetRequestId(), Calls: t.refs()})
 	return err
 }
 
 func (t *toolStage) Release() *Release {
-	return &Release{owner: stages, parent: t.request.GetParent(), key: t.request.GetRequestId(), calls: t.ids()}
+	return &Release{owner: stages, parent: t.request.GetParent(), key: t.request.GetRequestId(), calls: t.refs()}
 }
 
 func (t *toolStage) Failed(err error) []*agentv1.Event {
