@@ -243,7 +243,7 @@ func TestStreamsGoBothWaysInOrder(t *testing.T) {
 		require.NoError(t, err)
 		names := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
 		for _, name := range names {
-			require.NoError(t, s.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: name}}}))
+			require.NoError(t, s.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: name, Offers: []*workerv1.Offer{{Kind: "tool", Name: "a"}}}}}))
 		}
 		require.NoError(t, s.CloseSend())
 		var got []string
@@ -645,7 +645,7 @@ func TestWhoSendsIsHeldUpByWhoDoesNotReadUntilTheCallEnds(t *testing.T) {
 			var sent atomic.Int64
 			ended := make(chan error, 1)
 			go func() {
-				frame := &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: strings.Repeat("x", size)}}}
+				frame := &workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: strings.Repeat("x", size), Offers: []*workerv1.Offer{{Kind: "tool", Name: "a"}}}}}
 				for sent.Load() < many && err == nil {
 					if err = s.Send(frame); err == nil {
 						sent.Add(1)

@@ -148,3 +148,15 @@ func TestAMessageOverTheLimitIsRefused(t *testing.T) {
 		assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_REQUEST_TOO_LARGE), "%v", err)
 	}
 }
+
+// A missing text, message, list or element is said in one form, whichever rule refuses it, by its whole path.
+func TestAMissingFieldIsSaidInOneForm(t *testing.T) {
+	t.Parallel()
+	tools, _ := serve(t, "right", io.Discard, nil)
+	stream, err := tools.ExecuteTools(waittest.Context(t), &toolv1.ExecuteToolsRequest{Tools: []*toolv1.ToolRef{{Name: "bash"}, {}}})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	e, ok := rpcerr.As(err)
+	require.True(t, ok, "%v", err)
+	assert.ElementsMatch(t, []rpcerr.Field{{Path: "parent", Description: "is required"}, {Path: "tools[1].name", Description: "is required"}, {Path: "calls", Description: "is required"}}, e.Fields)
+}

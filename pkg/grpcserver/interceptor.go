@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/evalfleet/evalfleet/pkg/accept"
 	"github.com/evalfleet/evalfleet/pkg/auth"
@@ -214,9 +215,27 @@ func (c *chain) validate(req any) error {
 	}
 	var fields rpcerr.Fields
 	for _, v := range faults.Violations {
-		fields.Add(protovalidate.FieldPathString(v.Proto.GetField()), v.Proto.GetMessage())
+		fields.Add(protovalidate.FieldPathString(v.Proto.GetField()), fault(v))
 	}
 	return fields.Err()
+}
+
+// fault says which rule a field breaks. That it is missing has one form, whichever rule refuses it.
+func fault(v *protovalidate.Violation) string {
+	if !v.RuleValue.IsValid() { // A rule with words of its own.
+		return v.Proto.GetMessage()
+	}
+	missing := v.Proto.GetRuleId() == "required"
+	switch value := v.FieldValue.Interface().(type) {
+	case string:
+		missing = value == ""
+	case protoreflect.List:
+		missing = value.Len() == 0
+	}
+	if missing {
+		return "is required"
+	}
+	return v.Proto.GetMessage()
 }
 
 // CheckRequest refuses a message of a request that has more bytes than it may have.

@@ -33,7 +33,7 @@ func TestAFieldHasTheNameThatTheCallerGaveIt(t *testing.T) {
 	var got refusal
 	require.NoError(t, json.Unmarshal([]byte(said), &got))
 	require.Len(t, got.Error.Details, 2, said)
-	assert.Equal(t, "requestId", got.Error.Details[1].FieldViolations[0].Field)
+	assert.Equal(t, "requestId", got.Error.Details[1].FieldViolations[1].Field)
 	assert.Contains(t, got.Error.Message, "requestId: ")
 }
 

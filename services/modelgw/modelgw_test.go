@@ -567,7 +567,7 @@ func TestStoredMediaReachesTheModel(t *testing.T) {
 	t.Parallel()
 	g := start(t, func(_ *modelConfig, d *modelDeps) {
 		d.Blobs = func(_ context.Context, project, hash string) ([]byte, error) {
-			if project != "default" || hash != "ab" {
+			if project != "default" || hash != strings.Repeat("ab", 32) {
 				return nil, blob.ErrNotFound
 			}
 			return []byte("picture"), nil
@@ -581,11 +581,11 @@ func TestStoredMediaReachesTheModel(t *testing.T) {
 		}}})
 		return r
 	}
-	answer, err := g.models.Generate(t.Context(), see("ab"))
+	answer, err := g.models.Generate(t.Context(), see(strings.Repeat("ab", 32)))
 	require.NoError(t, err)
 	assert.Contains(t, answer.GetCall().GetRequestJson(), "data:image/png;base64,cGljdHVyZQ==")
 	assert.Nil(t, answer.GetPreparedMessages(), "the answer does not carry the body back")
-	_, err = g.models.Generate(t.Context(), see("cd"))
+	_, err = g.models.Generate(t.Context(), see(strings.Repeat("cd", 32)))
 	assert.Equal(t, codes.InvalidArgument, rpcerr.Code(err), err)
 }
 
@@ -611,7 +611,7 @@ func TestMediaThatCannotBeReadIsKeptUnderNoKey(t *testing.T) {
 		})
 		r := keyed("k", ask("", ""))
 		r.Messages[0].Content = chat.ListContent(&contentv1.Content{Part: &contentv1.Content_Image{Image: &contentv1.Image{
-			Media: &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: "ab", MediaType: "image/png"}}},
+			Media: &contentv1.Media{Source: &contentv1.Media_Blob{Blob: &contentv1.BlobRef{Hash: strings.Repeat("ab", 32), MediaType: "image/png"}}},
 		}}})
 		_, err := g.models.Generate(t.Context(), r)
 		require.Equal(t, want, rpcerr.Code(err), err)

@@ -72,12 +72,6 @@ func (e *Engine) Create(ctx context.Context, project string, spec *agentv1.EvalS
 
 // check resolves all that a specification names and reads its samples. It says what would not be done as the specification asks for.
 func (e *Engine) check(ctx context.Context, project string, spec *agentv1.EvalSpec) (*Samples, []*agentv1.EvalWarning, error) {
-	if spec.GetTask() == "" {
-		return nil, nil, rpcerr.InvalidField("spec.task", "an evaluation needs a task's name")
-	}
-	if len(spec.GetModels()) == 0 {
-		return nil, nil, rpcerr.InvalidField("spec.models", "an evaluation needs a model, such as mockllm/model")
-	}
 	if epochs := spec.GetEpochs(); epochs != nil && epochs.Count != nil && epochs.GetCount() < 1 {
 		return nil, nil, rpcerr.InvalidField("spec.epochs.count", "every sample runs at least once, not %d times; leave epochs out for once", epochs.GetCount())
 	}

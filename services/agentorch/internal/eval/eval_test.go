@@ -909,7 +909,6 @@ func TestBadSpecificationsNameTheFault(t *testing.T) {
 		reason errorsv1.ErrorReason
 		says   string
 	}{
-		"no model":        {func(s *agentv1.EvalSpec) { s.Models = nil }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "mockllm/model"},
 		"unknown scorer":  {func(s *agentv1.EvalSpec) { s.Scorers[0].Name = "mtch" }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "match"},
 		"unknown reducer": {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"avg"}} }, errorsv1.ErrorReason_ERROR_REASON_SCORER_NOT_FOUND, "mean"},
 		"too few epochs":  {func(s *agentv1.EvalSpec) { s.Epochs = &agentv1.Epochs{Reducers: []string{"pass_at_3"}} }, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "3"},

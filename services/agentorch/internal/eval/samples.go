@@ -75,9 +75,6 @@ func (c *collector) add(s *agentv1.Sample, id dataset.ID) error {
 func inline(given []*agentv1.Sample) (*Samples, error) {
 	var all collector
 	for i, s := range given {
-		if len(s.GetInput()) == 0 {
-			return nil, rpcerr.InvalidField(fmt.Sprintf("spec.dataset.inline.samples[%d].input", i), "a sample needs an input")
-		}
 		var id dataset.ID
 		if s.GetId() != "" || s.GetIntegerId() {
 			var err error

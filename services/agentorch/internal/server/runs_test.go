@@ -178,7 +178,9 @@ func TestWhatIsWrongWithASpecificationIsNamed(t *testing.T) {
 			func(s *agentv1.RunSpec) { s.Prompt, s.Input = "", []*modelv1.ChatMessage{{}} }, codes.InvalidArgument, []string{"spec.input[0].role"},
 		},
 		"a person who approves": {
-			func(s *agentv1.RunSpec) { s.Approval = []*toolv1.ApprovalPolicy{{Approver: "human"}} }, codes.Unimplemented, []string{"spec.approval[0]"},
+			func(s *agentv1.RunSpec) {
+				s.Approval = []*toolv1.ApprovalPolicy{{Approver: "human", Tools: []string{"*"}}}
+			}, codes.Unimplemented, []string{"spec.approval[0]"},
 		},
 		"a schema that is no JSON": {
 			func(s *agentv1.RunSpec) {

@@ -157,7 +157,7 @@ func TestCallsOfEachKindPass(t *testing.T) {
 		s, err := workerv1.NewWorkerServiceClient(conn).Connect(waittest.Context(t))
 		require.NoError(t, err)
 		for _, name := range []string{"a", "b", "c"} {
-			require.NoError(t, s.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: name}}}))
+			require.NoError(t, s.Send(&workerv1.ConnectRequest{Frame: &workerv1.ConnectRequest_Register{Register: &workerv1.Register{Worker: name, Offers: []*workerv1.Offer{{Kind: "tool", Name: "a"}}}}}))
 			answer, err := s.Recv()
 			require.NoError(t, err)
 			assert.Equal(t, name, answer.GetRegistered().GetWorker(), "each is answered before the next is sent")

@@ -165,10 +165,7 @@ func (s *Sandboxes) check(spec *sandboxv1.SandboxSpec) error {
 		}
 	}
 	for _, file := range spec.GetFiles() {
-		switch {
-		case file.GetPath() == "":
-			return rpcerr.InvalidField("spec.files", "a file needs a path")
-		case file.GetBlobHash() != "":
+		if file.GetBlobHash() != "" {
 			return rpcerr.NotBuiltYet("placing files from blobs")
 		}
 	}

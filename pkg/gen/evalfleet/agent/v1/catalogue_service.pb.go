@@ -730,11 +730,11 @@ const file_evalfleet_agent_v1_catalogue_service_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"w\n" +
 	"\x14ListProjectsResponse\x127\n" +
 	"\bprojects\x18\x01 \x03(\v2\x1b.evalfleet.agent.v1.ProjectR\bprojects\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8f\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x95\x01\n" +
 	"\x10CreateKeyRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12.\n" +
-	"\x03key\x18\x02 \x01(\v2\x17.evalfleet.agent.v1.KeyB\x03\xe0A\x02R\x03key\x12'\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x124\n" +
+	"\x03key\x18\x02 \x01(\v2\x17.evalfleet.agent.v1.KeyB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\x03key\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\"V\n" +
 	"\x11CreateKeyResponse\x12)\n" +
@@ -758,11 +758,11 @@ const file_evalfleet_agent_v1_catalogue_service_proto_rawDesc = "" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12;\n" +
 	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime:.\xeaA+\n" +
-	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\x96\x02\n" +
+	"\x15evalfleet.dev/Project\x12\x12projects/{project}\"\xa6\x02\n" +
 	"\x03Key\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
-	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
-	"\x04role\x18\x03 \x01(\tR\x04role\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
+	"\tprincipal\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\tprincipal\x12\x1a\n" +
+	"\x04role\x18\x03 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x04role\x12\x18\n" +
 	"\acontent\x18\x04 \x01(\bR\acontent\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +

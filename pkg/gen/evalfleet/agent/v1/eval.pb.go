@@ -7,6 +7,7 @@
 package agentv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v14 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
@@ -106,7 +107,7 @@ type EvalSpec struct {
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Required. The samples.
 	Dataset *Dataset `protobuf:"bytes,2,opt,name=dataset,proto3" json:"dataset,omitempty"`
-	// Required. Solvers and agents, one after another. Default: `generate`.
+	// Optional. Solvers and agents, one after another. Default: `generate`.
 	Steps []*AgentRef `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
 	// Required. The models; each is evaluated on every sample.
 	Models []*ModelRef `protobuf:"bytes,4,rep,name=models,proto3" json:"models,omitempty"`
@@ -1068,7 +1069,7 @@ type Eval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Format: `projects/{project}/evals/{eval}`. The id is the server's.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is made of; inline samples are left out.
+	// What it is made of; inline samples are left out. What a specification requires is required of a new one alone.
 	Spec *EvalSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Where it is in its life.
 	State EvalState `protobuf:"varint,3,opt,name=state,proto3,enum=evalfleet.agent.v1.EvalState" json:"state,omitempty"`
@@ -1969,12 +1970,14 @@ var File_evalfleet_agent_v1_eval_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
-	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\r\n" +
-	"\bEvalSpec\x12\x18\n" +
-	"\x04task\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04task\x125\n" +
-	"\adataset\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.DatasetR\adataset\x122\n" +
-	"\x05steps\x18\x03 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05steps\x124\n" +
-	"\x06models\x18\x04 \x03(\v2\x1c.evalfleet.agent.v1.ModelRefR\x06models\x12S\n" +
+	"\x1devalfleet/agent/v1/eval.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cevalfleet/agent/v1/run.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\r\n" +
+	"\bEvalSpec\x12\x1e\n" +
+	"\x04task\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04task\x12=\n" +
+	"\adataset\x18\x02 \x01(\v2\x1b.evalfleet.agent.v1.DatasetB\x06\xbaH\x03\xc8\x01\x01R\adataset\x122\n" +
+	"\x05steps\x18\x03 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05steps\x12\x93\x01\n" +
+	"\x06models\x18\x04 \x03(\v2\x1c.evalfleet.agent.v1.ModelRefB]\xbaHZ\xba\x01W\n" +
+	"\veval.models\x127name at least one model, such as {model: mockllm/model}\x1a\x0fthis.size() > 0R\x06models\x12S\n" +
 	"\vmodel_roles\x18\x05 \x03(\v2,.evalfleet.agent.v1.EvalSpec.ModelRolesEntryB\x04\xb8\xbb\x18\x01R\n" +
 	"modelRoles\x12:\n" +
 	"\x06config\x18\x06 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x120\n" +
@@ -2038,19 +2041,21 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\x06source\"B\n" +
 	"\n" +
 	"SampleList\x124\n" +
-	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\xb8\x02\n" +
-	"\vDatasetFile\x127\n" +
-	"\x04blob\x18\x01 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\x04\xb0\xbb\x18\x01R\x04blob\x12\x1c\n" +
-	"\x06format\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x06format\x12%\n" +
+	"\asamples\x18\x01 \x03(\v2\x1a.evalfleet.agent.v1.SampleR\asamples\"\xc4\x02\n" +
+	"\vDatasetFile\x12=\n" +
+	"\x04blob\x18\x01 \x01(\v2\x1d.evalfleet.content.v1.BlobRefB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\x04blob\x12\"\n" +
+	"\x06format\x18\x02 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x06format\x12%\n" +
 	"\vfields_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"fieldsJson\x12\x17\n" +
 	"\aauto_id\x18\x04 \x01(\bR\x06autoId\x125\n" +
 	"\x14shuffle_choices_seed\x18\x05 \x01(\x03H\x00R\x12shuffleChoicesSeed\x88\x01\x01\x12\"\n" +
 	"\tdelimiter\x18\x06 \x01(\tB\x04\xb8\xbb\x18\x01R\tdelimiter\x12\x1e\n" +
 	"\acolumns\x18\a \x03(\tB\x04\xb8\xbb\x18\x01R\acolumnsB\x17\n" +
-	"\x15_shuffle_choices_seed\"\xca\x03\n" +
-	"\x06Sample\x125\n" +
-	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageR\x05input\x12\x1d\n" +
+	"\x15_shuffle_choices_seed\"\xd4\x03\n" +
+	"\x06Sample\x12?\n" +
+	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\b\xbaH\x05\x92\x01\x02\b\x01R\x05input\x12\x1d\n" +
 	"\n" +
 	"input_text\x18\x02 \x01(\bR\tinputText\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x1d\n" +
@@ -2066,10 +2071,10 @@ const file_evalfleet_agent_v1_eval_proto_rawDesc = "" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xf8\a\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x80\b\n" +
 	"\x04Eval\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x120\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecR\x04spec\x123\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x128\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1c.evalfleet.agent.v1.EvalSpecB\x06\xbaH\x03\xd8\x01\x03R\x04spec\x123\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1d.evalfleet.agent.v1.EvalStateR\x05state\x12'\n" +
 	"\fstate_reason\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\vstateReason\x12<\n" +
 	"\bprogress\x18\x05 \x01(\v2 .evalfleet.agent.v1.EvalProgressR\bprogress\x129\n" +

@@ -9,6 +9,7 @@
 package agentv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v13 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/model/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
@@ -468,7 +469,7 @@ type RunSpec struct {
 	Prompt string `protobuf:"bytes,21,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Required. Solvers and agents, one after another.
 	Steps []*AgentRef `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Required unless no step calls a model. The model.
+	// The model. Needed unless no step calls one.
 	Model *ModelRef `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// Optional. Models by role, such as `grader`.
 	ModelRoles map[string]*ModelRef `protobuf:"bytes,4,rep,name=model_roles,json=modelRoles,proto3" json:"model_roles,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1447,24 +1448,26 @@ var File_evalfleet_agent_v1_run_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
+	"\x1cevalfleet/agent/v1/run.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eevalfleet/agent/v1/score.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a evalfleet/effect/v1/effect.proto\x1a\x1fevalfleet/model/v1/config.proto\x1a evalfleet/model/v1/message.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a$evalfleet/tool/v1/tool_service.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x04 \x01(\tR\x0eparametersJson\x12\x18\n" +
 	"\abuiltin\x18\x05 \x01(\bR\abuiltin:;\xeaA8\n" +
-	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\x95\x02\n" +
-	"\bAgentRef\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\x13evalfleet.dev/Agent\x12!projects/{project}/agents/{agent}\"\x9b\x02\n" +
+	"\bAgentRef\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12%\n" +
 	"\vparams_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\x120\n" +
 	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12'\n" +
 	"\fdisplay_name\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\vdisplayName\x124\n" +
 	"\x06agents\x18\x05 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x06agents\x127\n" +
-	"\aworkers\x18\x06 \x03(\v2\x1d.evalfleet.agent.v1.WorkerRefR\aworkers\"\xd1\x01\n" +
-	"\bModelRef\x12\x1a\n" +
-	"\x05model\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x05model\x12\x1e\n" +
+	"\aworkers\x18\x06 \x03(\v2\x1d.evalfleet.agent.v1.WorkerRefR\aworkers\"\xd7\x01\n" +
+	"\bModelRef\x12 \n" +
+	"\x05model\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x05model\x12\x1e\n" +
 	"\aaccount\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\aaccount\x12:\n" +
 	"\x06config\x18\x03 \x01(\v2\".evalfleet.model.v1.GenerateConfigR\x06config\x12,\n" +
 	"\x0fmodel_args_json\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\rmodelArgsJson\x12\x1f\n" +
@@ -1480,11 +1483,12 @@ const file_evalfleet_agent_v1_run_proto_rawDesc = "" +
 	"\t_messagesB\t\n" +
 	"\a_tokensB\b\n" +
 	"\x06_turnsB\a\n" +
-	"\x05_cost\"\xa9\v\n" +
+	"\x05_cost\"\x80\f\n" +
 	"\aRunSpec\x12;\n" +
 	"\x05input\x18\x01 \x03(\v2\x1f.evalfleet.model.v1.ChatMessageB\x04\xb0\xbb\x18\x01R\x05input\x12\x1c\n" +
-	"\x06prompt\x18\x15 \x01(\tB\x04\xb0\xbb\x18\x01R\x06prompt\x122\n" +
-	"\x05steps\x18\x02 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefR\x05steps\x122\n" +
+	"\x06prompt\x18\x15 \x01(\tB\x04\xb0\xbb\x18\x01R\x06prompt\x12\x88\x01\n" +
+	"\x05steps\x18\x02 \x03(\v2\x1c.evalfleet.agent.v1.AgentRefBT\xbaHQ\xba\x01N\n" +
+	"\trun.steps\x120name at least one step, such as {name: generate}\x1a\x0fthis.size() > 0R\x05steps\x122\n" +
 	"\x05model\x18\x03 \x01(\v2\x1c.evalfleet.agent.v1.ModelRefR\x05model\x12R\n" +
 	"\vmodel_roles\x18\x04 \x03(\v2+.evalfleet.agent.v1.RunSpec.ModelRolesEntryB\x04\xb8\xbb\x18\x01R\n" +
 	"modelRoles\x12:\n" +

@@ -7,6 +7,7 @@
 package agentv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -602,15 +603,17 @@ var File_evalfleet_agent_v1_score_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_score_proto_rawDesc = "" +
 	"\n" +
-	"\x1eevalfleet/agent/v1/score.proto\x12\x12evalfleet.agent.v1\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/options/v1/options.proto\"\xbc\x01\n" +
-	"\tScorerRef\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\x1eevalfleet/agent/v1/score.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fevalfleet/agent/v1/worker.proto\x1a\"evalfleet/options/v1/options.proto\"\xc2\x01\n" +
+	"\tScorerRef\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12%\n" +
 	"\vparams_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\x127\n" +
 	"\ametrics\x18\x03 \x03(\v2\x1d.evalfleet.agent.v1.MetricRefR\ametrics\x125\n" +
-	"\x06worker\x18\x04 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\"L\n" +
-	"\tMetricRef\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
+	"\x06worker\x18\x04 \x01(\v2\x1d.evalfleet.agent.v1.WorkerRefR\x06worker\"R\n" +
+	"\tMetricRef\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12%\n" +
 	"\vparams_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\"\x89\x02\n" +
 	"\n" +

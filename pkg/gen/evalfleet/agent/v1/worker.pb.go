@@ -7,6 +7,7 @@
 package agentv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -110,10 +111,12 @@ var File_evalfleet_agent_v1_worker_proto protoreflect.FileDescriptor
 
 const file_evalfleet_agent_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1fevalfleet/agent/v1/worker.proto\x12\x12evalfleet.agent.v1\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1egoogle/protobuf/duration.proto\"\xd6\x01\n" +
-	"\tWorkerRef\x12\x18\n" +
-	"\x04kind\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04kind\x12\x18\n" +
-	"\x04name\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12;\n" +
+	"\x1fevalfleet/agent/v1/worker.proto\x12\x12evalfleet.agent.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe2\x01\n" +
+	"\tWorkerRef\x12\x1e\n" +
+	"\x04kind\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04kind\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12;\n" +
 	"\n" +
 	"on_unknown\x18\x03 \x01(\x0e2\x1c.evalfleet.tool.v1.OnUnknownR\tonUnknown\x12#\n" +
 	"\n" +

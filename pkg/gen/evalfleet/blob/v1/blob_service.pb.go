@@ -93,7 +93,7 @@ func (x *PutBlobRequest) GetMediaType() string {
 // UploadBlobRequest is the target, then chunks.
 type UploadBlobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required in the first message. Format: `projects/{project}`.
+	// Needed in the first message. Format: `projects/{project}`.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// Optional in the first message. Media type; default `application/octet-stream`.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`

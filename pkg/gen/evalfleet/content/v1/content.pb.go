@@ -9,6 +9,7 @@
 package contentv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -503,7 +504,7 @@ func (x *Reasoning) GetRedacted() bool {
 // Media is where the bytes of an image, audio, video or document are.
 type Media struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The place; exactly one is set.
+	// Required. The place; exactly one is set.
 	//
 	// Types that are valid to be assigned to Source:
 	//
@@ -874,11 +875,11 @@ func (x *Data) GetJson() string {
 // ToolUse is a tool that ran on the provider's servers; no tool of the platform is called for it.
 type ToolUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. `web_search`, `mcp_call` or `code_execution`.
+	// `web_search`, `mcp_call` or `code_execution`.
 	ToolType string `protobuf:"bytes,1,opt,name=tool_type,json=toolType,proto3" json:"tool_type,omitempty"`
-	// Required. The provider's id.
+	// The provider's id.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Required. The tool's name.
+	// The tool's name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Context, such as the MCP server's name.
 	Context *string `protobuf:"bytes,4,opt,name=context,proto3,oneof" json:"context,omitempty"`
@@ -1248,7 +1249,7 @@ func (x *DocumentRange) GetEndIndex() int64 {
 // BlobRef names a body that is stored apart, by its content. A blob is durable before anything names it.
 type BlobRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// SHA-256 of the bytes, 64 hexadecimal digits.
+	// Required. SHA-256 of the bytes, 64 hexadecimal digits in lower case.
 	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Size in bytes.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
@@ -1313,7 +1314,7 @@ var File_evalfleet_content_v1_content_proto protoreflect.FileDescriptor
 
 const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\n" +
-	"\"evalfleet/content/v1/content.proto\x12\x14evalfleet.content.v1\"g\n" +
+	"\"evalfleet/content/v1/content.proto\x12\x14evalfleet.content.v1\x1a\x1bbuf/validate/validate.proto\"g\n" +
 	"\x0eMessageContent\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x127\n" +
 	"\x04list\x18\x02 \x01(\v2!.evalfleet.content.v1.ContentListH\x00R\x04listB\x06\n" +
@@ -1347,27 +1348,27 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\n" +
 	"\b_summaryB\f\n" +
 	"\n" +
-	"_signature\"Z\n" +
+	"_signature\"a\n" +
 	"\x05Media\x12\x12\n" +
 	"\x03uri\x18\x01 \x01(\tH\x00R\x03uri\x123\n" +
-	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blobB\b\n" +
-	"\x06source\"R\n" +
-	"\x05Image\x121\n" +
-	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaR\x05media\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"R\n" +
-	"\x05Audio\x121\n" +
-	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaR\x05media\x12\x16\n" +
-	"\x06format\x18\x02 \x01(\tR\x06format\"R\n" +
-	"\x05Video\x121\n" +
-	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaR\x05media\x12\x16\n" +
-	"\x06format\x18\x02 \x01(\tR\x06format\"\x94\x01\n" +
-	"\bDocument\x121\n" +
-	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaR\x05media\x12\x1a\n" +
+	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefH\x00R\x04blobB\x0f\n" +
+	"\x06source\x12\x05\xbaH\x02\b\x01\"Z\n" +
+	"\x05Image\x129\n" +
+	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"b\n" +
+	"\x05Audio\x129\n" +
+	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x1e\n" +
+	"\x06format\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x06format\"b\n" +
+	"\x05Video\x129\n" +
+	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x1e\n" +
+	"\x06format\x18\x02 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x06format\"\x9c\x01\n" +
+	"\bDocument\x129\n" +
+	"\x05media\x18\x01 \x01(\v2\x1b.evalfleet.content.v1.MediaB\x06\xbaH\x03\xc8\x01\x01R\x05media\x12\x1a\n" +
 	"\bfilename\x18\x02 \x01(\tR\bfilename\x12\x1b\n" +
 	"\tmime_type\x18\x03 \x01(\tR\bmimeType\x12\x1c\n" +
-	"\tcitations\x18\x04 \x01(\bR\tcitations\"\x1a\n" +
-	"\x04Data\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\tR\x04json\"\xd0\x01\n" +
+	"\tcitations\x18\x04 \x01(\bR\tcitations\"\"\n" +
+	"\x04Data\x12\x1a\n" +
+	"\x04json\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x04json\"\xd0\x01\n" +
 	"\aToolUse\x12\x1b\n" +
 	"\ttool_type\x18\x01 \x01(\tR\btoolType\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -1398,10 +1399,10 @@ const file_evalfleet_content_v1_content_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1f\n" +
 	"\vstart_index\x18\x02 \x01(\x03R\n" +
 	"startIndex\x12\x1b\n" +
-	"\tend_index\x18\x03 \x01(\x03R\bendIndex\"P\n" +
-	"\aBlobRef\x12\x12\n" +
-	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x12\n" +
-	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x1d\n" +
+	"\tend_index\x18\x03 \x01(\x03R\bendIndex\"p\n" +
+	"\aBlobRef\x12)\n" +
+	"\x04hash\x18\x01 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x04hash\x12\x1b\n" +
+	"\x04size\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x03 \x01(\tR\tmediaTypeB\xe1\x01\n" +
 	"\x18com.evalfleet.content.v1B\fContentProtoP\x01ZEgithub.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1;contentv1\xa2\x02\x03ECX\xaa\x02\x14Evalfleet.Content.V1\xca\x02\x14Evalfleet\\Content\\V1\xe2\x02 Evalfleet\\Content\\V1\\GPBMetadata\xea\x02\x16Evalfleet::Content::V1b\x06proto3"

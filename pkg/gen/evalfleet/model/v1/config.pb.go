@@ -7,6 +7,7 @@
 package modelv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -1114,7 +1115,7 @@ var File_evalfleet_model_v1_config_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcf\x13\n" +
+	"\x1fevalfleet/model/v1/config.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcf\x13\n" +
 	"\x0eGenerateConfig\x12$\n" +
 	"\vmax_retries\x18\x01 \x01(\x05H\x00R\n" +
 	"maxRetries\x88\x01\x01\x12\x1d\n" +
@@ -1225,19 +1226,21 @@ const file_evalfleet_model_v1_config_proto_rawDesc = "" +
 	"\x04_maxB\x13\n" +
 	"\x11_cooldown_secondsB\x12\n" +
 	"\x10_decrease_factorB\x13\n" +
-	"\x11_scale_up_percent\"\xb6\x01\n" +
-	"\x0eResponseSchema\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12%\n" +
-	"\vjson_schema\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
+	"\x11_scale_up_percent\"\xd8\x01\n" +
+	"\x0eResponseSchema\x124\n" +
+	"\x04name\x18\x01 \x01(\tB \xbaH\x19r\x172\x15^[A-Za-z0-9_-]{1,64}$\xb8\xbb\x18\x01R\x04name\x12+\n" +
+	"\vjson_schema\x18\x02 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\n" +
 	"jsonSchema\x12+\n" +
 	"\vdescription\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01H\x00R\vdescription\x88\x01\x01\x12\x1b\n" +
 	"\x06strict\x18\x04 \x01(\bH\x01R\x06strict\x88\x01\x01B\x0e\n" +
 	"\f_descriptionB\t\n" +
 	"\a_strict\"D\n" +
 	"\fModalityList\x124\n" +
-	"\x06values\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ModalityR\x06values\"M\n" +
-	"\bModality\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04type\x12'\n" +
+	"\x06values\x18\x01 \x03(\v2\x1c.evalfleet.model.v1.ModalityR\x06values\"S\n" +
+	"\bModality\x12\x1e\n" +
+	"\x04type\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04type\x12'\n" +
 	"\foptions_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"a\n" +
 	"\fCacheSetting\x12\x18\n" +
 	"\aenabled\x18\x01 \x01(\bR\aenabled\x127\n" +

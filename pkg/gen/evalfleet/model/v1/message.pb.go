@@ -9,6 +9,7 @@
 package modelv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/tool/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -1127,10 +1128,10 @@ var File_evalfleet_model_v1_message_proto protoreflect.FileDescriptor
 
 const file_evalfleet_model_v1_message_proto_rawDesc = "" +
 	"\n" +
-	" evalfleet/model/v1/message.proto\x12\x12evalfleet.model.v1\x1a\"evalfleet/content/v1/content.proto\x1a\x1cevalfleet/tool/v1/tool.proto\"\x88\x04\n" +
+	" evalfleet/model/v1/message.proto\x12\x12evalfleet.model.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a\x1cevalfleet/tool/v1/tool.proto\"\x90\x04\n" +
 	"\vChatMessage\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
-	"\x04role\x18\x02 \x01(\x0e2\x18.evalfleet.model.v1.RoleR\x04role\x12>\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x18.evalfleet.model.v1.RoleB\x06\xbaH\x03\xc8\x01\x01R\x04role\x12>\n" +
 	"\acontent\x18\x03 \x01(\v2$.evalfleet.content.v1.MessageContentR\acontent\x129\n" +
 	"\x06source\x18\x04 \x01(\x0e2!.evalfleet.model.v1.MessageSourceR\x06source\x12#\n" +
 	"\rmetadata_json\x18\x05 \x01(\tR\fmetadataJson\x12:\n" +

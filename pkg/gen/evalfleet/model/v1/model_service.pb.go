@@ -3628,10 +3628,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x12record_failed_call\x18\x12 \x01(\bR\x10recordFailedCallJ\x04\b\x0f\x10\x10R\rbudget_scopes\"9\n" +
 	"\rMessagePrefix\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x05R\x05count\"\xf9\x01\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\x81\x02\n" +
 	"\n" +
-	"RawRequest\x12\x18\n" +
-	"\adialect\x18\x01 \x01(\tR\adialect\x12E\n" +
+	"RawRequest\x12 \n" +
+	"\adialect\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\adialect\x12E\n" +
 	"\aheaders\x18\x02 \x03(\v2+.evalfleet.model.v1.RawRequest.HeadersEntryR\aheaders\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12:\n" +
 	"\tbody_blob\x18\x04 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\bbodyBlob\x1a:\n" +
@@ -3802,18 +3802,20 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x19\n" +
 	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12\x1a\n" +
 	"\bprojects\x18\x05 \x03(\tR\bprojects\x12\x18\n" +
-	"\akeyless\x18\x06 \x01(\bR\akeyless\"E\n" +
-	"\x13GetCacheSizeRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\akeyless\x18\x06 \x01(\bR\akeyless\"Q\n" +
+	"\x13GetCacheSizeRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\"\x9b\x01\n" +
 	"\x14GetCacheSizeResponse\x12I\n" +
 	"\x05bytes\x18\x01 \x03(\v23.evalfleet.model.v1.GetCacheSizeResponse.BytesEntryR\x05bytes\x1a8\n" +
 	"\n" +
 	"BytesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa8\x01\n" +
-	"\x17ListCacheEntriesRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb4\x01\n" +
+	"\x17ListCacheEntriesRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\x12!\n" +
 	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -3828,9 +3830,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"v\n" +
-	"\x11ClearCacheRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x14\n" +
+	"expireTime\"\x82\x01\n" +
+	"\x11ClearCacheRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12!\n" +
 	"\fexpired_only\x18\x03 \x01(\bR\vexpiredOnly\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\tR\x03ids\".\n" +
@@ -3872,9 +3875,10 @@ const file_evalfleet_model_v1_model_service_proto_rawDesc = "" +
 	"\x04etag\x18\a \x01(\tR\x04etag:f\xeaAc\n" +
 	"\x14evalfleet.dev/Budget\x12\"projects/{project}/budgets/project\x12'projects/{project}/budgets/evals/{eval}B\r\n" +
 	"\v_max_tokensB\v\n" +
-	"\t_max_cost\"h\n" +
-	"\x12ListBudgetsRequest\x12\x16\n" +
-	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1b\n" +
+	"\t_max_cost\"t\n" +
+	"\x12ListBudgetsRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"s\n" +

@@ -1035,7 +1035,7 @@ type WriteExecInputRequest struct {
 	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Required. Key of the command.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required. Bytes written before.
+	// Bytes written before; 0 at the beginning.
 	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The bytes, at most 3 MiB.
 	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
@@ -2502,11 +2502,11 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"6\n" +
 	"\x14DeleteSandboxRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x87\x01\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\x94\x01\n" +
 	"\x12RenewLeasesRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x1c\n" +
-	"\tsandboxes\x18\x02 \x03(\tR\tsandboxes\x12/\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\tsandboxes\x18\x02 \x03(\tB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\tsandboxes\x12/\n" +
 	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"w\n" +
 	"\x13RenewLeasesResponse\x12\x18\n" +
 	"\amissing\x18\x01 \x03(\tR\amissing\x12F\n" +
@@ -2547,14 +2547,14 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12#\n" +
 	"\rskipped_bytes\x18\x04 \x01(\x03R\fskippedBytes\"\x0f\n" +
-	"\rExecHeartbeat\"\xa6\x01\n" +
+	"\rExecHeartbeat\"\xaf\x01\n" +
 	"\x15WriteExecInputRequest\x12$\n" +
 	"\asandbox\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12)\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x12\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\x12\x1f\n" +
+	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x10\n" +
 	"\x03eof\x18\x05 \x01(\bR\x03eof\"0\n" +
 	"\x16WriteExecInputResponse\x12\x16\n" +

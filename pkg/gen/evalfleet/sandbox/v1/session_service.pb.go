@@ -693,7 +693,7 @@ type WriteSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Format: `projects/{project}/sandboxes/{sandbox}/sessions/{session}`.
 	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// Required. Bytes written before.
+	// Bytes written before; 0 at the beginning.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The bytes, at most 1 MiB.
 	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
@@ -902,11 +902,11 @@ var File_evalfleet_sandbox_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/session_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\x9c\x01\n" +
+	"*evalfleet/sandbox/v1/session_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa7\x01\n" +
 	"\x12OpenSessionRequest\x12$\n" +
 	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x127\n" +
-	"\asession\x18\x02 \x01(\v2\x1d.evalfleet.sandbox.v1.SessionR\asession\x12'\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12B\n" +
+	"\asession\x18\x02 \x01(\v2\x1d.evalfleet.sandbox.v1.SessionB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\asession\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\";\n" +
 	"\x13ListSessionsRequest\x12$\n" +
@@ -948,11 +948,11 @@ const file_evalfleet_sandbox_v1_session_service_proto_rawDesc = "" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:U\xeaAR\n" +
-	"\x15evalfleet.dev/Session\x129projects/{project}/sandboxes/{sandbox}/sessions/{session}\"g\n" +
+	"\x15evalfleet.dev/Session\x129projects/{project}/sandboxes/{sandbox}/sessions/{session}\"p\n" +
 	"\x13WriteSessionRequest\x12$\n" +
 	"\asession\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asession\x12\x1f\n" +
+	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\"\x9e\x01\n" +
 	"\x12ReadSessionRequest\x12$\n" +
 	"\asession\x18\x01 \x01(\tB\n" +

@@ -675,12 +675,12 @@ var File_evalfleet_tool_v1_mcp_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_mcp_service_proto_rawDesc = "" +
 	"\n" +
-	"#evalfleet/tool/v1/mcp_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\x9d\x01\n" +
+	"#evalfleet/tool/v1/mcp_service.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1cevalfleet/tool/v1/tool.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa3\x01\n" +
 	"\x16CreateMcpServerRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12F\n" +
 	"\n" +
-	"mcp_server\x18\x02 \x01(\v2\x1c.evalfleet.tool.v1.McpServerB\x03\xe0A\x02R\tmcpServer\x12\x1d\n" +
+	"mcp_server\x18\x02 \x01(\v2\x1c.evalfleet.tool.v1.McpServerB\t\xe0A\x02\xbaH\x03\xc8\x01\x01R\tmcpServer\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tR\trequestId\"5\n" +
 	"\x13GetMcpServerRequest\x12\x1e\n" +
@@ -711,16 +711,16 @@ const file_evalfleet_tool_v1_mcp_service_proto_rawDesc = "" +
 	"\acommand\x18\x03 \x01(\v2\x1d.evalfleet.tool.v1.McpCommandH\x00R\acommand\x12\x14\n" +
 	"\x05tools\x18\x04 \x03(\tR\x05tools:H\xeaAE\n" +
 	"\x17evalfleet.dev/McpServer\x12*projects/{project}/mcpServers/{mcp_server}B\v\n" +
-	"\ttransport\"p\n" +
-	"\aMcpHttp\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1e\n" +
+	"\ttransport\"x\n" +
+	"\aMcpHttp\x12\x18\n" +
+	"\x03url\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x03url\x12\x1e\n" +
 	"\n" +
 	"credential\x18\x02 \x01(\tR\n" +
 	"credential\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xbe\x01\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xc8\x01\n" +
 	"\n" +
-	"McpCommand\x12\x12\n" +
-	"\x04argv\x18\x01 \x03(\tR\x04argv\x128\n" +
+	"McpCommand\x12\x1c\n" +
+	"\x04argv\x18\x01 \x03(\tB\b\xbaH\x05\x92\x01\x02\b\x01R\x04argv\x128\n" +
 	"\x03env\x18\x02 \x03(\v2&.evalfleet.tool.v1.McpCommand.EnvEntryR\x03env\x12\x10\n" +
 	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12\x18\n" +
 	"\asandbox\x18\x04 \x01(\tR\asandbox\x1a6\n" +

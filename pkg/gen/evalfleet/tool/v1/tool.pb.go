@@ -9,6 +9,7 @@
 package toolv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v11 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/content/v1"
 	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
@@ -599,9 +600,9 @@ func (x *ToolRef) GetSandbox() string {
 // ToolCall is a model's wish to have a tool run.
 type ToolCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The provider's id, or one of ours; distinct within a message.
+	// The provider's id, or one of ours; distinct within a message.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Required. Name of the tool.
+	// Name of the tool, as the model wrote it.
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
 	// Arguments after parsing. A JSON object, as text: big numbers and the order of keys survive. Empty reads as `{}`.
 	ArgumentsJson string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
@@ -818,9 +819,9 @@ func (x *ToolCallView) GetCall() *ToolCallContent {
 // ToolCallError is a failure that the model sees; the run goes on.
 type ToolCallError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The kind.
+	// The kind.
 	Type ToolErrorType `protobuf:"varint,1,opt,name=type,proto3,enum=evalfleet.tool.v1.ToolErrorType" json:"type,omitempty"`
-	// Required. What the model reads.
+	// What the model reads.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -873,9 +874,9 @@ func (x *ToolCallError) GetMessage() string {
 // ToolFailure is a failure that the model does not see: the run fails with it.
 type ToolFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Reason as in ErrorInfo, such as `INTERNAL` or `RESOURCE_NOT_FOUND`.
+	// Reason as in ErrorInfo, such as `INTERNAL` or `RESOURCE_NOT_FOUND`.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Required. What the operator reads.
+	// What the operator reads.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -983,7 +984,7 @@ func (x *Truncation) GetLimitBytes() int64 {
 // StoreChange changes one entry of a run's store.
 type StoreChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The key.
+	// The key.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The new value as JSON text; unset removes the entry.
 	ValueJson     *string `protobuf:"bytes,2,opt,name=value_json,json=valueJson,proto3,oneof" json:"value_json,omitempty"`
@@ -1165,9 +1166,9 @@ func (x *SandboxAction) GetTiming() *v1.Timing {
 // ToolResult is the outcome of one call.
 type ToolResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The call's id.
+	// The call's id.
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Required. The tool's name as the model called it.
+	// The tool's name as the model called it.
 	Function string `protobuf:"bytes,2,opt,name=function,proto3" json:"function,omitempty"`
 	// What the model sees, already cut to the bound; partial output may stand beside an error.
 	Content *v11.MessageContent `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
@@ -1398,11 +1399,13 @@ var File_evalfleet_tool_v1_tool_proto protoreflect.FileDescriptor
 
 const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa4\x01\n" +
-	"\bToolInfo\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12&\n" +
-	"\vdescription\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\vdescription\x12-\n" +
-	"\x0fparameters_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\x0eparametersJson\x12'\n" +
+	"\x1cevalfleet/tool/v1/tool.proto\x12\x11evalfleet.tool.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/content/v1/content.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcd\x01\n" +
+	"\bToolInfo\x125\n" +
+	"\x04name\x18\x01 \x01(\tB!\xbaH\x1ar\x182\x16^[A-Za-z0-9_-]{1,128}$\xb8\xbb\x18\x01R\x04name\x12,\n" +
+	"\vdescription\x18\x02 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\vdescription\x123\n" +
+	"\x0fparameters_json\x18\x03 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb0\xbb\x18\x01R\x0eparametersJson\x12'\n" +
 	"\foptions_json\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\"\xd2\x03\n" +
 	"\x0eToolDefinition\x12/\n" +
 	"\x04info\x18\x01 \x01(\v2\x1b.evalfleet.tool.v1.ToolInfoR\x04info\x12\x1a\n" +
@@ -1419,9 +1422,10 @@ const file_evalfleet_tool_v1_tool_proto_rawDesc = "" +
 	"\x06worker\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\x06worker\x123\n" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x13\n" +
-	"\x11_max_output_bytes\"\xe2\x03\n" +
-	"\aToolRef\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x12'\n" +
+	"\x11_max_output_bytes\"\xe8\x03\n" +
+	"\aToolRef\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\x04name\x12'\n" +
 	"\foptions_json\x18\x02 \x01(\tB\x04\xb0\xbb\x18\x01R\voptionsJson\x12\x1c\n" +
 	"\x06rename\x18\x03 \x01(\tB\x04\xb8\xbb\x18\x01R\x06rename\x12&\n" +
 	"\vdescription\x18\x04 \x01(\tB\x04\xb0\xbb\x18\x01R\vdescription\x12r\n" +

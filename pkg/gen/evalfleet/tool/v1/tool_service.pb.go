@@ -318,7 +318,7 @@ type ParseToolCallRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The tools on offer.
 	Tools []*ToolRef `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
-	// Required. Name of the called tool; may be unknown.
+	// Name of the called tool, as the model wrote it; it may be unknown.
 	Function string `protobuf:"bytes,3,opt,name=function,proto3" json:"function,omitempty"`
 	// The text as the provider sent it.
 	Raw string `protobuf:"bytes,4,opt,name=raw,proto3" json:"raw,omitempty"`
@@ -760,7 +760,7 @@ type ExecuteToolsRequest struct {
 	Attribution *v1.Attribution `protobuf:"bytes,3,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// The tools on offer.
 	Tools []*ToolRef `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
-	// The calls, in the order of the message.
+	// Required. The calls, in the order of the message.
 	Calls []*ToolCall `protobuf:"bytes,5,rep,name=calls,proto3" json:"calls,omitempty"`
 	// Optional. Bound of text results in bytes; 0 or negative never cuts; default 16384. A tool's own bound wins.
 	MaxOutputBytes *int64 `protobuf:"varint,6,opt,name=max_output_bytes,json=maxOutputBytes,proto3,oneof" json:"max_output_bytes,omitempty"`
@@ -1668,12 +1668,12 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x120\n" +
 	"\x05tools\x18\x02 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\"O\n" +
 	"\x14ResolveToolsResponse\x127\n" +
-	"\x05tools\x18\x01 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\"\xb8\x01\n" +
+	"\x05tools\x18\x01 \x03(\v2!.evalfleet.tool.v1.ToolDefinitionR\x05tools\"\xb3\x01\n" +
 	"\x14ParseToolCallRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x120\n" +
-	"\x05tools\x18\x02 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12\x1f\n" +
-	"\bfunction\x18\x03 \x01(\tB\x03\xe0A\x02R\bfunction\x12\x10\n" +
+	"\x05tools\x18\x02 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12\x1a\n" +
+	"\bfunction\x18\x03 \x01(\tR\bfunction\x12\x10\n" +
 	"\x03raw\x18\x04 \x01(\tR\x03raw\x12\x17\n" +
 	"\acall_id\x18\x05 \x01(\tR\x06callId\"H\n" +
 	"\x15ParseToolCallResponse\x12/\n" +
@@ -1684,10 +1684,11 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\vattribution\x18\x02 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x120\n" +
 	"\x05tools\x18\x03 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x121\n" +
 	"\x05calls\x18\x04 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallR\x05calls\x12=\n" +
-	"\bpolicies\x18\x05 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bpolicies\"u\n" +
-	"\x0eApprovalPolicy\x12 \n" +
-	"\bapprover\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\bapprover\x12\x1a\n" +
-	"\x05tools\x18\x02 \x03(\tB\x04\xb8\xbb\x18\x01R\x05tools\x12%\n" +
+	"\bpolicies\x18\x05 \x03(\v2!.evalfleet.tool.v1.ApprovalPolicyR\bpolicies\"\x83\x01\n" +
+	"\x0eApprovalPolicy\x12&\n" +
+	"\bapprover\x18\x01 \x01(\tB\n" +
+	"\xbaH\x03\xc8\x01\x01\xb8\xbb\x18\x01R\bapprover\x12\"\n" +
+	"\x05tools\x18\x02 \x03(\tB\f\xbaH\x05\x92\x01\x02\b\x01\xb8\xbb\x18\x01R\x05tools\x12%\n" +
 	"\vparams_json\x18\x03 \x01(\tB\x04\xb0\xbb\x18\x01R\n" +
 	"paramsJson\"\xf8\x02\n" +
 	"\n" +
@@ -1702,15 +1703,15 @@ const file_evalfleet_tool_v1_tool_service_proto_rawDesc = "" +
 	"\vexplanation\x18\b \x01(\tR\vexplanation\x12\x1a\n" +
 	"\bmodified\x18\t \x01(\bR\bmodified\"N\n" +
 	"\x13ReviewToolsResponse\x127\n" +
-	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xd9\x05\n" +
+	"\areviews\x18\x01 \x03(\v2\x1d.evalfleet.tool.v1.ToolReviewR\areviews\"\xdc\x05\n" +
 	"\x13ExecuteToolsRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12'\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
 	"\vattribution\x18\x03 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x120\n" +
-	"\x05tools\x18\x04 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12;\n" +
-	"\x05calls\x18\x05 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallB\b\xbaH\x05\x92\x01\x02\b\x01R\x05calls\x12-\n" +
+	"\x05tools\x18\x04 \x03(\v2\x1a.evalfleet.tool.v1.ToolRefR\x05tools\x12>\n" +
+	"\x05calls\x18\x05 \x03(\v2\x1b.evalfleet.tool.v1.ToolCallB\v\xe0A\x02\xbaH\x05\x92\x01\x02\b\x01R\x05calls\x12-\n" +
 	"\x10max_output_bytes\x18\x06 \x01(\x03H\x00R\x0emaxOutputBytes\x88\x01\x01\x12S\n" +
 	"\tsandboxes\x18\a \x03(\v25.evalfleet.tool.v1.ExecuteToolsRequest.SandboxesEntryR\tsandboxes\x12G\n" +
 	"\x05store\x18\b \x03(\v21.evalfleet.tool.v1.ExecuteToolsRequest.StoreEntryR\x05store\x12\x1b\n" +

@@ -9,6 +9,7 @@
 package workerv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -387,7 +388,7 @@ type Offer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. `tool`, `agent`, `scorer`, `model`, `approver`, `filter`, `continue`, `sample_source`, `metric`; open.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Required. Name, as tasks and runs use it.
+	// Required. Name, as tasks and runs use it: 1 to 128 letters, digits and `._/-`.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Version, for people.
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
@@ -558,13 +559,13 @@ func (x *Registered) GetForget() []string {
 // Call asks a worker to do something.
 type Call struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The effect's key: a worker that keeps results by it does nothing twice.
+	// The effect's key: a worker that keeps results by it does nothing twice.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// Required. Kind of the offer.
+	// Kind of the offer.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Required. Name of the offer.
+	// Name of the offer.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Required. JSON form of the kind's payload: ToolPayload, ScorerPayload, ContinuePayload, AgentPayload.
+	// JSON form of the kind's payload: ToolPayload, ScorerPayload, ContinuePayload, AgentPayload.
 	PayloadJson string `protobuf:"bytes,4,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
 	// Optional. Time left.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
@@ -736,9 +737,9 @@ func (*CallResult_Error) isCallResult_Outcome() {}
 // CallError is a failed call.
 type CallError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. For a tool: a kind that the model sees, such as `timeout` or `unknown`; else a reason.
+	// Optional. For a tool: a kind that the model sees, such as `timeout`; else a reason. Default `unknown`.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// Required. What went wrong.
+	// Optional. What went wrong.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// True when the run should fail and the model see nothing.
 	Fatal         bool `protobuf:"varint,3,opt,name=fatal,proto3" json:"fatal,omitempty"`
@@ -855,7 +856,7 @@ func (x *CallProgress) GetMessage() string {
 // CancelCall asks to stop a call; its result is no longer wanted.
 type CancelCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The call's key.
+	// The call's key.
 	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1068,7 +1069,7 @@ var File_evalfleet_worker_v1_worker_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
-	"(evalfleet/worker/v1/worker_service.proto\x12\x13evalfleet.worker.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc0\x02\n" +
+	"(evalfleet/worker/v1/worker_service.proto\x12\x13evalfleet.worker.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc0\x02\n" +
 	"\x0eConnectRequest\x12;\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.evalfleet.worker.v1.RegisterH\x00R\bregister\x129\n" +
 	"\x06result\x18\x02 \x01(\v2\x1f.evalfleet.worker.v1.CallResultH\x00R\x06result\x12?\n" +
@@ -1084,18 +1085,18 @@ const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\x06cancel\x18\x03 \x01(\v2\x1f.evalfleet.worker.v1.CancelCallH\x00R\x06cancel\x12/\n" +
 	"\x04ping\x18\x04 \x01(\v2\x19.evalfleet.worker.v1.PingH\x00R\x04ping\x12A\n" +
 	"\baccepted\x18\x05 \x01(\v2#.evalfleet.worker.v1.ResultAcceptedH\x00R\bacceptedB\a\n" +
-	"\x05frame\"\xb4\x01\n" +
+	"\x05frame\"\xbe\x01\n" +
 	"\bRegister\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x122\n" +
-	"\x06offers\x18\x02 \x03(\v2\x1a.evalfleet.worker.v1.OfferR\x06offers\x12\"\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12<\n" +
+	"\x06offers\x18\x02 \x03(\v2\x1a.evalfleet.worker.v1.OfferB\b\xbaH\x05\x92\x01\x02\b\x01R\x06offers\x12\"\n" +
 	"\rmax_in_flight\x18\x03 \x01(\x05R\vmaxInFlight\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\x04 \x03(\tR\n" +
 	"unfinished\x12\x18\n" +
-	"\aproject\x18\x05 \x01(\tR\aproject\"\xa3\x02\n" +
-	"\x05Offer\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aproject\x18\x05 \x01(\tR\aproject\"\xcc\x02\n" +
+	"\x05Offer\x12\x1a\n" +
+	"\x04kind\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x04kind\x123\n" +
+	"\x04name\x18\x02 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[A-Za-z0-9._/-]{1,128}$R\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12 \n" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12'\n" +
 	"\x0fparameters_json\x18\x05 \x01(\tR\x0eparametersJson\x12\x1d\n" +
@@ -1114,19 +1115,19 @@ const file_evalfleet_worker_v1_worker_service_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
 	"\fpayload_json\x18\x04 \x01(\tR\vpayloadJson\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x86\x01\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x8e\x01\n" +
 	"\n" +
-	"CallResult\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
+	"CallResult\x12\x18\n" +
+	"\x03key\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x03key\x12#\n" +
 	"\fpayload_json\x18\x02 \x01(\tH\x00R\vpayloadJson\x126\n" +
 	"\x05error\x18\x03 \x01(\v2\x1e.evalfleet.worker.v1.CallErrorH\x00R\x05errorB\t\n" +
 	"\aoutcome\"O\n" +
 	"\tCallError\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
-	"\x05fatal\x18\x03 \x01(\bR\x05fatal\":\n" +
-	"\fCallProgress\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\x05fatal\x18\x03 \x01(\bR\x05fatal\"B\n" +
+	"\fCallProgress\x12\x18\n" +
+	"\x03key\x18\x01 \x01(\tB\x06\xbaH\x03\xc8\x01\x01R\x03key\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\x1e\n" +
 	"\n" +
 	"CancelCall\x12\x10\n" +

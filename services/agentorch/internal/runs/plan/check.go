@@ -115,9 +115,6 @@ func ofSample(err error, spec *agentv1.RunSpec) error {
 
 // checkForm checks what needs no look-up.
 func checkForm(spec *agentv1.RunSpec) error {
-	if len(spec.GetSteps()) == 0 {
-		return rpcerr.InvalidField("spec.steps", "a run needs at least one step, such as {name: generate}")
-	}
 	if err := checkCounts(spec); err != nil {
 		return err
 	}
@@ -137,11 +134,6 @@ func checkForm(spec *agentv1.RunSpec) error {
 	}
 	if spec.GetPrompt() != "" && len(spec.GetInput()) > 0 {
 		return rpcerr.InvalidField("spec.prompt", "stands in place of input; give one of them")
-	}
-	for i, m := range spec.GetInput() {
-		if m.GetRole() == modelv1.Role_ROLE_UNSPECIFIED {
-			return rpcerr.InvalidField(fmt.Sprintf("spec.input[%d].role", i), "a message needs a role")
-		}
 	}
 	if !slices.Contains([]string{"", "errors", "none", "all"}, spec.GetRecordCalls()) {
 		return rpcerr.InvalidField("spec.record_calls", "is %q; want errors, none or all", spec.GetRecordCalls())
