@@ -82,11 +82,17 @@ func start(t *testing.T, backend *runs) string {
 // startWith is start with a configuration, and modelgw's endpoints at an address.
 func startWith(t *testing.T, backend *runs, cfg gateway.Config, vendor string) string {
 	t.Helper()
+	return startServing(t, func(r grpc.ServiceRegistrar) { agentv1.RegisterRunServiceServer(r, backend) }, cfg, vendor)
+}
+
+// startServing serves a gateway over one connection to what register offers.
+func startServing(t *testing.T, register func(grpc.ServiceRegistrar), cfg gateway.Config, vendor string) string {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	tokens := auth.NewTokens("", map[string]config.Secret{"admin": config.NewSecret("right")})
 	behind, err := grpcserver.New(grpcserver.Options{Logger: log, Auth: tokens})
 	require.NoError(t, err)
-	agentv1.RegisterRunServiceServer(behind, backend)
+	register(behind)
 	memory := inprocess.Listen()
 	served := make(chan error, 1)
 	go func() { served <- behind.Serve(memory) }()

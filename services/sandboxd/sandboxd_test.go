@@ -496,9 +496,9 @@ func TestFilesThroughTheService(t *testing.T) {
 
 	up, err := in.client.UploadFile(waittest.Context(t))
 	require.NoError(t, err)
-	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: &sandboxv1.UploadTarget{Sandbox: name, Path: "big"}}}))
+	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Sandbox: name, Path: "big"}))
 	for range 5 {
-		require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: make([]byte, 1<<20)}}))
+		require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Chunk: make([]byte, 1<<20)}))
 	}
 	written, err := up.CloseAndRecv()
 	require.NoError(t, err)
@@ -531,8 +531,8 @@ func TestFilesThroughTheService(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	up, err = in.client.UploadFile(ctx)
 	require.NoError(t, err)
-	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: &sandboxv1.UploadTarget{Sandbox: name, Path: "d/f"}}}))
-	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: []byte("half")}}))
+	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Sandbox: name, Path: "d/f"}))
+	require.NoError(t, up.Send(&sandboxv1.UploadFileRequest{Chunk: []byte("half")}))
 	cancel()
 	require.Eventually(t, func() bool { return in.sh(b, "ls -A d") == "f\n" }, waittest.Bound, 10*time.Millisecond)
 	assert.Equal(t, "x\r\ny", in.sh(b, "cat d/f"))

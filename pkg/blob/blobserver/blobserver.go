@@ -4,7 +4,10 @@ package blobserver
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"hash"
 	"io"
 
 	"google.golang.org/grpc"
@@ -63,7 +66,11 @@ func (s *Server) UploadBlob(stream blobv1.BlobService_UploadBlobServer) error {
 	if err != nil {
 		return err
 	}
-	ref, err := s.store.Put(stream.Context(), project, &chunks{stream: stream, rest: first.GetChunk(), fault: oversized(first.GetChunk())}, first.GetMediaType())
+	body := io.Reader(&chunks{stream: stream, rest: first.GetChunk(), fault: oversized(first.GetChunk())})
+	if want := first.GetHash(); want != "" {
+		body = &promised{Reader: body, want: want, is: sha256.New()}
+	}
+	ref, err := s.store.Put(stream.Context(), project, body, first.GetMediaType())
 	if err != nil {
 		return fault(err, "")
 	}
@@ -83,8 +90,8 @@ func (c *chunks) Read(b []byte) (int, error) {
 		switch {
 		case err != nil:
 			c.fault = err
-		case req.GetParent() != "" || req.GetMediaType() != "":
-			c.fault = rpcerr.InvalidRequest("parent and media_type belong into the first message alone")
+		case req.GetParent() != "" || req.GetMediaType() != "" || req.GetHash() != "":
+			c.fault = rpcerr.InvalidRequest("parent, media_type and hash belong into the first message alone")
 		default:
 			c.rest, c.fault = req.GetChunk(), oversized(req.GetChunk())
 		}
@@ -95,6 +102,26 @@ func (c *chunks) Read(b []byte) (int, error) {
 	n := copy(b, c.rest)
 	c.rest = c.rest[n:]
 	return n, nil
+}
+
+// promised reads a body that must have a hash. One that has another ends with an error, so that it is not kept.
+type promised struct {
+	io.Reader
+
+	want string
+	is   hash.Hash
+}
+
+func (p *promised) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	p.is.Write(b[:n])
+	if !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if got := hex.EncodeToString(p.is.Sum(nil)); got != p.want {
+		return n, rpcerr.InvalidField("hash", "is %s, and what came has %s; send the body again", p.want, got)
+	}
+	return n, err
 }
 
 func oversized(chunk []byte) error {

@@ -120,6 +120,23 @@ func TestStreamsCarryAnySize(t *testing.T) {
 	}
 }
 
+// A body that is not the one that was promised is not kept.
+func TestABodyHasTheHashThatWasPromised(t *testing.T) {
+	t.Parallel()
+	c := client(t)
+	content, hash := body(1 << 20)
+	got, _, err := upload(t, c, &blobv1.UploadBlobRequest{Parent: parent, Hash: hash}, &blobv1.UploadBlobRequest{Chunk: content})
+	require.NoError(t, err)
+	assert.Equal(t, hash, got)
+
+	part := sha256.Sum256(content[:1000])
+	_, _, err = upload(t, c, &blobv1.UploadBlobRequest{Parent: parent, Hash: hash, Chunk: content[:1000]})
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_INVALID_REQUEST), "%v", err)
+	assert.ErrorContains(t, err, hash)
+	_, err = download(t, c, hex.EncodeToString(part[:]), 0)
+	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_RESOURCE_NOT_FOUND), "%v", err)
+}
+
 func TestFaultsHaveTheirReasons(t *testing.T) {
 	t.Parallel()
 	c := client(t)
@@ -133,7 +150,7 @@ func TestFaultsHaveTheirReasons(t *testing.T) {
 	_, _, err = upload(t, c)
 	assert.ErrorContains(t, err, "the stream is empty; name a project in its first message")
 	_, _, err = upload(t, c, &blobv1.UploadBlobRequest{Parent: parent}, &blobv1.UploadBlobRequest{Parent: parent})
-	assert.ErrorContains(t, err, "parent and media_type belong into the first message alone")
+	assert.ErrorContains(t, err, "parent, media_type and hash belong into the first message alone")
 	chunk := &blobv1.UploadBlobRequest{Chunk: big[:1<<20]}
 	_, _, err = upload(t, c, &blobv1.UploadBlobRequest{Parent: parent}, chunk, chunk, chunk, chunk, chunk, chunk, chunk, chunk, chunk)
 	assert.True(t, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_OUTPUT_LIMIT), "%v", err)

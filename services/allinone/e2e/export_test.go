@@ -430,7 +430,12 @@ func TestExportOverRESTAndItsFaults(t *testing.T) {
 		folder := t.TempDir()
 		file := filepath.Join(folder, h.export(t, eval.GetName(), folder))
 
+		same, err := os.ReadFile(file)
+		require.NoError(t, err)
 		status, answer := h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export", nil)
+		require.Equal(t, 200, status)
+		assert.Equal(t, string(same), answer, "an evaluation that has ended has one log")
+		status, answer = h.rest().do(t, "GET", "/api/v1/"+eval.GetName()+":export", nil, "Accept: application/json")
 		require.Equal(t, 200, status)
 		var content []byte
 		for line := range strings.Lines(answer) {
@@ -438,9 +443,7 @@ func TestExportOverRESTAndItsFaults(t *testing.T) {
 			require.NoError(t, err)
 			content = append(content, chunk...)
 		}
-		same, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Equal(t, same, content, "an evaluation that has ended has one log")
+		assert.Equal(t, same, content, "as lines of JSON too")
 
 		for name, c := range map[string]struct {
 			args []string

@@ -91,10 +91,9 @@ func TestLargeFilesAndBlobs(t *testing.T) {
 		require.NoError(t, err)
 		upload, err := c.sandboxes.UploadFile(ctx)
 		require.NoError(t, err)
-		target := &sandboxv1.UploadTarget{Sandbox: box.GetName(), Path: "large.bin"}
-		require.NoError(t, upload.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: target}}))
+		require.NoError(t, upload.Send(&sandboxv1.UploadFileRequest{Sandbox: box.GetName(), Path: "large.bin"}))
 		chunks(func(chunk []byte) error {
-			return upload.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: chunk}})
+			return upload.Send(&sandboxv1.UploadFileRequest{Chunk: chunk})
 		})
 		_, err = upload.CloseAndRecv()
 		require.NoError(t, err)

@@ -189,9 +189,7 @@ func (s *server) UploadFile(stream sandboxv1.SandboxService_UploadFileServer) er
 		if err != nil {
 			return err
 		}
-		if target := r.GetTarget(); target != nil {
-			path = target.GetPath()
-		}
+		path += r.GetPath()
 		content = append(content, r.GetChunk()...)
 	}
 	s.mu.Lock()

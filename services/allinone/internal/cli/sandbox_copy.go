@@ -80,12 +80,11 @@ func (s *session) uploadFile(ctx context.Context, from, sandbox, to string) erro
 	if err != nil {
 		return err
 	}
-	target := &sandboxv1.UploadTarget{Sandbox: sandbox, Path: to, Mode: uint32(mode)}
-	err = stream.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Target{Target: target}})
+	err = stream.Send(&sandboxv1.UploadFileRequest{Sandbox: sandbox, Path: to, Mode: uint32(mode)})
 	for chunk := make([]byte, chunkBytes); err == nil; {
 		n, readErr := io.ReadFull(in, chunk)
 		if n > 0 {
-			err = stream.Send(&sandboxv1.UploadFileRequest{Part: &sandboxv1.UploadFileRequest_Chunk{Chunk: chunk[:n]}})
+			err = stream.Send(&sandboxv1.UploadFileRequest{Chunk: chunk[:n]})
 		}
 		if readErr != nil {
 			if !errors.Is(readErr, io.EOF) && !errors.Is(readErr, io.ErrUnexpectedEOF) {

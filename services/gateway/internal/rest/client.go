@@ -27,7 +27,7 @@ func (c client) NewStream(ctx context.Context, desc *grpc.StreamDesc, method str
 	return clientStream{s, ctx}, err
 }
 
-// clientStream is a stream of answers: no call takes a stream over REST.
+// clientStream is a stream of answers, or an upload.
 type clientStream struct {
 	grpc.ClientStream
 	ctx context.Context //nolint:containedctx // The stream's own says nothing before the first answer.

@@ -128,7 +128,7 @@ func (c challenging) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func unread(err error) error {
 	if errors.Is(err, errBodyTooLarge) {
 		return rpcerr.RequestTooLarge("", MaxBodyBytes,
-			"the body may have %d bytes and has more; send what is large as a blob first (UploadBlob of gRPC takes any size) and name it by its hash", MaxBodyBytes)
+			"the body may have %d bytes and has more; send what is large as a blob first (PUT …/blobs:upload takes any size) and name it by its hash", MaxBodyBytes)
 	}
 	return rpcerr.InvalidRequest("the body ended early: %v", err)
 }

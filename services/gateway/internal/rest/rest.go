@@ -1,14 +1,18 @@
-// Package rest is the REST face of the gRPC services: grpc-gateway's mapping with the platform's JSON, errors, keys and etags in headers, and streams as server-sent events.
+// Package rest is the REST face of the gRPC services: grpc-gateway's mapping with the platform's JSON, errors, keys and etags in headers, streams as server-sent events, and files as they are.
 package rest
 
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	agentv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/agent/v1"
 	blobv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1"
@@ -68,6 +72,20 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		_, m := runtime.MarshalerForRequest(mux, r)
 		runtime.HTTPError(r.Context(), mux, m, w, r, spelled{err})
 	}
+	handle := func(method string, h fileHandler) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, pathParams map[string]string) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			called, err := runtime.AnnotateContext(ctx, mux, r, method)
+			if err == nil {
+				err = h(called, w, r, pathParams)
+			}
+			if err != nil {
+				_, m := runtime.MarshalerForRequest(mux, r)
+				runtime.HTTPError(r.Context(), mux, m, w, r, err)
+			}
+		}
+	}
 	mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, asJSON),
 		runtime.WithMarshalerOption(eventStream, &events{json: asJSON}),
@@ -76,7 +94,7 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 		runtime.WithStreamErrorHandler(func(ctx context.Context, err error) *status.Status { return status.Convert(names.of(ctx, err)) }),
 		runtime.WithRoutingErrorHandler(names.unrouted),
 		runtime.WithForwardResponseOption(showEtag),
-		runtime.WithMiddlewares(strict(answer), resume),
+		runtime.WithMiddlewares(strict(answer), resume, plain(conns, handle)),
 		runtime.WithWriteContentLength(),
 	)
 	for name, register := range services() {
@@ -88,7 +106,32 @@ func New(ctx context.Context, conns map[string]grpc.ClientConnInterface) (http.H
 			return nil, err
 		}
 	}
+	for _, u := range uploads() {
+		conn, ok := conns[u.service]
+		for _, method := range []string{http.MethodPut, http.MethodPost} {
+			if !ok {
+				continue
+			}
+			if err := mux.HandlePath(method, u.path, handle(u.method, u.over(client{conn}, mux))); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return bounded(mux), nil
+}
+
+// fileHandler answers a call whose request or answer is a file. An error that it returns is the answer.
+type fileHandler func(ctx context.Context, w http.ResponseWriter, r *http.Request, pathParams map[string]string) error
+
+// fill sets the fields of a request that stand in the path and in the query.
+func fill(request proto.Message, query url.Values, pathParams map[string]string) error {
+	for field, value := range pathParams {
+		query.Set(field, value)
+	}
+	if err := runtime.PopulateQueryParameters(request, query, utilities.NewDoubleArray(nil)); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	return nil
 }
 
 // resume makes `Last-Event-ID`, which a browser sends when it connects again, the cursor to go on after.

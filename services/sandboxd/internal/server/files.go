@@ -119,18 +119,19 @@ func download(ctx context.Context, api guestv1.GuestServiceClient, read *guestv1
 // UploadFile streams a file in.
 func (s *Server) UploadFile(stream grpc.ClientStreamingServer[sandboxv1.UploadFileRequest, sandboxv1.UploadFileResponse]) error {
 	first, err := stream.Recv()
-	if err != nil {
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
 		return err
-	}
-	target := first.GetTarget()
-	if target == nil {
-		return rpcerr.InvalidField("target", "the first message names the target")
+	case first.GetSandbox() == "":
+		return rpcerr.InvalidField("sandbox", "is missing; the first message names the sandbox")
+	case first.GetPath() == "":
+		return rpcerr.InvalidField("path", "is missing; the first message names the file")
 	}
 	ctx := stream.Context()
 	resp := &sandboxv1.UploadFileResponse{}
-	err = s.use(ctx, target.GetSandbox(), func(c *client.Client) error {
+	err = s.use(ctx, first.GetSandbox(), func(c *client.Client) error {
 		return c.Once(ctx, func(api guestv1.GuestServiceClient) (err error) {
-			to := &guestv1.WriteFileRequest{Path: target.GetPath(), Mode: target.GetMode(), User: target.GetUser()}
+			to := &guestv1.WriteFileRequest{Path: first.GetPath(), Mode: first.GetMode(), User: first.GetUser(), Chunk: first.GetChunk()}
 			resp.Info, err = client.Upload(ctx, api, to, func() ([]byte, error) {
 				req, err := stream.Recv()
 				switch {
@@ -138,8 +139,8 @@ func (s *Server) UploadFile(stream grpc.ClientStreamingServer[sandboxv1.UploadFi
 					return nil, io.EOF
 				case err != nil:
 					return nil, context.Canceled // the caller is gone; this says nothing of the guest
-				case req.GetTarget() != nil:
-					return nil, rpcerr.InvalidField("target", "only the first message names the target")
+				case req.GetSandbox() != "" || req.GetPath() != "":
+					return nil, rpcerr.InvalidRequest("sandbox and path belong into the first message alone")
 				}
 				return req.GetChunk(), nil
 			})

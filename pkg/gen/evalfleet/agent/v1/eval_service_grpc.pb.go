@@ -66,6 +66,7 @@ type EvalServiceClient interface {
 	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
 	UpdateEval(ctx context.Context, in *UpdateEvalRequest, opts ...grpc.CallOption) (*Eval, error)
 	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
+	// Over REST the answer is the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
 	ExportEval(ctx context.Context, in *ExportEvalRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportEvalResponse], error)
 	// ListScorers lists scorers, metrics and reducers.
 	ListScorers(ctx context.Context, in *ListScorersRequest, opts ...grpc.CallOption) (*ListScorersResponse, error)
@@ -259,6 +260,7 @@ type EvalServiceServer interface {
 	// UpdateEval changes tags, metadata and the number of samples at work of an evaluation that goes on.
 	UpdateEval(context.Context, *UpdateEvalRequest) (*Eval, error)
 	// ExportEval streams an evaluation as a log file that Inspect reads. What is finished is in it; one at work can be exported too, and again later. The chunks, one after another, are the file.
+	// Over REST the answer is the file, with its name; with `Accept: application/json` it is the chunks, as lines of JSON.
 	ExportEval(*ExportEvalRequest, grpc.ServerStreamingServer[ExportEvalResponse]) error
 	// ListScorers lists scorers, metrics and reducers.
 	ListScorers(context.Context, *ListScorersRequest) (*ListScorersResponse, error)

@@ -98,7 +98,9 @@ type UploadBlobRequest struct {
 	// Optional in the first message. Media type; default `application/octet-stream`.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
 	// The bytes, at most 1 MiB.
-	Chunk         []byte `protobuf:"bytes,3,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	Chunk []byte `protobuf:"bytes,3,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	// Optional in the first message. SHA-256 that the body must have, 64 hexadecimal digits: another body is refused, and nothing is kept.
+	Hash          string `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,6 +154,13 @@ func (x *UploadBlobRequest) GetChunk() []byte {
 		return x.Chunk
 	}
 	return nil
+}
+
+func (x *UploadBlobRequest) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
 }
 
 // GetBlobRequest names a body.
@@ -411,12 +420,13 @@ const file_evalfleet_blob_v1_blob_service_proto_rawDesc = "" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x1d\n" +
 	"\n" +
-	"media_type\x18\x03 \x01(\tR\tmediaType\"`\n" +
+	"media_type\x18\x03 \x01(\tR\tmediaType\"\x8e\x01\n" +
 	"\x11UploadBlobRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x02 \x01(\tR\tmediaType\x12\x14\n" +
-	"\x05chunk\x18\x03 \x01(\fR\x05chunk\"\xa2\x01\n" +
+	"\x05chunk\x18\x03 \x01(\fR\x05chunk\x12,\n" +
+	"\x04hash\x18\x04 \x01(\tB\x18\xbaH\x15\xd8\x01\x01r\x102\x0e^[0-9a-f]{64}$R\x04hash\"\xa2\x01\n" +
 	"\x0eGetBlobRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12,\n" +
@@ -433,11 +443,11 @@ const file_evalfleet_blob_v1_blob_service_proto_rawDesc = "" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"_\n" +
 	"\x14DownloadBlobResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x121\n" +
-	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\x04blob2\x8a\x04\n" +
+	"\x04blob\x18\x02 \x01(\v2\x1d.evalfleet.content.v1.BlobRefR\x04blob2\x8f\x04\n" +
 	"\vBlobService\x12|\n" +
-	"\aPutBlob\x12!.evalfleet.blob.v1.PutBlobRequest\x1a\x1d.evalfleet.content.v1.BlobRef\"/\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/blobs\x90\x02\x02\x12S\n" +
+	"\aPutBlob\x12!.evalfleet.blob.v1.PutBlobRequest\x1a\x1d.evalfleet.content.v1.BlobRef\"/\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/{parent=projects/*}/blobs\x90\x02\x02\x12X\n" +
 	"\n" +
-	"UploadBlob\x12$.evalfleet.blob.v1.UploadBlobRequest\x1a\x1d.evalfleet.content.v1.BlobRef(\x01\x12\x85\x01\n" +
+	"UploadBlob\x12$.evalfleet.blob.v1.UploadBlobRequest\x1a\x1d.evalfleet.content.v1.BlobRef\"\x03\x90\x02\x02(\x01\x12\x85\x01\n" +
 	"\aGetBlob\x12!.evalfleet.blob.v1.GetBlobRequest\x1a\".evalfleet.blob.v1.GetBlobResponse\"3\x82\xd3\xe4\x93\x02*\x12(/api/v1/{parent=projects/*}/blobs/{hash}\x90\x02\x01\x12\x9f\x01\n" +
 	"\fDownloadBlob\x12&.evalfleet.blob.v1.DownloadBlobRequest\x1a'.evalfleet.blob.v1.DownloadBlobResponse\"<\x82\xd3\xe4\x93\x023\x121/api/v1/{parent=projects/*}/blobs/{hash}:download\x90\x02\x010\x01B\xd0\x01\n" +
 	"\x15com.evalfleet.blob.v1B\x10BlobServiceProtoP\x01Z?github.com/evalfleet/evalfleet/pkg/gen/evalfleet/blob/v1;blobv1\xa2\x02\x03EBX\xaa\x02\x11Evalfleet.Blob.V1\xca\x02\x11Evalfleet\\Blob\\V1\xe2\x02\x1dEvalfleet\\Blob\\V1\\GPBMetadata\xea\x02\x13Evalfleet::Blob::V1b\x06proto3"

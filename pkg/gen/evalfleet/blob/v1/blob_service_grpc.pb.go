@@ -36,11 +36,13 @@ const (
 type BlobServiceClient interface {
 	// PutBlob keeps a body of at most 3 MiB and answers when it is durable. Putting it again is the same.
 	PutBlob(ctx context.Context, in *PutBlobRequest, opts ...grpc.CallOption) (*v1.BlobRef, error)
-	// UploadBlob keeps a body of any size up to the service's limit (default 1 GiB), sent in chunks.
+	// UploadBlob keeps a body of any size up to the service's limit (default 1 GiB), sent in chunks. What ends early is not kept; putting a body again is the same.
+	// Over REST it is `PUT …/blobs:upload` with the bytes as they are, and `Content-Type` their media type.
 	UploadBlob(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadBlobRequest, v1.BlobRef], error)
 	// GetBlob gives a range of a body, at most 3 MiB.
 	GetBlob(ctx context.Context, in *GetBlobRequest, opts ...grpc.CallOption) (*GetBlobResponse, error)
-	// DownloadBlob streams a body.
+	// DownloadBlob streams a body. Over REST the answer is the bytes as they are, with their media type, length and `ETag`, and of a `Range` that part; with `Accept: application/json`
+	// it is the chunks, as lines of JSON.
 	DownloadBlob(ctx context.Context, in *DownloadBlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadBlobResponse], error)
 }
 
@@ -112,11 +114,13 @@ type BlobService_DownloadBlobClient = grpc.ServerStreamingClient[DownloadBlobRes
 type BlobServiceServer interface {
 	// PutBlob keeps a body of at most 3 MiB and answers when it is durable. Putting it again is the same.
 	PutBlob(context.Context, *PutBlobRequest) (*v1.BlobRef, error)
-	// UploadBlob keeps a body of any size up to the service's limit (default 1 GiB), sent in chunks.
+	// UploadBlob keeps a body of any size up to the service's limit (default 1 GiB), sent in chunks. What ends early is not kept; putting a body again is the same.
+	// Over REST it is `PUT …/blobs:upload` with the bytes as they are, and `Content-Type` their media type.
 	UploadBlob(grpc.ClientStreamingServer[UploadBlobRequest, v1.BlobRef]) error
 	// GetBlob gives a range of a body, at most 3 MiB.
 	GetBlob(context.Context, *GetBlobRequest) (*GetBlobResponse, error)
-	// DownloadBlob streams a body.
+	// DownloadBlob streams a body. Over REST the answer is the bytes as they are, with their media type, length and `ETag`, and of a `Range` that part; with `Accept: application/json`
+	// it is the chunks, as lines of JSON.
 	DownloadBlob(*DownloadBlobRequest, grpc.ServerStreamingServer[DownloadBlobResponse]) error
 	mustEmbedUnimplementedBlobServiceServer()
 }

@@ -1846,13 +1846,16 @@ func (x *DownloadFileResponse) GetInfo() *FileInfo {
 // UploadFileRequest is the target, then chunks.
 type UploadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What comes.
-	//
-	// Types that are valid to be assigned to Part:
-	//
-	//	*UploadFileRequest_Target
-	//	*UploadFileRequest_Chunk
-	Part          isUploadFileRequest_Part `protobuf_oneof:"part"`
+	// Required in the first message, and in it alone. Format: `projects/{project}/sandboxes/{sandbox}`.
+	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// Required in the first message, and in it alone. Path; relative ones start in the working directory.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Optional in the first message. Permission bits; default 0644.
+	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Optional in the first message. Write as this user; default: the sandbox's.
+	User string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	// The bytes, at most 1 MiB.
+	Chunk         []byte `protobuf:"bytes,5,opt,name=chunk,proto3" json:"chunk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1887,120 +1890,39 @@ func (*UploadFileRequest) Descriptor() ([]byte, []int) {
 	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *UploadFileRequest) GetPart() isUploadFileRequest_Part {
-	if x != nil {
-		return x.Part
-	}
-	return nil
-}
-
-func (x *UploadFileRequest) GetTarget() *UploadTarget {
-	if x != nil {
-		if x, ok := x.Part.(*UploadFileRequest_Target); ok {
-			return x.Target
-		}
-	}
-	return nil
-}
-
-func (x *UploadFileRequest) GetChunk() []byte {
-	if x != nil {
-		if x, ok := x.Part.(*UploadFileRequest_Chunk); ok {
-			return x.Chunk
-		}
-	}
-	return nil
-}
-
-type isUploadFileRequest_Part interface {
-	isUploadFileRequest_Part()
-}
-
-type UploadFileRequest_Target struct {
-	// First: where to write.
-	Target *UploadTarget `protobuf:"bytes,1,opt,name=target,proto3,oneof"`
-}
-
-type UploadFileRequest_Chunk struct {
-	// Then: bytes, at most 1 MiB each.
-	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
-}
-
-func (*UploadFileRequest_Target) isUploadFileRequest_Part() {}
-
-func (*UploadFileRequest_Chunk) isUploadFileRequest_Part() {}
-
-// UploadTarget says where an upload goes.
-type UploadTarget struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. Format: `projects/{project}/sandboxes/{sandbox}`.
-	Sandbox string `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Required. Path; relative ones start in the working directory.
-	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Optional. Permission bits; default 0644.
-	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Optional. Write as this user; default: the sandbox's.
-	User          string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UploadTarget) Reset() {
-	*x = UploadTarget{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UploadTarget) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UploadTarget) ProtoMessage() {}
-
-func (x *UploadTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UploadTarget.ProtoReflect.Descriptor instead.
-func (*UploadTarget) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *UploadTarget) GetSandbox() string {
+func (x *UploadFileRequest) GetSandbox() string {
 	if x != nil {
 		return x.Sandbox
 	}
 	return ""
 }
 
-func (x *UploadTarget) GetPath() string {
+func (x *UploadFileRequest) GetPath() string {
 	if x != nil {
 		return x.Path
 	}
 	return ""
 }
 
-func (x *UploadTarget) GetMode() uint32 {
+func (x *UploadFileRequest) GetMode() uint32 {
 	if x != nil {
 		return x.Mode
 	}
 	return 0
 }
 
-func (x *UploadTarget) GetUser() string {
+func (x *UploadFileRequest) GetUser() string {
 	if x != nil {
 		return x.User
 	}
 	return ""
+}
+
+func (x *UploadFileRequest) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
 }
 
 // UploadFileResponse holds what was written.
@@ -2014,7 +1936,7 @@ type UploadFileResponse struct {
 
 func (x *UploadFileResponse) Reset() {
 	*x = UploadFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +1948,7 @@ func (x *UploadFileResponse) String() string {
 func (*UploadFileResponse) ProtoMessage() {}
 
 func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +1961,7 @@ func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileResponse.ProtoReflect.Descriptor instead.
 func (*UploadFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UploadFileResponse) GetInfo() *FileInfo {
@@ -2070,7 +1992,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2004,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2017,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListFilesRequest) GetSandbox() string {
@@ -2153,7 +2075,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2087,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2100,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -2212,7 +2134,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2146,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2159,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveFileRequest) GetSandbox() string {
@@ -2277,7 +2199,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2211,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2224,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{33}
 }
 
 // ListDriversRequest asks for the drivers.
@@ -2314,7 +2236,7 @@ type ListDriversRequest struct {
 
 func (x *ListDriversRequest) Reset() {
 	*x = ListDriversRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2248,7 @@ func (x *ListDriversRequest) String() string {
 func (*ListDriversRequest) ProtoMessage() {}
 
 func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2261,7 @@ func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversRequest.ProtoReflect.Descriptor instead.
 func (*ListDriversRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{34}
 }
 
 // ListDriversResponse holds the drivers.
@@ -2353,7 +2275,7 @@ type ListDriversResponse struct {
 
 func (x *ListDriversResponse) Reset() {
 	*x = ListDriversResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2287,7 @@ func (x *ListDriversResponse) String() string {
 func (*ListDriversResponse) ProtoMessage() {}
 
 func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2300,7 @@ func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversResponse.ProtoReflect.Descriptor instead.
 func (*ListDriversResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListDriversResponse) GetDrivers() []*Driver {
@@ -2407,7 +2329,7 @@ type Driver struct {
 
 func (x *Driver) Reset() {
 	*x = Driver{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2341,7 @@ func (x *Driver) String() string {
 func (*Driver) ProtoMessage() {}
 
 func (x *Driver) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2354,7 @@ func (x *Driver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Driver.ProtoReflect.Descriptor instead.
 func (*Driver) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{37}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Driver) GetName() string {
@@ -2609,18 +2531,13 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\"`\n" +
 	"\x14DownloadFileResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x122\n" +
-	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"q\n" +
-	"\x11UploadFileRequest\x12<\n" +
-	"\x06target\x18\x01 \x01(\v2\".evalfleet.sandbox.v1.UploadTargetH\x00R\x06target\x12\x16\n" +
-	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\x06\n" +
-	"\x04part\"|\n" +
-	"\fUploadTarget\x12$\n" +
-	"\asandbox\x18\x01 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\asandbox\x12\x1e\n" +
-	"\x04path\x18\x02 \x01(\tB\n" +
-	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04path\x12\x12\n" +
+	"\x04info\x18\x02 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\x7f\n" +
+	"\x11UploadFileRequest\x12\x18\n" +
+	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x12\n" +
-	"\x04user\x18\x04 \x01(\tR\x04user\"H\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x14\n" +
+	"\x05chunk\x18\x05 \x01(\fR\x05chunk\"H\n" +
 	"\x12UploadFileResponse\x122\n" +
 	"\x04info\x18\x01 \x01(\v2\x1e.evalfleet.sandbox.v1.FileInfoR\x04info\"\xd9\x01\n" +
 	"\x10ListFilesRequest\x12$\n" +
@@ -2658,7 +2575,7 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"ExecStream\x12\x1b\n" +
 	"\x17EXEC_STREAM_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STREAM_STDOUT\x10\x01\x12\x16\n" +
-	"\x12EXEC_STREAM_STDERR\x10\x022\xf8\x15\n" +
+	"\x12EXEC_STREAM_STDERR\x10\x022\xfd\x15\n" +
 	"\x0eSandboxService\x12\x8c\x01\n" +
 	"\rCreateSandbox\x12*.evalfleet.sandbox.v1.CreateSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{parent=projects/*}/sandboxes\x12\x86\x01\n" +
 	"\n" +
@@ -2676,9 +2593,9 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\x13ReleaseRunSandboxes\x120.evalfleet.sandbox.v1.ReleaseRunSandboxesRequest\x1a1.evalfleet.sandbox.v1.ReleaseRunSandboxesResponse\"?\x82\xd3\xe4\x93\x026:\x01*\"1/api/v1/{parent=projects/*}/sandboxes:releaseRuns\x90\x02\x02\x12\x97\x01\n" +
 	"\bReadFile\x12%.evalfleet.sandbox.v1.ReadFileRequest\x1a&.evalfleet.sandbox.v1.ReadFileResponse\"<\x82\xd3\xe4\x93\x023\x121/api/v1/{sandbox=projects/*/sandboxes/*}:readFile\x90\x02\x01\x12\x9e\x01\n" +
 	"\tWriteFile\x12&.evalfleet.sandbox.v1.WriteFileRequest\x1a'.evalfleet.sandbox.v1.WriteFileResponse\"@\x82\xd3\xe4\x93\x027:\x01*\"2/api/v1/{sandbox=projects/*/sandboxes/*}:writeFile\x90\x02\x02\x12\xa9\x01\n" +
-	"\fDownloadFile\x12).evalfleet.sandbox.v1.DownloadFileRequest\x1a*.evalfleet.sandbox.v1.DownloadFileResponse\"@\x82\xd3\xe4\x93\x027\x125/api/v1/{sandbox=projects/*/sandboxes/*}:downloadFile\x90\x02\x010\x01\x12a\n" +
+	"\fDownloadFile\x12).evalfleet.sandbox.v1.DownloadFileRequest\x1a*.evalfleet.sandbox.v1.DownloadFileResponse\"@\x82\xd3\xe4\x93\x027\x125/api/v1/{sandbox=projects/*/sandboxes/*}:downloadFile\x90\x02\x010\x01\x12f\n" +
 	"\n" +
-	"UploadFile\x12'.evalfleet.sandbox.v1.UploadFileRequest\x1a(.evalfleet.sandbox.v1.UploadFileResponse(\x01\x12\x9b\x01\n" +
+	"UploadFile\x12'.evalfleet.sandbox.v1.UploadFileRequest\x1a(.evalfleet.sandbox.v1.UploadFileResponse\"\x03\x90\x02\x02(\x01\x12\x9b\x01\n" +
 	"\tListFiles\x12&.evalfleet.sandbox.v1.ListFilesRequest\x1a'.evalfleet.sandbox.v1.ListFilesResponse\"=\x82\xd3\xe4\x93\x024\x122/api/v1/{sandbox=projects/*/sandboxes/*}:listFiles\x90\x02\x01\x12\xa2\x01\n" +
 	"\n" +
 	"RemoveFile\x12'.evalfleet.sandbox.v1.RemoveFileRequest\x1a(.evalfleet.sandbox.v1.RemoveFileResponse\"A\x82\xd3\xe4\x93\x028:\x01*\"3/api/v1/{sandbox=projects/*/sandboxes/*}:removeFile\x90\x02\x02\x12\x85\x01\n" +
@@ -2698,7 +2615,7 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_sandbox_v1_sandbox_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_evalfleet_sandbox_v1_sandbox_service_proto_goTypes = []any{
 	(ExecStream)(0),                     // 0: evalfleet.sandbox.v1.ExecStream
 	(*CreateSandboxRequest)(nil),        // 1: evalfleet.sandbox.v1.CreateSandboxRequest
@@ -2730,95 +2647,93 @@ var file_evalfleet_sandbox_v1_sandbox_service_proto_goTypes = []any{
 	(*DownloadFileRequest)(nil),         // 27: evalfleet.sandbox.v1.DownloadFileRequest
 	(*DownloadFileResponse)(nil),        // 28: evalfleet.sandbox.v1.DownloadFileResponse
 	(*UploadFileRequest)(nil),           // 29: evalfleet.sandbox.v1.UploadFileRequest
-	(*UploadTarget)(nil),                // 30: evalfleet.sandbox.v1.UploadTarget
-	(*UploadFileResponse)(nil),          // 31: evalfleet.sandbox.v1.UploadFileResponse
-	(*ListFilesRequest)(nil),            // 32: evalfleet.sandbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),           // 33: evalfleet.sandbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),           // 34: evalfleet.sandbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),          // 35: evalfleet.sandbox.v1.RemoveFileResponse
-	(*ListDriversRequest)(nil),          // 36: evalfleet.sandbox.v1.ListDriversRequest
-	(*ListDriversResponse)(nil),         // 37: evalfleet.sandbox.v1.ListDriversResponse
-	(*Driver)(nil),                      // 38: evalfleet.sandbox.v1.Driver
-	nil,                                 // 39: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	(*SandboxSpec)(nil),                 // 40: evalfleet.sandbox.v1.SandboxSpec
-	(*v1.Attribution)(nil),              // 41: evalfleet.effect.v1.Attribution
-	(*Sandbox)(nil),                     // 42: evalfleet.sandbox.v1.Sandbox
-	(*durationpb.Duration)(nil),         // 43: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),       // 44: google.protobuf.Timestamp
-	(*ExecSpec)(nil),                    // 45: evalfleet.sandbox.v1.ExecSpec
-	(*ExecResult)(nil),                  // 46: evalfleet.sandbox.v1.ExecResult
-	(*v1.Timing)(nil),                   // 47: evalfleet.effect.v1.Timing
-	(*FileInfo)(nil),                    // 48: evalfleet.sandbox.v1.FileInfo
-	(*Isolation)(nil),                   // 49: evalfleet.sandbox.v1.Isolation
+	(*UploadFileResponse)(nil),          // 30: evalfleet.sandbox.v1.UploadFileResponse
+	(*ListFilesRequest)(nil),            // 31: evalfleet.sandbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),           // 32: evalfleet.sandbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),           // 33: evalfleet.sandbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),          // 34: evalfleet.sandbox.v1.RemoveFileResponse
+	(*ListDriversRequest)(nil),          // 35: evalfleet.sandbox.v1.ListDriversRequest
+	(*ListDriversResponse)(nil),         // 36: evalfleet.sandbox.v1.ListDriversResponse
+	(*Driver)(nil),                      // 37: evalfleet.sandbox.v1.Driver
+	nil,                                 // 38: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	(*SandboxSpec)(nil),                 // 39: evalfleet.sandbox.v1.SandboxSpec
+	(*v1.Attribution)(nil),              // 40: evalfleet.effect.v1.Attribution
+	(*Sandbox)(nil),                     // 41: evalfleet.sandbox.v1.Sandbox
+	(*durationpb.Duration)(nil),         // 42: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),       // 43: google.protobuf.Timestamp
+	(*ExecSpec)(nil),                    // 44: evalfleet.sandbox.v1.ExecSpec
+	(*ExecResult)(nil),                  // 45: evalfleet.sandbox.v1.ExecResult
+	(*v1.Timing)(nil),                   // 46: evalfleet.effect.v1.Timing
+	(*FileInfo)(nil),                    // 47: evalfleet.sandbox.v1.FileInfo
+	(*Isolation)(nil),                   // 48: evalfleet.sandbox.v1.Isolation
 }
 var file_evalfleet_sandbox_v1_sandbox_service_proto_depIdxs = []int32{
-	40, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	41, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	39, // 2: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	42, // 3: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
-	43, // 4: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
-	44, // 5: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	45, // 6: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	41, // 7: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	46, // 8: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
-	47, // 9: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	45, // 10: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	41, // 11: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	39, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	40, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	38, // 2: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	41, // 3: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
+	42, // 4: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
+	43, // 5: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	44, // 6: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	40, // 7: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	45, // 8: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
+	46, // 9: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	44, // 10: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	40, // 11: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
 	12, // 12: evalfleet.sandbox.v1.StreamExecResponse.started:type_name -> evalfleet.sandbox.v1.ExecStarted
 	13, // 13: evalfleet.sandbox.v1.StreamExecResponse.output:type_name -> evalfleet.sandbox.v1.ExecOutput
 	14, // 14: evalfleet.sandbox.v1.StreamExecResponse.heartbeat:type_name -> evalfleet.sandbox.v1.ExecHeartbeat
-	46, // 15: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
-	44, // 16: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
+	45, // 15: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
+	43, // 16: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
 	0,  // 17: evalfleet.sandbox.v1.ExecOutput.stream:type_name -> evalfleet.sandbox.v1.ExecStream
-	48, // 18: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	48, // 19: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	48, // 20: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	30, // 21: evalfleet.sandbox.v1.UploadFileRequest.target:type_name -> evalfleet.sandbox.v1.UploadTarget
-	48, // 22: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	48, // 23: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
-	38, // 24: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
-	49, // 25: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
-	1,  // 26: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
-	2,  // 27: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
-	3,  // 28: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
-	5,  // 29: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
-	6,  // 30: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
-	8,  // 31: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
-	10, // 32: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
-	15, // 33: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
-	17, // 34: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
-	19, // 35: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
-	21, // 36: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
-	23, // 37: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
-	25, // 38: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
-	27, // 39: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
-	29, // 40: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
-	32, // 41: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
-	34, // 42: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
-	36, // 43: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
-	42, // 44: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	42, // 45: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	4,  // 46: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
-	42, // 47: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	7,  // 48: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
-	9,  // 49: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
-	11, // 50: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
-	16, // 51: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
-	18, // 52: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
-	20, // 53: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
-	22, // 54: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
-	24, // 55: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
-	26, // 56: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
-	28, // 57: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
-	31, // 58: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
-	33, // 59: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
-	35, // 60: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
-	37, // 61: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
-	44, // [44:62] is the sub-list for method output_type
-	26, // [26:44] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	47, // 18: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	47, // 19: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	47, // 20: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	47, // 21: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	47, // 22: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
+	37, // 23: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
+	48, // 24: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
+	1,  // 25: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
+	2,  // 26: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
+	3,  // 27: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
+	5,  // 28: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
+	6,  // 29: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
+	8,  // 30: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
+	10, // 31: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
+	15, // 32: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
+	17, // 33: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
+	19, // 34: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
+	21, // 35: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
+	23, // 36: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
+	25, // 37: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
+	27, // 38: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
+	29, // 39: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
+	31, // 40: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
+	33, // 41: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
+	35, // 42: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
+	41, // 43: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	41, // 44: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	4,  // 45: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
+	41, // 46: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	7,  // 47: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
+	9,  // 48: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
+	11, // 49: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
+	16, // 50: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
+	18, // 51: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
+	20, // 52: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
+	22, // 53: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
+	24, // 54: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
+	26, // 55: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
+	28, // 56: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
+	30, // 57: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
+	32, // 58: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
+	34, // 59: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
+	36, // 60: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
+	43, // [43:61] is the sub-list for method output_type
+	25, // [25:43] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_service_proto_init() }
@@ -2833,17 +2748,13 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_init() {
 		(*StreamExecResponse_Heartbeat)(nil),
 		(*StreamExecResponse_Ended)(nil),
 	}
-	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28].OneofWrappers = []any{
-		(*UploadFileRequest_Target)(nil),
-		(*UploadFileRequest_Chunk)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc), len(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   39,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -78,9 +78,11 @@ type SandboxServiceClient interface {
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (*ReadFileResponse, error)
 	// WriteFile replaces a file of at most 3 MiB at once: readers see the old content or the new. Parents are made.
 	WriteFile(ctx context.Context, in *WriteFileRequest, opts ...grpc.CallOption) (*WriteFileResponse, error)
-	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB.
+	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB. Over REST the answer is the bytes as they are, with their length; with
+	// `Accept: application/json` it is the chunks, as lines of JSON.
 	DownloadFile(ctx context.Context, in *DownloadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFileResponse], error)
-	// UploadFile streams a file in; it replaces the old one at once when the stream ends well. REST clients use WriteFile.
+	// UploadFile streams a file in; it replaces the old one at once when the stream ends well. Over REST it is `PUT …:uploadFile?path=…` with the
+	// bytes as they are.
 	UploadFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFileRequest, UploadFileResponse], error)
 	// ListFiles lists a folder by name.
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
@@ -338,9 +340,11 @@ type SandboxServiceServer interface {
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	// WriteFile replaces a file of at most 3 MiB at once: readers see the old content or the new. Parents are made.
 	WriteFile(context.Context, *WriteFileRequest) (*WriteFileResponse, error)
-	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB.
+	// DownloadFile streams a file of any size up to the limit (default 100 MiB), in chunks of at most 1 MiB. Over REST the answer is the bytes as they are, with their length; with
+	// `Accept: application/json` it is the chunks, as lines of JSON.
 	DownloadFile(*DownloadFileRequest, grpc.ServerStreamingServer[DownloadFileResponse]) error
-	// UploadFile streams a file in; it replaces the old one at once when the stream ends well. REST clients use WriteFile.
+	// UploadFile streams a file in; it replaces the old one at once when the stream ends well. Over REST it is `PUT …:uploadFile?path=…` with the
+	// bytes as they are.
 	UploadFile(grpc.ClientStreamingServer[UploadFileRequest, UploadFileResponse]) error
 	// ListFiles lists a folder by name.
 	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
