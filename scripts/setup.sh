@@ -19,6 +19,13 @@ if ((${#missing[@]})); then
   fi
 fi
 
+# For the tests of the documents' lines for a shell, which are left out where it is missing.
+if ! command -v jq >/dev/null && ((EUID == 0)) && command -v apt-get >/dev/null; then
+  echo "setup: installing jq"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends jq >/dev/null
+fi
+
 # A Docker Engine, for the tests of sandboxes in containers: they start one where none answers.
 if ! PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin command -v dockerd >/dev/null && [[ ! -S /var/run/docker.sock ]]; then
   installed=
