@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -109,6 +110,36 @@ func TestCancelAcrossARestart(t *testing.T) {
 	got := f.Finish(name)
 	assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, got.Phase)
 	assert.Equal(t, 1, f.Tools.Total())
+}
+
+// TestACancelStopsTheMakingOfASandbox cancels a run while its sandbox is made, which nothing ends but the cancel. A
+// successor that finds the run cancelled has it stopped too.
+func TestACancelStopsTheMakingOfASandbox(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t).start()
+			begun := make(chan struct{}, 1)
+			f.Sandboxes.Hold = func(ctx context.Context) { begun <- struct{}{}; <-ctx.Done() }
+			s := spec(step("generate", ""))
+			s.Sandboxes = map[string]*sandboxv1.SandboxSpec{"default": {}}
+			name := f.Create(s).Name
+			waittest.For(t, begun, "the making of the sandbox")
+			if restart {
+				f.End()
+			}
+			f.send(name, "k", &agentv1.CancelRunRequest{})
+			if restart {
+				f.start()
+			}
+			assert.Equal(t, agentv1.RunState_RUN_STATE_CANCELLED, f.Finish(name).Phase)
+			assert.Equal(t, 0, f.Sandboxes.Made())
+			assert.Empty(t, f.Sandboxes.Alive())
+			f.Models.CheckOnce(t)
+			assert.Zero(t, f.Models.Total(), "no later effect begins")
+		})
+	}
 }
 
 // TestCancelledBeforeItBegan cancels a run whose model call waits for its place: the key is entombed.

@@ -11,7 +11,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
 )
@@ -25,12 +27,15 @@ type Sandboxes struct {
 	Run func(ctx context.Context, r *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error)
 	// Refuse, when it is set, may refuse to make a sandbox.
 	Refuse func(*sandboxv1.CreateSandboxRequest) error
+	// Hold, when it is set, is called in the making of a sandbox. It may block until ctx ends.
+	Hold func(ctx context.Context)
 	// Away is how many calls to renew leases are not answered.
 	Away atomic.Int32
 
 	mu      sync.Mutex
 	made    int
 	alive   map[string]bool
+	byKey   map[string]string // names
 	renewed map[string]int
 }
 
@@ -41,27 +46,47 @@ func (s *Sandboxes) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandbo
 	}
 	content := proto.CloneOf(r)
 	content.Attribution = nil
-	made, err := s.do(ctx, keyOf(r.GetParent(), r.GetRequestId()), content, func(context.Context) (any, error) {
+	content.Timeout = nil
+	key := keyOf(r.GetParent(), r.GetRequestId())
+	made, err := s.do(ctx, key, content, func(ctx context.Context) (any, error) {
 		if s.Refuse != nil {
 			if err := s.Refuse(r); err != nil {
 				return nil, err
 			}
 		}
+		if s.Hold != nil {
+			s.Hold(ctx)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		s.made++
 		name := fmt.Sprintf("%s/sandboxes/s%d", r.GetParent(), s.made)
 		if s.alive == nil {
-			s.alive, s.renewed = map[string]bool{}, map[string]int{}
+			s.alive, s.byKey, s.renewed = map[string]bool{}, map[string]string{}, map[string]int{}
 		}
-		s.alive[name] = true
-		return &sandboxv1.Sandbox{Name: name, Spec: proto.CloneOf(r.GetSpec()), State: sandboxv1.SandboxState_SANDBOX_STATE_READY}, nil
+		s.alive[name], s.byKey[key] = true, name
+		return &sandboxv1.Sandbox{Name: name, Spec: proto.CloneOf(r.GetSpec()), State: sandboxv1.SandboxState_SANDBOX_STATE_READY, Timing: &effectv1.Timing{Working: durationpb.New(time.Second), Attempts: 1}}, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	box, _ := made.(*sandboxv1.Sandbox)
 	return proto.CloneOf(box), nil
+}
+
+// CancelSandbox implements the client. Nothing is left of a making that it stops.
+func (s *Sandboxes) CancelSandbox(_ context.Context, r *sandboxv1.CancelSandboxRequest, _ ...grpc.CallOption) (*sandboxv1.CancelSandboxResponse, error) {
+	key := keyOf(r.GetParent(), r.GetRequestId())
+	done := s.cancel(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !done {
+		delete(s.alive, s.byKey[key])
+	}
+	return &sandboxv1.CancelSandboxResponse{AlreadyDone: done}, nil
 }
 
 // check tells what could be made: the driver local works here, docker does not.

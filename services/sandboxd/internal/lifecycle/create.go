@@ -1,16 +1,20 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/evalfleet/evalfleet/pkg/effect"
 	"github.com/evalfleet/evalfleet/pkg/effect/effectrpc"
 	"github.com/evalfleet/evalfleet/pkg/failpoint"
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	errorsv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/errors/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/headtail"
@@ -31,31 +35,45 @@ const (
 	maxLogged = 300
 )
 
+// Creation asks for a sandbox.
+type Creation struct {
+	Project string
+	Spec    *sandboxv1.SandboxSpec
+	// RequestID is the key of the making; empty for none.
+	RequestID string
+	// Run is the name of the run that asks; empty for none.
+	Run string
+	// Timeout bounds the making. Zero is two minutes and the bound of the set-up script.
+	Timeout time.Duration
+}
+
 // Create makes a sandbox and gives it when it is usable. With a request id, the sandbox is made once: the making goes
-// on when ctx ends, also in a later process, and a repeated call gives the same one. Run is the name of the run that
-// asks; empty for none.
-func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.SandboxSpec, requestID, run string) (*Sandbox, error) {
-	asked := spec
-	spec, err := s.complete(spec)
+// on when ctx ends, also in a later process, and a repeated call gives the same one.
+func (s *Sandboxes) Create(ctx context.Context, c Creation) (*Sandbox, error) {
+	spec, err := s.complete(c.Spec)
 	if err != nil {
 		return nil, err
 	}
-	req := effect.Request{Timeout: createTimeout + spec.GetSetupTimeout().AsDuration(), Reissue: true}
+	timeout := cmp.Or(c.Timeout, createTimeout+spec.GetSetupTimeout().AsDuration())
+	req := effect.Request{Timeout: timeout, Reissue: true}
 	id := idPrefix + resource.NewID()
-	if requestID != "" {
-		req.Key = effect.Key{Project: project, ID: requestID}
-		// The same id in every process that makes it, so that what an earlier one left is found; another one than in any
-		// other installation on this machine.
-		id = idPrefix + resource.DerivedID(s.installation, project, requestID)
-		if req.Hash, err = effectrpc.Hash(asked); err != nil {
+	if c.RequestID != "" {
+		req.Key = effect.Key{Project: c.Project, ID: c.RequestID}
+		id = s.idOf(req.Key)
+		if req.Hash, err = effectrpc.Hash(c.Spec); err != nil {
 			return nil, err
 		}
-		req.Unique = req.Key.OfRun(run)
+		req.Unique = req.Key.OfRun(c.Run)
 	}
-	result, err := s.effects.Do(ctx, req, func(ctx context.Context, _ effect.Attempt) ([]byte, error) {
-		err := s.make(ctx, project, id, spec)
-		if rpcerr.NotStarted(err) { // What it had begun is removed before it is begun anew.
+	result, err := s.effects.Do(ctx, req, func(within context.Context, attempt effect.Attempt) ([]byte, error) {
+		err := s.make(within, c.Project, id, spec, attempt)
+		switch {
+		case err == nil:
+		case rpcerr.NotStarted(err): // What it had begun is removed before it is begun anew.
 			err = effect.NotStarted(err)
+		case rpcerr.Transient(err): // Its cause is another one, such as a store that is away.
+		case errors.Is(context.Cause(within), context.DeadlineExceeded) && (c.RequestID != "" || ctx.Err() == nil):
+			err = rpcerr.DeadlineExceeded("the sandbox was not made within %s; give it a longer timeout", timeout.Round(time.Millisecond))
 		}
 		return []byte(id), err
 	})
@@ -63,7 +81,29 @@ func (s *Sandboxes) Create(ctx context.Context, project string, spec *sandboxv1.
 		s.logRefusal(ctx, spec.GetDriver(), err)
 		return nil, err
 	}
-	return s.Get(ctx, project, string(result.Body))
+	return s.Get(ctx, c.Project, string(result.Body))
+}
+
+// idOf is the id of the sandbox that is made under a key: the same in every process that makes it, so that what an
+// earlier one left is found; another one than in any other installation on this machine.
+func (s *Sandboxes) idOf(key effect.Key) string {
+	return idPrefix + resource.DerivedID(s.installation, key.Project, key.ID)
+}
+
+// CancelCreate keeps a sandbox from being made, or stops its making. Nothing of it is left when it returns nil. It
+// reports whether the making had ended before, and then changes nothing.
+func (s *Sandboxes) CancelCreate(ctx context.Context, project, requestID string) (ended bool, err error) {
+	key := effect.Key{Project: project, ID: requestID}
+	ended, err = s.effects.Cancel(ctx, key)
+	if err != nil || ended {
+		return ended, err
+	}
+	// The making, or an earlier process, may have begun it.
+	_, err = s.Delete(ctx, project, s.idOf(key))
+	if rpcerr.Code(err) == codes.NotFound {
+		err = nil
+	}
+	return false, err
 }
 
 // logRefusal logs that a sandbox could not be made, unless it was for want of room, which passes, or the caller has
@@ -92,7 +132,8 @@ func (s *Sandboxes) ReleaseRuns(ctx context.Context, project string, runs []stri
 const idPrefix = "sb-"
 
 // make makes a sandbox, or finds that it is made already.
-func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv1.SandboxSpec) error {
+func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv1.SandboxSpec, attempt effect.Attempt) error {
+	began := time.Now()
 	s.background.Add(1) // also where the effect is cut short, its cleaning up is waited for
 	defer s.background.Done()
 	select {
@@ -101,6 +142,7 @@ func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	queued := time.Since(began)
 	e, fresh, err := s.begin(ctx, project, id, spec)
 	if err != nil || !fresh {
 		return err
@@ -111,7 +153,12 @@ func (s *Sandboxes) make(ctx context.Context, project, id string, spec *sandboxv
 		e.mu.Unlock()
 	}()
 	d := s.drivers[spec.GetDriver()]
-	err = s.build(ctx, e, d, spec)
+	err = s.build(ctx, e, d, spec, func() *effectv1.Timing {
+		return &effectv1.Timing{
+			StartedAt: timestamppb.New(began), CompletedAt: timestamppb.Now(), Queued: durationpb.New(queued), Working: durationpb.New(time.Since(began) - queued),
+			Attempts: int32(1 + attempt.Reissued), Reissued: attempt.Reissued > 0, Reissues: int32(attempt.Reissued),
+		}
+	})
 	if err == nil {
 		return nil
 	}
@@ -196,8 +243,8 @@ func (s *Sandboxes) putNew(ctx context.Context, e *entry, b *Sandbox) error {
 	return s.put(ctx, e, b)
 }
 
-// build makes the box, says hello to its guest, places files and runs the set-up.
-func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *sandboxv1.SandboxSpec) error {
+// build makes the box, says hello to its guest, places files and runs the set-up. Timing says at its end how it went.
+func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *sandboxv1.SandboxSpec, timing func() *effectv1.Timing) error {
 	b := e.snapshot()
 	asked := s.boxSpec(spec)
 	asked.ID, asked.Deadline = b.ID, b.Deadline
@@ -212,13 +259,16 @@ func (s *Sandboxes) build(ctx context.Context, e *entry, d driver.Driver, spec *
 	if err == nil {
 		err = s.unlessFull(prepare(ctx, c, spec))
 	}
+	if err == nil {
+		err = ctx.Err() // A cancel that finds no sandbox to delete relies on this.
+	}
 	if err != nil {
 		c.Close()
 		return err
 	}
 	e.client.Store(c)
 	moved, err := s.moveSurely(ctx, e, Made, func(made *Sandbox) {
-		made.Report, made.BootID = report, hello.GetBootId()
+		made.Report, made.BootID, made.Timing = report, hello.GetBootId(), timing()
 		made.LeaseEnd = time.Now().Add(made.Lease)
 		for _, note := range hello.GetNotes() {
 			made.Report.Isolation.Weaker = appendNew(made.Report.Isolation.Weaker, note)

@@ -278,7 +278,7 @@ func (h *house) startAt(host string) {
 
 func (h *house) create(spec *sandboxv1.SandboxSpec, key string) *lifecycle.Sandbox {
 	h.Helper()
-	b, err := h.boxes.Create(h.Context(), "p", spec, key, "")
+	b, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: spec, RequestID: key})
 	require.NoError(h, err)
 	return b
 }
@@ -476,7 +476,10 @@ func TestACreationThatDiedWithItsProcessIsDoneAgain(t *testing.T) {
 		}
 		spec := &sandboxv1.SandboxSpec{Setup: "true"}
 		gone := make(chan error, 1)
-		go func() { _, err := h.boxes.Create(h.Context(), "p", spec, "key", ""); gone <- err }()
+		go func() {
+			_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: spec, RequestID: "key"})
+			gone <- err
+		}()
 		id := <-reached
 		before, err := h.store.Load(h.Context(), id)
 		require.NoError(t, err)
@@ -534,7 +537,7 @@ func TestAKeyedCreationOutlivesItsCaller(t *testing.T) {
 	bubble(t, func(h *house) {
 		ctx, leave := context.WithCancel(h.Context())
 		h.driver.hold = func(driver.Spec) { leave(); time.Sleep(time.Second) }
-		_, err := h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "key", "")
+		_, err := h.boxes.Create(ctx, lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{}, RequestID: "key"})
 		require.ErrorIs(t, err, context.Canceled)
 		b := h.create(&sandboxv1.SandboxSpec{}, "key")
 		assert.Equal(t, lifecycle.Ready, b.State)
@@ -542,7 +545,7 @@ func TestAKeyedCreationOutlivesItsCaller(t *testing.T) {
 
 		ctx, leave = context.WithCancel(h.Context())
 		defer leave()
-		_, err = h.boxes.Create(ctx, "p", &sandboxv1.SandboxSpec{}, "", "")
+		_, err = h.boxes.Create(ctx, lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{}})
 		require.Error(t, err, "one without a key ends with its caller")
 		synctest.Wait()
 		assert.Len(t, h.driver.boxes, 1)
@@ -554,12 +557,106 @@ func TestDeletingWhileItIsMade(t *testing.T) {
 		id := make(chan string, 1)
 		h.driver.hold = func(s driver.Spec) { id <- s.ID; time.Sleep(time.Second) }
 		made := make(chan error, 1)
-		go func() { _, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "key", ""); made <- err }()
+		go func() {
+			_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{}, RequestID: "key"})
+			made <- err
+		}()
 		name := <-id
 		got, err := h.boxes.Delete(h.Context(), "p", name)
 		require.NoError(t, err)
 		assert.Equal(t, lifecycle.Deleted, got.State)
 		assert.True(t, rpcerr.Is(<-made, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_TERMINATED))
+		assert.Empty(t, h.driver.boxes)
+	})
+}
+
+// TestACancelledCreationLeavesNothing: whenever the cancel comes, no sandbox is made under the key, and what was begun
+// is removed when the cancel answers. A sandbox that is made stays.
+func TestACancelledCreationLeavesNothing(t *testing.T) {
+	create := func(h *house, key string) <-chan error {
+		made := make(chan error, 1)
+		go func() {
+			_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{Setup: "true"}, RequestID: key})
+			made <- err
+		}()
+		return made
+	}
+	cancel := func(h *house, key string) (ended bool) {
+		ended, err := h.boxes.CancelCreate(h.Context(), "p", key)
+		require.NoError(h, err)
+		return ended
+	}
+	cancelled := errorsv1.ErrorReason_ERROR_REASON_EFFECT_CANCELLED
+	bubble(t, func(h *house) {
+		assert.False(t, cancel(h, "unseen"))
+		assert.Equal(t, cancelled, rpcerr.Reason(<-create(h, "unseen")))
+		assert.Empty(t, h.driver.boxes)
+
+		h.driver.hold = func(driver.Spec) { time.Sleep(time.Minute) }
+		made := create(h, "in the driver")
+		time.Sleep(time.Second)
+		assert.False(t, cancel(h, "in the driver"))
+		assert.Equal(t, cancelled, rpcerr.Reason(<-made))
+		time.Sleep(time.Hour)
+		assert.Empty(t, h.driver.boxes, "what the driver made meanwhile is removed")
+		assert.False(t, cancel(h, "in the driver"), "a cancel may be repeated")
+
+		h.driver.hold, h.driver.run = nil, func(string) *sandboxv1.ExecResult { time.Sleep(time.Minute); return &sandboxv1.ExecResult{} }
+		made = create(h, "in its set-up")
+		time.Sleep(time.Second)
+		assert.False(t, cancel(h, "in its set-up"))
+		assert.Empty(t, h.driver.boxes)
+		assert.Equal(t, cancelled, rpcerr.Reason(<-made))
+
+		made = create(h, "of a process that died")
+		time.Sleep(time.Second)
+		h.stop()
+		require.Error(t, <-made)
+		h.driver.run = nil
+		h.start()
+		assert.False(t, cancel(h, "of a process that died"))
+		assert.Empty(t, h.driver.boxes)
+
+		require.NoError(t, <-create(h, "made"))
+		assert.True(t, cancel(h, "made"))
+		assert.Len(t, h.driver.boxes, 1)
+		time.Sleep(time.Minute) // The guests' commands end.
+	})
+}
+
+func TestACreationSaysWhereItsTimeWent(t *testing.T) {
+	bubble(t, func(h *house) {
+		h.driver.hold = func(driver.Spec) { time.Sleep(time.Minute) }
+		keys := []string{"one", "two", "three", "four", "five"}
+		var all sync.WaitGroup
+		for _, key := range keys {
+			all.Go(func() { h.create(lease(time.Hour), key) })
+		}
+		all.Wait()
+		var queued, working time.Duration
+		for _, key := range keys {
+			timing := h.create(lease(time.Hour), key).Timing
+			queued += timing.GetQueued().AsDuration()
+			working += timing.GetWorking().AsDuration()
+			assert.EqualValues(t, 1, timing.GetAttempts())
+			assert.Equal(t, timing.GetQueued().AsDuration()+timing.GetWorking().AsDuration(), timing.GetCompletedAt().AsTime().Sub(timing.GetStartedAt().AsTime()))
+		}
+		assert.Equal(t, time.Minute, queued, "four are made at once, the fifth waits")
+		assert.Equal(t, 5*time.Minute, working)
+	})
+}
+
+func TestACreationEndsWithItsTime(t *testing.T) {
+	bubble(t, func(h *house) {
+		h.driver.run = func(string) *sandboxv1.ExecResult { time.Sleep(time.Minute); return &sandboxv1.ExecResult{} }
+		ask := lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{Setup: "true"}, RequestID: "key", Timeout: 10 * time.Second}
+		for range 2 {
+			_, err := h.boxes.Create(h.Context(), ask)
+			assert.Equal(t, errorsv1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED, rpcerr.Reason(err), "%v", err)
+			require.ErrorContains(t, err, "10s")
+			ask.Timeout = 0 // It is no part of the content.
+		}
+		time.Sleep(time.Hour) // The guest's command ends.
 		assert.Empty(t, h.driver.boxes)
 	})
 }
@@ -582,7 +679,7 @@ func TestNoSandboxIsMadeWithoutRoom(t *testing.T) {
 	bubble(t, func(h *house) {
 		lives := h.create(&sandboxv1.SandboxSpec{}, "first")
 		h.lack = "the disk is nearly full"
-		_, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "second", "")
+		_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{}, RequestID: "second"})
 		require.True(h, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
 		require.ErrorContains(h, err, "the disk is nearly full")
 		assert.Positive(h, rpcerr.RetryAfter(err))
@@ -601,7 +698,7 @@ func TestASandboxThatADiskFailsIsMadeLater(t *testing.T) {
 			h.lack = "the disk is full now"
 			return &sandboxv1.ExecResult{ExitCode: 1, Stderr: []byte("no space left on device")}
 		}
-		_, err := h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{Setup: "true"}, "key", "")
+		_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{Setup: "true"}, RequestID: "key"})
 		require.True(h, rpcerr.Is(err, errorsv1.ErrorReason_ERROR_REASON_SANDBOX_QUOTA), "%v", err)
 		require.ErrorContains(h, err, "the disk is full now")
 		require.ErrorContains(h, err, "the set-up script failed: exit code 1: no space left on device", "it may have a fault of its own")

@@ -130,14 +130,14 @@ func TestAnEngineThatIsAwayLeavesTheKeyFree(t *testing.T) {
 			return nil
 		}
 		for range 10 { // more often than a crash is survived
-			_, err := h.boxes.Create(h.Context(), "p", nil, "k", "")
+			_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", RequestID: "k"})
 			require.EqualError(h, err, "no desk")
 			assert.Positive(h, rpcerr.RetryAfter(err))
 		}
 		h.driver.refuse = rpcerr.EngineUnavailable("paper", "desk", time.Second, "no desk") // also what was begun cannot be removed
-		_, err := h.boxes.Create(h.Context(), "p", nil, "k", "")
+		_, err := h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", RequestID: "k"})
 		require.EqualError(h, err, "no desk")
-		_, err = h.boxes.Create(h.Context(), "p", nil, "k", "")
+		_, err = h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", RequestID: "k"})
 		require.EqualError(h, err, "no desk")
 		away.Store(false)
 		h.driver.refuse = nil

@@ -47,7 +47,7 @@ func TestAnOutageOfTheStoreStrandsNoSandbox(t *testing.T) {
 				var b *lifecycle.Sandbox
 				for end := time.Now().Add(2 * outage); b == nil; time.Sleep(time.Second) {
 					require.True(t, time.Now().Before(end.Add(time.Minute)), "no sandbox after the outage: %v", err)
-					b, err = h.boxes.Create(h.Context(), "p", &sandboxv1.SandboxSpec{}, "key", "")
+					b, err = h.boxes.Create(h.Context(), lifecycle.Creation{Project: "p", Spec: &sandboxv1.SandboxSpec{}, RequestID: "key"})
 				}
 				assert.Equal(t, lifecycle.Ready, h.state(b.ID))
 				require.NoError(t, h.use(b.ID))

@@ -11,12 +11,13 @@ import (
 
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
 
 func TestSandboxesThatCouldNotBeMadeAreLoggedSeldom(t *testing.T) {
 	bubble(t, func(h *house) {
 		refused := func(ctx context.Context, spec *sandboxv1.SandboxSpec) {
-			_, err := h.boxes.Create(ctx, "p", spec, "", "")
+			_, err := h.boxes.Create(ctx, lifecycle.Creation{Project: "p", Spec: spec})
 			require.Error(t, err)
 		}
 		h.lack = "no room on the disk"

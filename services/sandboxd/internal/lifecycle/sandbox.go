@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
@@ -26,7 +27,9 @@ type Sandbox struct {
 	// Report is what the driver made; empty before Ready.
 	Report driver.Report
 	// BootID is its guest's; empty before Ready.
-	BootID  string
+	BootID string
+	// Timing says where the time of its making went; nil before Ready.
+	Timing  *effectv1.Timing
 	Created time.Time
 	// Lease is how long it lives from each renewal, LeaseEnd when that is over.
 	Lease    time.Duration

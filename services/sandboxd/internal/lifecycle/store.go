@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/sqlite"
 )
@@ -52,6 +53,7 @@ var schema = []string{
 		spec      BLOB NOT NULL,
 		report    BLOB NOT NULL,
 		boot_id   TEXT NOT NULL,
+		timing    BLOB,
 		created   INTEGER NOT NULL,
 		lease     INTEGER NOT NULL,
 		lease_end INTEGER NOT NULL,
@@ -63,7 +65,7 @@ var schema = []string{
 	CREATE TABLE sandboxd_installation (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), name TEXT NOT NULL)`,
 }
 
-const columns = "id, project, host, state, reason, spec, report, boot_id, created, lease, lease_end, deadline, changed, revision"
+const columns = "id, project, host, state, reason, spec, report, boot_id, timing, created, lease, lease_end, deadline, changed, revision"
 
 // sqliteStore is the Store in a SQLite database.
 type sqliteStore struct{ db *sqlite.DB }
@@ -97,6 +99,10 @@ func (s *sqliteStore) Put(ctx context.Context, b *Sandbox) error {
 	if err != nil {
 		return fmt.Errorf("write the record of a sandbox: %w", err)
 	}
+	timing, err := proto.Marshal(b.Timing)
+	if err != nil {
+		return fmt.Errorf("write the record of a sandbox: %w", err)
+	}
 	return s.db.Write(ctx, func(tx *sqlite.Tx) error {
 		var before int64
 		err := tx.QueryRow("SELECT revision FROM sandboxes WHERE id = ?", b.ID).Scan(&before)
@@ -106,8 +112,8 @@ func (s *sqliteStore) Put(ctx context.Context, b *Sandbox) error {
 		if b.Revision != before+1 {
 			return ErrChanged
 		}
-		_, err = tx.Exec("INSERT OR REPLACE INTO sandboxes ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-			b.ID, b.Project, b.Host, int(b.State), b.Reason, spec, report, b.BootID, b.Created.UnixNano(), int64(b.Lease), b.LeaseEnd.UnixNano(),
+		_, err = tx.Exec("INSERT OR REPLACE INTO sandboxes ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			b.ID, b.Project, b.Host, int(b.State), b.Reason, spec, report, b.BootID, timing, b.Created.UnixNano(), int64(b.Lease), b.LeaseEnd.UnixNano(),
 			b.Deadline.UnixNano(), b.Changed.UnixNano(), b.Revision)
 		return err
 	})
@@ -169,11 +175,11 @@ func (s *sqliteStore) all(ctx context.Context, query string, args ...any) (all [
 func scan(row sqlite.Row) (*Sandbox, error) {
 	var (
 		b                                           Sandbox
-		spec, report                                []byte
+		spec, report, timing                        []byte
 		state                                       int
 		created, lease, leaseEnd, deadline, changed int64
 	)
-	if err := row.Scan(&b.ID, &b.Project, &b.Host, &state, &b.Reason, &spec, &report, &b.BootID, &created, &lease, &leaseEnd, &deadline, &changed, &b.Revision); err != nil {
+	if err := row.Scan(&b.ID, &b.Project, &b.Host, &state, &b.Reason, &spec, &report, &b.BootID, &timing, &created, &lease, &leaseEnd, &deadline, &changed, &b.Revision); err != nil {
 		return nil, err
 	}
 	b.State, b.Lease = State(state), time.Duration(lease)
@@ -181,6 +187,12 @@ func scan(row sqlite.Row) (*Sandbox, error) {
 	b.Spec = &sandboxv1.SandboxSpec{}
 	if err := errors.Join(proto.Unmarshal(spec, b.Spec), json.Unmarshal(report, &b.Report)); err != nil {
 		return nil, fmt.Errorf("read the record of sandbox %s: %w", b.ID, err)
+	}
+	if len(timing) > 0 {
+		b.Timing = &effectv1.Timing{}
+		if err := proto.Unmarshal(timing, b.Timing); err != nil {
+			return nil, fmt.Errorf("read the record of sandbox %s: %w", b.ID, err)
+		}
 	}
 	return &b, nil
 }

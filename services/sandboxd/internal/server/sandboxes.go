@@ -8,6 +8,7 @@ import (
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/pkg/resource"
 	"github.com/evalfleet/evalfleet/pkg/rpcerr"
+	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
 )
 
 // CreateSandbox makes a sandbox and answers when it is usable.
@@ -23,11 +24,26 @@ func (s *Server) CreateSandbox(ctx context.Context, req *sandboxv1.CreateSandbox
 		}
 		return &sandboxv1.Sandbox{Spec: spec}, nil
 	}
-	b, err := s.boxes.Create(ctx, project, req.GetSpec(), req.GetRequestId(), req.GetAttribution().GetRun())
+	b, err := s.boxes.Create(ctx, lifecycle.Creation{
+		Project: project, Spec: req.GetSpec(), RequestID: req.GetRequestId(), Run: req.GetAttribution().GetRun(), Timeout: req.GetTimeout().AsDuration(),
+	})
 	if err != nil {
 		return nil, err
 	}
 	return toProto(b), nil
+}
+
+// CancelSandbox stops the making of a sandbox.
+func (s *Server) CancelSandbox(ctx context.Context, req *sandboxv1.CancelSandboxRequest) (*sandboxv1.CancelSandboxResponse, error) {
+	project, err := resource.ParseProject("parent", req.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	ended, err := s.boxes.CancelCreate(ctx, project, req.GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	return &sandboxv1.CancelSandboxResponse{AlreadyDone: ended}, nil
 }
 
 // ReleaseRunSandboxes drops what is kept of the making of runs' sandboxes.

@@ -2929,7 +2929,7 @@ type SandboxOutcome struct {
 	Intent int64 `protobuf:"varint,1,opt,name=intent,proto3" json:"intent,omitempty"`
 	// Name of the environment.
 	Environment string `protobuf:"bytes,2,opt,name=environment,proto3" json:"environment,omitempty"`
-	// The sandbox without what was placed in it.
+	// The sandbox without what was placed in it, and without its timing.
 	Sandbox *v14.Sandbox `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Set when it could not be made.
 	Error *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`

@@ -10,6 +10,7 @@ package sandboxv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	_ "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/options/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -237,7 +238,9 @@ type Sandbox struct {
 	// Absolute path of the working directory inside the sandbox.
 	Workdir string `protobuf:"bytes,9,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// Changes with every change of the resource.
-	Etag          string `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Where the time of its making went; unset until it is made. Placing files and the set-up script are work, waiting for other makings is `queued`.
+	Timing        *v1.Timing `protobuf:"bytes,11,opt,name=timing,proto3" json:"timing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,6 +343,13 @@ func (x *Sandbox) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *Sandbox) GetTiming() *v1.Timing {
+	if x != nil {
+		return x.Timing
+	}
+	return nil
 }
 
 // SandboxSpec is what a sandbox is made from.
@@ -1241,7 +1251,7 @@ var File_evalfleet_sandbox_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x04\n" +
+	"\"evalfleet/sandbox/v1/sandbox.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/options/v1/options.proto\x1a\x19google/api/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x04\n" +
 	"\aSandbox\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x04name\x125\n" +
 	"\x04spec\x18\x02 \x01(\v2!.evalfleet.sandbox.v1.SandboxSpecR\x04spec\x128\n" +
@@ -1255,7 +1265,8 @@ const file_evalfleet_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"guest_path\x18\b \x01(\tB\x04\xb8\xbb\x18\x01R\tguestPath\x12\x1e\n" +
 	"\aworkdir\x18\t \x01(\tB\x04\xb8\xbb\x18\x01R\aworkdir\x12\x18\n" +
 	"\x04etag\x18\n" +
-	" \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag:B\xeaA?\n" +
+	" \x01(\tB\x04\xb8\xbb\x18\x01R\x04etag\x123\n" +
+	"\x06timing\x18\v \x01(\v2\x1b.evalfleet.effect.v1.TimingR\x06timing:B\xeaA?\n" +
 	"\x15evalfleet.dev/Sandbox\x12&projects/{project}/sandboxes/{sandbox}\"\xf9\x06\n" +
 	"\vSandboxSpec\x12\x1c\n" +
 	"\x06driver\x18\x01 \x01(\tB\x04\xb8\xbb\x18\x01R\x06driver\x12\x1a\n" +
@@ -1414,7 +1425,8 @@ var file_evalfleet_sandbox_v1_sandbox_proto_goTypes = []any{
 	nil,                           // 14: evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
 	nil,                           // 15: evalfleet.sandbox.v1.ExecSpec.EnvEntry
 	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*v1.Timing)(nil),             // 17: evalfleet.effect.v1.Timing
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
 }
 var file_evalfleet_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: evalfleet.sandbox.v1.Sandbox.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
@@ -1422,28 +1434,29 @@ var file_evalfleet_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	16, // 2: evalfleet.sandbox.v1.Sandbox.create_time:type_name -> google.protobuf.Timestamp
 	16, // 3: evalfleet.sandbox.v1.Sandbox.lease_expire_time:type_name -> google.protobuf.Timestamp
 	8,  // 4: evalfleet.sandbox.v1.Sandbox.isolation:type_name -> evalfleet.sandbox.v1.Isolation
-	13, // 5: evalfleet.sandbox.v1.SandboxSpec.env:type_name -> evalfleet.sandbox.v1.SandboxSpec.EnvEntry
-	5,  // 6: evalfleet.sandbox.v1.SandboxSpec.limits:type_name -> evalfleet.sandbox.v1.Limits
-	6,  // 7: evalfleet.sandbox.v1.SandboxSpec.network:type_name -> evalfleet.sandbox.v1.Network
-	7,  // 8: evalfleet.sandbox.v1.SandboxSpec.files:type_name -> evalfleet.sandbox.v1.FileToPlace
-	17, // 9: evalfleet.sandbox.v1.SandboxSpec.setup_timeout:type_name -> google.protobuf.Duration
-	14, // 10: evalfleet.sandbox.v1.SandboxSpec.labels:type_name -> evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
-	17, // 11: evalfleet.sandbox.v1.SandboxSpec.lease:type_name -> google.protobuf.Duration
-	17, // 12: evalfleet.sandbox.v1.SandboxSpec.max_lifetime:type_name -> google.protobuf.Duration
-	1,  // 13: evalfleet.sandbox.v1.Network.mode:type_name -> evalfleet.sandbox.v1.NetworkMode
-	15, // 14: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
-	17, // 15: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	10, // 16: evalfleet.sandbox.v1.ExecSpec.check:type_name -> evalfleet.sandbox.v1.ExecCheck
-	7,  // 17: evalfleet.sandbox.v1.ExecCheck.files:type_name -> evalfleet.sandbox.v1.FileToPlace
-	16, // 18: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
-	17, // 19: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	2,  // 20: evalfleet.sandbox.v1.FileInfo.type:type_name -> evalfleet.sandbox.v1.FileType
-	16, // 21: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	17, // 5: evalfleet.sandbox.v1.Sandbox.timing:type_name -> evalfleet.effect.v1.Timing
+	13, // 6: evalfleet.sandbox.v1.SandboxSpec.env:type_name -> evalfleet.sandbox.v1.SandboxSpec.EnvEntry
+	5,  // 7: evalfleet.sandbox.v1.SandboxSpec.limits:type_name -> evalfleet.sandbox.v1.Limits
+	6,  // 8: evalfleet.sandbox.v1.SandboxSpec.network:type_name -> evalfleet.sandbox.v1.Network
+	7,  // 9: evalfleet.sandbox.v1.SandboxSpec.files:type_name -> evalfleet.sandbox.v1.FileToPlace
+	18, // 10: evalfleet.sandbox.v1.SandboxSpec.setup_timeout:type_name -> google.protobuf.Duration
+	14, // 11: evalfleet.sandbox.v1.SandboxSpec.labels:type_name -> evalfleet.sandbox.v1.SandboxSpec.LabelsEntry
+	18, // 12: evalfleet.sandbox.v1.SandboxSpec.lease:type_name -> google.protobuf.Duration
+	18, // 13: evalfleet.sandbox.v1.SandboxSpec.max_lifetime:type_name -> google.protobuf.Duration
+	1,  // 14: evalfleet.sandbox.v1.Network.mode:type_name -> evalfleet.sandbox.v1.NetworkMode
+	15, // 15: evalfleet.sandbox.v1.ExecSpec.env:type_name -> evalfleet.sandbox.v1.ExecSpec.EnvEntry
+	18, // 16: evalfleet.sandbox.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	10, // 17: evalfleet.sandbox.v1.ExecSpec.check:type_name -> evalfleet.sandbox.v1.ExecCheck
+	7,  // 18: evalfleet.sandbox.v1.ExecCheck.files:type_name -> evalfleet.sandbox.v1.FileToPlace
+	16, // 19: evalfleet.sandbox.v1.ExecResult.start_time:type_name -> google.protobuf.Timestamp
+	18, // 20: evalfleet.sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	2,  // 21: evalfleet.sandbox.v1.FileInfo.type:type_name -> evalfleet.sandbox.v1.FileType
+	16, // 22: evalfleet.sandbox.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_proto_init() }

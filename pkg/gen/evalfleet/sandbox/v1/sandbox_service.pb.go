@@ -92,7 +92,9 @@ type CreateSandboxRequest struct {
 	Attribution *v1.Attribution `protobuf:"bytes,4,opt,name=attribution,proto3" json:"attribution,omitempty"`
 	// Optional. Only check the specification, and whether its driver could make it now: its engine answers, its image is there or may be fetched, no part of the isolation is missing. Nothing is made;
 	// the answer has the specification with its defaults, and no name.
-	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Optional. Bound of the making, waiting for other makings and the set-up script included; no part of the content. Default 120 s and the bound of the set-up script.
+	Timeout       *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +164,114 @@ func (x *CreateSandboxRequest) GetValidateOnly() bool {
 	return false
 }
 
+func (x *CreateSandboxRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// CancelSandboxRequest names the making of a sandbox.
+type CancelSandboxRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. Format: `projects/{project}`.
+	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Required. Key of the CreateSandbox.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelSandboxRequest) Reset() {
+	*x = CancelSandboxRequest{}
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelSandboxRequest) ProtoMessage() {}
+
+func (x *CancelSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelSandboxRequest.ProtoReflect.Descriptor instead.
+func (*CancelSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CancelSandboxRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *CancelSandboxRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// CancelSandboxResponse tells what was found.
+type CancelSandboxResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True when the making had ended before, with a sandbox or a failure.
+	AlreadyDone   bool `protobuf:"varint,1,opt,name=already_done,json=alreadyDone,proto3" json:"already_done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelSandboxResponse) Reset() {
+	*x = CancelSandboxResponse{}
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelSandboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelSandboxResponse) ProtoMessage() {}
+
+func (x *CancelSandboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelSandboxResponse.ProtoReflect.Descriptor instead.
+func (*CancelSandboxResponse) Descriptor() ([]byte, []int) {
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CancelSandboxResponse) GetAlreadyDone() bool {
+	if x != nil {
+		return x.AlreadyDone
+	}
+	return false
+}
+
 // GetSandboxRequest names a sandbox.
 type GetSandboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -173,7 +283,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[1]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +295,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[1]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +308,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{1}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetSandboxRequest) GetName() string {
@@ -227,7 +337,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[2]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -239,7 +349,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[2]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -252,7 +362,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{2}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListSandboxesRequest) GetParent() string {
@@ -303,7 +413,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[3]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -315,7 +425,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[3]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -328,7 +438,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{3}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*Sandbox {
@@ -356,7 +466,7 @@ type DeleteSandboxRequest struct {
 
 func (x *DeleteSandboxRequest) Reset() {
 	*x = DeleteSandboxRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[4]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -368,7 +478,7 @@ func (x *DeleteSandboxRequest) String() string {
 func (*DeleteSandboxRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[4]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -381,7 +491,7 @@ func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{4}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeleteSandboxRequest) GetName() string {
@@ -406,7 +516,7 @@ type RenewLeasesRequest struct {
 
 func (x *RenewLeasesRequest) Reset() {
 	*x = RenewLeasesRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[5]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +528,7 @@ func (x *RenewLeasesRequest) String() string {
 func (*RenewLeasesRequest) ProtoMessage() {}
 
 func (x *RenewLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[5]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +541,7 @@ func (x *RenewLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeasesRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{5}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RenewLeasesRequest) GetParent() string {
@@ -468,7 +578,7 @@ type RenewLeasesResponse struct {
 
 func (x *RenewLeasesResponse) Reset() {
 	*x = RenewLeasesResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[6]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +590,7 @@ func (x *RenewLeasesResponse) String() string {
 func (*RenewLeasesResponse) ProtoMessage() {}
 
 func (x *RenewLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[6]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +603,7 @@ func (x *RenewLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeasesResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{6}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RenewLeasesResponse) GetMissing() []string {
@@ -527,7 +637,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[7]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +649,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[7]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +662,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{7}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExecRequest) GetSandbox() string {
@@ -596,7 +706,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[8]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +718,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[8]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +731,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{8}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecResponse) GetResult() *ExecResult {
@@ -665,7 +775,7 @@ type StreamExecRequest struct {
 
 func (x *StreamExecRequest) Reset() {
 	*x = StreamExecRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[9]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +787,7 @@ func (x *StreamExecRequest) String() string {
 func (*StreamExecRequest) ProtoMessage() {}
 
 func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[9]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +800,7 @@ func (x *StreamExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecRequest.ProtoReflect.Descriptor instead.
 func (*StreamExecRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{9}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StreamExecRequest) GetSandbox() string {
@@ -760,7 +870,7 @@ type StreamExecResponse struct {
 
 func (x *StreamExecResponse) Reset() {
 	*x = StreamExecResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[10]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +882,7 @@ func (x *StreamExecResponse) String() string {
 func (*StreamExecResponse) ProtoMessage() {}
 
 func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[10]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +895,7 @@ func (x *StreamExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamExecResponse.ProtoReflect.Descriptor instead.
 func (*StreamExecResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{10}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StreamExecResponse) GetEvent() isStreamExecResponse_Event {
@@ -876,7 +986,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[11]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +998,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[11]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1011,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{11}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExecStarted) GetPid() int64 {
@@ -935,7 +1045,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[12]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1057,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[12]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1070,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{12}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecOutput) GetStream() ExecStream {
@@ -1000,7 +1110,7 @@ type ExecHeartbeat struct {
 
 func (x *ExecHeartbeat) Reset() {
 	*x = ExecHeartbeat{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[13]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1122,7 @@ func (x *ExecHeartbeat) String() string {
 func (*ExecHeartbeat) ProtoMessage() {}
 
 func (x *ExecHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[13]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1135,7 @@ func (x *ExecHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecHeartbeat.ProtoReflect.Descriptor instead.
 func (*ExecHeartbeat) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{13}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{15}
 }
 
 // WriteExecInputRequest is a piece of input.
@@ -1047,7 +1157,7 @@ type WriteExecInputRequest struct {
 
 func (x *WriteExecInputRequest) Reset() {
 	*x = WriteExecInputRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[14]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1169,7 @@ func (x *WriteExecInputRequest) String() string {
 func (*WriteExecInputRequest) ProtoMessage() {}
 
 func (x *WriteExecInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[14]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1182,7 @@ func (x *WriteExecInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteExecInputRequest.ProtoReflect.Descriptor instead.
 func (*WriteExecInputRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{14}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WriteExecInputRequest) GetSandbox() string {
@@ -1121,7 +1231,7 @@ type WriteExecInputResponse struct {
 
 func (x *WriteExecInputResponse) Reset() {
 	*x = WriteExecInputResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[15]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1243,7 @@ func (x *WriteExecInputResponse) String() string {
 func (*WriteExecInputResponse) ProtoMessage() {}
 
 func (x *WriteExecInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[15]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1256,7 @@ func (x *WriteExecInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteExecInputResponse.ProtoReflect.Descriptor instead.
 func (*WriteExecInputResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{15}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WriteExecInputResponse) GetOffset() int64 {
@@ -1169,7 +1279,7 @@ type CancelExecRequest struct {
 
 func (x *CancelExecRequest) Reset() {
 	*x = CancelExecRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[16]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1291,7 @@ func (x *CancelExecRequest) String() string {
 func (*CancelExecRequest) ProtoMessage() {}
 
 func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[16]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1304,7 @@ func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelExecRequest.ProtoReflect.Descriptor instead.
 func (*CancelExecRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{16}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelExecRequest) GetSandbox() string {
@@ -1222,7 +1332,7 @@ type CancelExecResponse struct {
 
 func (x *CancelExecResponse) Reset() {
 	*x = CancelExecResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[17]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1344,7 @@ func (x *CancelExecResponse) String() string {
 func (*CancelExecResponse) ProtoMessage() {}
 
 func (x *CancelExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[17]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1357,7 @@ func (x *CancelExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelExecResponse.ProtoReflect.Descriptor instead.
 func (*CancelExecResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{17}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelExecResponse) GetAlreadyDone() bool {
@@ -1270,7 +1380,7 @@ type ReleaseExecRequest struct {
 
 func (x *ReleaseExecRequest) Reset() {
 	*x = ReleaseExecRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[18]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1392,7 @@ func (x *ReleaseExecRequest) String() string {
 func (*ReleaseExecRequest) ProtoMessage() {}
 
 func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[18]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1405,7 @@ func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseExecRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{18}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseExecRequest) GetSandbox() string {
@@ -1321,7 +1431,7 @@ type ReleaseExecResponse struct {
 
 func (x *ReleaseExecResponse) Reset() {
 	*x = ReleaseExecResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[19]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1443,7 @@ func (x *ReleaseExecResponse) String() string {
 func (*ReleaseExecResponse) ProtoMessage() {}
 
 func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[19]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1456,7 @@ func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseExecResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{19}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{21}
 }
 
 // ReleaseRunSandboxesRequest names runs whose results are no longer needed.
@@ -1362,7 +1472,7 @@ type ReleaseRunSandboxesRequest struct {
 
 func (x *ReleaseRunSandboxesRequest) Reset() {
 	*x = ReleaseRunSandboxesRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1484,7 @@ func (x *ReleaseRunSandboxesRequest) String() string {
 func (*ReleaseRunSandboxesRequest) ProtoMessage() {}
 
 func (x *ReleaseRunSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[20]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1497,7 @@ func (x *ReleaseRunSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRunSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{20}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReleaseRunSandboxesRequest) GetParent() string {
@@ -1413,7 +1523,7 @@ type ReleaseRunSandboxesResponse struct {
 
 func (x *ReleaseRunSandboxesResponse) Reset() {
 	*x = ReleaseRunSandboxesResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1535,7 @@ func (x *ReleaseRunSandboxesResponse) String() string {
 func (*ReleaseRunSandboxesResponse) ProtoMessage() {}
 
 func (x *ReleaseRunSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[21]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1548,7 @@ func (x *ReleaseRunSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRunSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseRunSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{21}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{23}
 }
 
 // ReadFileRequest asks for a file.
@@ -1460,7 +1570,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1582,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[22]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1595,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{22}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadFileRequest) GetSandbox() string {
@@ -1536,7 +1646,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1658,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[23]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1671,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{23}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadFileResponse) GetContent() []byte {
@@ -1597,7 +1707,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1719,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[24]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1732,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{24}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WriteFileRequest) GetSandbox() string {
@@ -1671,7 +1781,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1793,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[25]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1806,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{25}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WriteFileResponse) GetInfo() *FileInfo {
@@ -1725,7 +1835,7 @@ type DownloadFileRequest struct {
 
 func (x *DownloadFileRequest) Reset() {
 	*x = DownloadFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1847,7 @@ func (x *DownloadFileRequest) String() string {
 func (*DownloadFileRequest) ProtoMessage() {}
 
 func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[26]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1860,7 @@ func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFileRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{26}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DownloadFileRequest) GetSandbox() string {
@@ -1801,7 +1911,7 @@ type DownloadFileResponse struct {
 
 func (x *DownloadFileResponse) Reset() {
 	*x = DownloadFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1923,7 @@ func (x *DownloadFileResponse) String() string {
 func (*DownloadFileResponse) ProtoMessage() {}
 
 func (x *DownloadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[27]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1936,7 @@ func (x *DownloadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFileResponse.ProtoReflect.Descriptor instead.
 func (*DownloadFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{27}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DownloadFileResponse) GetChunk() []byte {
@@ -1862,7 +1972,7 @@ type UploadFileRequest struct {
 
 func (x *UploadFileRequest) Reset() {
 	*x = UploadFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1984,7 @@ func (x *UploadFileRequest) String() string {
 func (*UploadFileRequest) ProtoMessage() {}
 
 func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[28]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1997,7 @@ func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileRequest.ProtoReflect.Descriptor instead.
 func (*UploadFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{28}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UploadFileRequest) GetSandbox() string {
@@ -1936,7 +2046,7 @@ type UploadFileResponse struct {
 
 func (x *UploadFileResponse) Reset() {
 	*x = UploadFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2058,7 @@ func (x *UploadFileResponse) String() string {
 func (*UploadFileResponse) ProtoMessage() {}
 
 func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[29]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2071,7 @@ func (x *UploadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileResponse.ProtoReflect.Descriptor instead.
 func (*UploadFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{29}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UploadFileResponse) GetInfo() *FileInfo {
@@ -1992,7 +2102,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2114,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[30]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2127,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{30}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListFilesRequest) GetSandbox() string {
@@ -2075,7 +2185,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2197,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[31]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2210,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{31}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -2134,7 +2244,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2256,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[32]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2269,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{32}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RemoveFileRequest) GetSandbox() string {
@@ -2199,7 +2309,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2321,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[33]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2334,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{33}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
 }
 
 // ListDriversRequest asks for the drivers.
@@ -2236,7 +2346,7 @@ type ListDriversRequest struct {
 
 func (x *ListDriversRequest) Reset() {
 	*x = ListDriversRequest{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2248,7 +2358,7 @@ func (x *ListDriversRequest) String() string {
 func (*ListDriversRequest) ProtoMessage() {}
 
 func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[34]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2261,7 +2371,7 @@ func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversRequest.ProtoReflect.Descriptor instead.
 func (*ListDriversRequest) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{34}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
 }
 
 // ListDriversResponse holds the drivers.
@@ -2275,7 +2385,7 @@ type ListDriversResponse struct {
 
 func (x *ListDriversResponse) Reset() {
 	*x = ListDriversResponse{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2397,7 @@ func (x *ListDriversResponse) String() string {
 func (*ListDriversResponse) ProtoMessage() {}
 
 func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[35]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2410,7 @@ func (x *ListDriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversResponse.ProtoReflect.Descriptor instead.
 func (*ListDriversResponse) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{35}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListDriversResponse) GetDrivers() []*Driver {
@@ -2329,7 +2439,7 @@ type Driver struct {
 
 func (x *Driver) Reset() {
 	*x = Driver{}
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2451,7 @@ func (x *Driver) String() string {
 func (*Driver) ProtoMessage() {}
 
 func (x *Driver) ProtoReflect() protoreflect.Message {
-	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[36]
+	mi := &file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2464,7 @@ func (x *Driver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Driver.ProtoReflect.Descriptor instead.
 func (*Driver) Descriptor() ([]byte, []int) {
-	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{36}
+	return file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Driver) GetName() string {
@@ -2396,7 +2506,7 @@ var File_evalfleet_sandbox_v1_sandbox_service_proto protoreflect.FileDescriptor
 
 const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\n" +
-	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8e\x02\n" +
+	"*evalfleet/sandbox/v1/sandbox_service.proto\x12\x14evalfleet.sandbox.v1\x1a\x1bbuf/validate/validate.proto\x1a evalfleet/effect/v1/effect.proto\x1a\"evalfleet/sandbox/v1/sandbox.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x02\n" +
 	"\x14CreateSandboxRequest\x12\"\n" +
 	"\x06parent\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12@\n" +
@@ -2404,7 +2514,16 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\trequestId\x12B\n" +
 	"\vattribution\x18\x04 \x01(\v2 .evalfleet.effect.v1.AttributionR\vattribution\x12#\n" +
-	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"3\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12=\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x02*\x00R\atimeout\"e\n" +
+	"\x14CancelSandboxRequest\x12\"\n" +
+	"\x06parent\x18\x01 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x06parent\x12)\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tB\n" +
+	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\trequestId\":\n" +
+	"\x15CancelSandboxResponse\x12!\n" +
+	"\falready_done\x18\x01 \x01(\bR\valreadyDone\"3\n" +
 	"\x11GetSandboxRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xe0A\x02\xbaH\x04r\x02\x10\x01R\x04name\"\xad\x02\n" +
@@ -2575,9 +2694,10 @@ const file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc = "" +
 	"ExecStream\x12\x1b\n" +
 	"\x17EXEC_STREAM_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STREAM_STDOUT\x10\x01\x12\x16\n" +
-	"\x12EXEC_STREAM_STDERR\x10\x022\xfd\x15\n" +
+	"\x12EXEC_STREAM_STDERR\x10\x022\xa4\x17\n" +
 	"\x0eSandboxService\x12\x8c\x01\n" +
-	"\rCreateSandbox\x12*.evalfleet.sandbox.v1.CreateSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{parent=projects/*}/sandboxes\x12\x86\x01\n" +
+	"\rCreateSandbox\x12*.evalfleet.sandbox.v1.CreateSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/{parent=projects/*}/sandboxes\x12\xa4\x01\n" +
+	"\rCancelSandbox\x12*.evalfleet.sandbox.v1.CancelSandboxRequest\x1a+.evalfleet.sandbox.v1.CancelSandboxResponse\":\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/{parent=projects/*}/sandboxes:cancel\x90\x02\x02\x12\x86\x01\n" +
 	"\n" +
 	"GetSandbox\x12'.evalfleet.sandbox.v1.GetSandboxRequest\x1a\x1d.evalfleet.sandbox.v1.Sandbox\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{name=projects/*/sandboxes/*}\x90\x02\x01\x12\x9a\x01\n" +
 	"\rListSandboxes\x12*.evalfleet.sandbox.v1.ListSandboxesRequest\x1a+.evalfleet.sandbox.v1.ListSandboxesResponse\"0\x82\xd3\xe4\x93\x02'\x12%/api/v1/{parent=projects/*}/sandboxes\x90\x02\x01\x12\x8c\x01\n" +
@@ -2615,125 +2735,130 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_rawDescGZIP() []byte {
 }
 
 var file_evalfleet_sandbox_v1_sandbox_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_evalfleet_sandbox_v1_sandbox_service_proto_goTypes = []any{
 	(ExecStream)(0),                     // 0: evalfleet.sandbox.v1.ExecStream
 	(*CreateSandboxRequest)(nil),        // 1: evalfleet.sandbox.v1.CreateSandboxRequest
-	(*GetSandboxRequest)(nil),           // 2: evalfleet.sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),        // 3: evalfleet.sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),       // 4: evalfleet.sandbox.v1.ListSandboxesResponse
-	(*DeleteSandboxRequest)(nil),        // 5: evalfleet.sandbox.v1.DeleteSandboxRequest
-	(*RenewLeasesRequest)(nil),          // 6: evalfleet.sandbox.v1.RenewLeasesRequest
-	(*RenewLeasesResponse)(nil),         // 7: evalfleet.sandbox.v1.RenewLeasesResponse
-	(*ExecRequest)(nil),                 // 8: evalfleet.sandbox.v1.ExecRequest
-	(*ExecResponse)(nil),                // 9: evalfleet.sandbox.v1.ExecResponse
-	(*StreamExecRequest)(nil),           // 10: evalfleet.sandbox.v1.StreamExecRequest
-	(*StreamExecResponse)(nil),          // 11: evalfleet.sandbox.v1.StreamExecResponse
-	(*ExecStarted)(nil),                 // 12: evalfleet.sandbox.v1.ExecStarted
-	(*ExecOutput)(nil),                  // 13: evalfleet.sandbox.v1.ExecOutput
-	(*ExecHeartbeat)(nil),               // 14: evalfleet.sandbox.v1.ExecHeartbeat
-	(*WriteExecInputRequest)(nil),       // 15: evalfleet.sandbox.v1.WriteExecInputRequest
-	(*WriteExecInputResponse)(nil),      // 16: evalfleet.sandbox.v1.WriteExecInputResponse
-	(*CancelExecRequest)(nil),           // 17: evalfleet.sandbox.v1.CancelExecRequest
-	(*CancelExecResponse)(nil),          // 18: evalfleet.sandbox.v1.CancelExecResponse
-	(*ReleaseExecRequest)(nil),          // 19: evalfleet.sandbox.v1.ReleaseExecRequest
-	(*ReleaseExecResponse)(nil),         // 20: evalfleet.sandbox.v1.ReleaseExecResponse
-	(*ReleaseRunSandboxesRequest)(nil),  // 21: evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
-	(*ReleaseRunSandboxesResponse)(nil), // 22: evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
-	(*ReadFileRequest)(nil),             // 23: evalfleet.sandbox.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),            // 24: evalfleet.sandbox.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),            // 25: evalfleet.sandbox.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),           // 26: evalfleet.sandbox.v1.WriteFileResponse
-	(*DownloadFileRequest)(nil),         // 27: evalfleet.sandbox.v1.DownloadFileRequest
-	(*DownloadFileResponse)(nil),        // 28: evalfleet.sandbox.v1.DownloadFileResponse
-	(*UploadFileRequest)(nil),           // 29: evalfleet.sandbox.v1.UploadFileRequest
-	(*UploadFileResponse)(nil),          // 30: evalfleet.sandbox.v1.UploadFileResponse
-	(*ListFilesRequest)(nil),            // 31: evalfleet.sandbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),           // 32: evalfleet.sandbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),           // 33: evalfleet.sandbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),          // 34: evalfleet.sandbox.v1.RemoveFileResponse
-	(*ListDriversRequest)(nil),          // 35: evalfleet.sandbox.v1.ListDriversRequest
-	(*ListDriversResponse)(nil),         // 36: evalfleet.sandbox.v1.ListDriversResponse
-	(*Driver)(nil),                      // 37: evalfleet.sandbox.v1.Driver
-	nil,                                 // 38: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	(*SandboxSpec)(nil),                 // 39: evalfleet.sandbox.v1.SandboxSpec
-	(*v1.Attribution)(nil),              // 40: evalfleet.effect.v1.Attribution
-	(*Sandbox)(nil),                     // 41: evalfleet.sandbox.v1.Sandbox
-	(*durationpb.Duration)(nil),         // 42: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),       // 43: google.protobuf.Timestamp
-	(*ExecSpec)(nil),                    // 44: evalfleet.sandbox.v1.ExecSpec
-	(*ExecResult)(nil),                  // 45: evalfleet.sandbox.v1.ExecResult
-	(*v1.Timing)(nil),                   // 46: evalfleet.effect.v1.Timing
-	(*FileInfo)(nil),                    // 47: evalfleet.sandbox.v1.FileInfo
-	(*Isolation)(nil),                   // 48: evalfleet.sandbox.v1.Isolation
+	(*CancelSandboxRequest)(nil),        // 2: evalfleet.sandbox.v1.CancelSandboxRequest
+	(*CancelSandboxResponse)(nil),       // 3: evalfleet.sandbox.v1.CancelSandboxResponse
+	(*GetSandboxRequest)(nil),           // 4: evalfleet.sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),        // 5: evalfleet.sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),       // 6: evalfleet.sandbox.v1.ListSandboxesResponse
+	(*DeleteSandboxRequest)(nil),        // 7: evalfleet.sandbox.v1.DeleteSandboxRequest
+	(*RenewLeasesRequest)(nil),          // 8: evalfleet.sandbox.v1.RenewLeasesRequest
+	(*RenewLeasesResponse)(nil),         // 9: evalfleet.sandbox.v1.RenewLeasesResponse
+	(*ExecRequest)(nil),                 // 10: evalfleet.sandbox.v1.ExecRequest
+	(*ExecResponse)(nil),                // 11: evalfleet.sandbox.v1.ExecResponse
+	(*StreamExecRequest)(nil),           // 12: evalfleet.sandbox.v1.StreamExecRequest
+	(*StreamExecResponse)(nil),          // 13: evalfleet.sandbox.v1.StreamExecResponse
+	(*ExecStarted)(nil),                 // 14: evalfleet.sandbox.v1.ExecStarted
+	(*ExecOutput)(nil),                  // 15: evalfleet.sandbox.v1.ExecOutput
+	(*ExecHeartbeat)(nil),               // 16: evalfleet.sandbox.v1.ExecHeartbeat
+	(*WriteExecInputRequest)(nil),       // 17: evalfleet.sandbox.v1.WriteExecInputRequest
+	(*WriteExecInputResponse)(nil),      // 18: evalfleet.sandbox.v1.WriteExecInputResponse
+	(*CancelExecRequest)(nil),           // 19: evalfleet.sandbox.v1.CancelExecRequest
+	(*CancelExecResponse)(nil),          // 20: evalfleet.sandbox.v1.CancelExecResponse
+	(*ReleaseExecRequest)(nil),          // 21: evalfleet.sandbox.v1.ReleaseExecRequest
+	(*ReleaseExecResponse)(nil),         // 22: evalfleet.sandbox.v1.ReleaseExecResponse
+	(*ReleaseRunSandboxesRequest)(nil),  // 23: evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
+	(*ReleaseRunSandboxesResponse)(nil), // 24: evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
+	(*ReadFileRequest)(nil),             // 25: evalfleet.sandbox.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),            // 26: evalfleet.sandbox.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),            // 27: evalfleet.sandbox.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),           // 28: evalfleet.sandbox.v1.WriteFileResponse
+	(*DownloadFileRequest)(nil),         // 29: evalfleet.sandbox.v1.DownloadFileRequest
+	(*DownloadFileResponse)(nil),        // 30: evalfleet.sandbox.v1.DownloadFileResponse
+	(*UploadFileRequest)(nil),           // 31: evalfleet.sandbox.v1.UploadFileRequest
+	(*UploadFileResponse)(nil),          // 32: evalfleet.sandbox.v1.UploadFileResponse
+	(*ListFilesRequest)(nil),            // 33: evalfleet.sandbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),           // 34: evalfleet.sandbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),           // 35: evalfleet.sandbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),          // 36: evalfleet.sandbox.v1.RemoveFileResponse
+	(*ListDriversRequest)(nil),          // 37: evalfleet.sandbox.v1.ListDriversRequest
+	(*ListDriversResponse)(nil),         // 38: evalfleet.sandbox.v1.ListDriversResponse
+	(*Driver)(nil),                      // 39: evalfleet.sandbox.v1.Driver
+	nil,                                 // 40: evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	(*SandboxSpec)(nil),                 // 41: evalfleet.sandbox.v1.SandboxSpec
+	(*v1.Attribution)(nil),              // 42: evalfleet.effect.v1.Attribution
+	(*durationpb.Duration)(nil),         // 43: google.protobuf.Duration
+	(*Sandbox)(nil),                     // 44: evalfleet.sandbox.v1.Sandbox
+	(*timestamppb.Timestamp)(nil),       // 45: google.protobuf.Timestamp
+	(*ExecSpec)(nil),                    // 46: evalfleet.sandbox.v1.ExecSpec
+	(*ExecResult)(nil),                  // 47: evalfleet.sandbox.v1.ExecResult
+	(*v1.Timing)(nil),                   // 48: evalfleet.effect.v1.Timing
+	(*FileInfo)(nil),                    // 49: evalfleet.sandbox.v1.FileInfo
+	(*Isolation)(nil),                   // 50: evalfleet.sandbox.v1.Isolation
 }
 var file_evalfleet_sandbox_v1_sandbox_service_proto_depIdxs = []int32{
-	39, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
-	40, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	38, // 2: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
-	41, // 3: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
-	42, // 4: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
-	43, // 5: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	44, // 6: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	40, // 7: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	45, // 8: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
-	46, // 9: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
-	44, // 10: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
-	40, // 11: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
-	12, // 12: evalfleet.sandbox.v1.StreamExecResponse.started:type_name -> evalfleet.sandbox.v1.ExecStarted
-	13, // 13: evalfleet.sandbox.v1.StreamExecResponse.output:type_name -> evalfleet.sandbox.v1.ExecOutput
-	14, // 14: evalfleet.sandbox.v1.StreamExecResponse.heartbeat:type_name -> evalfleet.sandbox.v1.ExecHeartbeat
-	45, // 15: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
-	43, // 16: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
-	0,  // 17: evalfleet.sandbox.v1.ExecOutput.stream:type_name -> evalfleet.sandbox.v1.ExecStream
-	47, // 18: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	47, // 19: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	47, // 20: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	47, // 21: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
-	47, // 22: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
-	37, // 23: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
-	48, // 24: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
-	1,  // 25: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
-	2,  // 26: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
-	3,  // 27: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
-	5,  // 28: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
-	6,  // 29: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
-	8,  // 30: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
-	10, // 31: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
-	15, // 32: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
-	17, // 33: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
-	19, // 34: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
-	21, // 35: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
-	23, // 36: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
-	25, // 37: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
-	27, // 38: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
-	29, // 39: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
-	31, // 40: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
-	33, // 41: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
-	35, // 42: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
-	41, // 43: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	41, // 44: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	4,  // 45: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
-	41, // 46: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
-	7,  // 47: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
-	9,  // 48: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
-	11, // 49: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
-	16, // 50: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
-	18, // 51: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
-	20, // 52: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
-	22, // 53: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
-	24, // 54: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
-	26, // 55: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
-	28, // 56: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
-	30, // 57: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
-	32, // 58: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
-	34, // 59: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
-	36, // 60: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
-	43, // [43:61] is the sub-list for method output_type
-	25, // [25:43] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	41, // 0: evalfleet.sandbox.v1.CreateSandboxRequest.spec:type_name -> evalfleet.sandbox.v1.SandboxSpec
+	42, // 1: evalfleet.sandbox.v1.CreateSandboxRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	43, // 2: evalfleet.sandbox.v1.CreateSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	40, // 3: evalfleet.sandbox.v1.ListSandboxesRequest.labels:type_name -> evalfleet.sandbox.v1.ListSandboxesRequest.LabelsEntry
+	44, // 4: evalfleet.sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> evalfleet.sandbox.v1.Sandbox
+	43, // 5: evalfleet.sandbox.v1.RenewLeasesRequest.lease:type_name -> google.protobuf.Duration
+	45, // 6: evalfleet.sandbox.v1.RenewLeasesResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	46, // 7: evalfleet.sandbox.v1.ExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	42, // 8: evalfleet.sandbox.v1.ExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	47, // 9: evalfleet.sandbox.v1.ExecResponse.result:type_name -> evalfleet.sandbox.v1.ExecResult
+	48, // 10: evalfleet.sandbox.v1.ExecResponse.timing:type_name -> evalfleet.effect.v1.Timing
+	46, // 11: evalfleet.sandbox.v1.StreamExecRequest.spec:type_name -> evalfleet.sandbox.v1.ExecSpec
+	42, // 12: evalfleet.sandbox.v1.StreamExecRequest.attribution:type_name -> evalfleet.effect.v1.Attribution
+	14, // 13: evalfleet.sandbox.v1.StreamExecResponse.started:type_name -> evalfleet.sandbox.v1.ExecStarted
+	15, // 14: evalfleet.sandbox.v1.StreamExecResponse.output:type_name -> evalfleet.sandbox.v1.ExecOutput
+	16, // 15: evalfleet.sandbox.v1.StreamExecResponse.heartbeat:type_name -> evalfleet.sandbox.v1.ExecHeartbeat
+	47, // 16: evalfleet.sandbox.v1.StreamExecResponse.ended:type_name -> evalfleet.sandbox.v1.ExecResult
+	45, // 17: evalfleet.sandbox.v1.ExecStarted.start_time:type_name -> google.protobuf.Timestamp
+	0,  // 18: evalfleet.sandbox.v1.ExecOutput.stream:type_name -> evalfleet.sandbox.v1.ExecStream
+	49, // 19: evalfleet.sandbox.v1.ReadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	49, // 20: evalfleet.sandbox.v1.WriteFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	49, // 21: evalfleet.sandbox.v1.DownloadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	49, // 22: evalfleet.sandbox.v1.UploadFileResponse.info:type_name -> evalfleet.sandbox.v1.FileInfo
+	49, // 23: evalfleet.sandbox.v1.ListFilesResponse.files:type_name -> evalfleet.sandbox.v1.FileInfo
+	39, // 24: evalfleet.sandbox.v1.ListDriversResponse.drivers:type_name -> evalfleet.sandbox.v1.Driver
+	50, // 25: evalfleet.sandbox.v1.Driver.isolation:type_name -> evalfleet.sandbox.v1.Isolation
+	1,  // 26: evalfleet.sandbox.v1.SandboxService.CreateSandbox:input_type -> evalfleet.sandbox.v1.CreateSandboxRequest
+	2,  // 27: evalfleet.sandbox.v1.SandboxService.CancelSandbox:input_type -> evalfleet.sandbox.v1.CancelSandboxRequest
+	4,  // 28: evalfleet.sandbox.v1.SandboxService.GetSandbox:input_type -> evalfleet.sandbox.v1.GetSandboxRequest
+	5,  // 29: evalfleet.sandbox.v1.SandboxService.ListSandboxes:input_type -> evalfleet.sandbox.v1.ListSandboxesRequest
+	7,  // 30: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:input_type -> evalfleet.sandbox.v1.DeleteSandboxRequest
+	8,  // 31: evalfleet.sandbox.v1.SandboxService.RenewLeases:input_type -> evalfleet.sandbox.v1.RenewLeasesRequest
+	10, // 32: evalfleet.sandbox.v1.SandboxService.Exec:input_type -> evalfleet.sandbox.v1.ExecRequest
+	12, // 33: evalfleet.sandbox.v1.SandboxService.StreamExec:input_type -> evalfleet.sandbox.v1.StreamExecRequest
+	17, // 34: evalfleet.sandbox.v1.SandboxService.WriteExecInput:input_type -> evalfleet.sandbox.v1.WriteExecInputRequest
+	19, // 35: evalfleet.sandbox.v1.SandboxService.CancelExec:input_type -> evalfleet.sandbox.v1.CancelExecRequest
+	21, // 36: evalfleet.sandbox.v1.SandboxService.ReleaseExec:input_type -> evalfleet.sandbox.v1.ReleaseExecRequest
+	23, // 37: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:input_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesRequest
+	25, // 38: evalfleet.sandbox.v1.SandboxService.ReadFile:input_type -> evalfleet.sandbox.v1.ReadFileRequest
+	27, // 39: evalfleet.sandbox.v1.SandboxService.WriteFile:input_type -> evalfleet.sandbox.v1.WriteFileRequest
+	29, // 40: evalfleet.sandbox.v1.SandboxService.DownloadFile:input_type -> evalfleet.sandbox.v1.DownloadFileRequest
+	31, // 41: evalfleet.sandbox.v1.SandboxService.UploadFile:input_type -> evalfleet.sandbox.v1.UploadFileRequest
+	33, // 42: evalfleet.sandbox.v1.SandboxService.ListFiles:input_type -> evalfleet.sandbox.v1.ListFilesRequest
+	35, // 43: evalfleet.sandbox.v1.SandboxService.RemoveFile:input_type -> evalfleet.sandbox.v1.RemoveFileRequest
+	37, // 44: evalfleet.sandbox.v1.SandboxService.ListDrivers:input_type -> evalfleet.sandbox.v1.ListDriversRequest
+	44, // 45: evalfleet.sandbox.v1.SandboxService.CreateSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	3,  // 46: evalfleet.sandbox.v1.SandboxService.CancelSandbox:output_type -> evalfleet.sandbox.v1.CancelSandboxResponse
+	44, // 47: evalfleet.sandbox.v1.SandboxService.GetSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	6,  // 48: evalfleet.sandbox.v1.SandboxService.ListSandboxes:output_type -> evalfleet.sandbox.v1.ListSandboxesResponse
+	44, // 49: evalfleet.sandbox.v1.SandboxService.DeleteSandbox:output_type -> evalfleet.sandbox.v1.Sandbox
+	9,  // 50: evalfleet.sandbox.v1.SandboxService.RenewLeases:output_type -> evalfleet.sandbox.v1.RenewLeasesResponse
+	11, // 51: evalfleet.sandbox.v1.SandboxService.Exec:output_type -> evalfleet.sandbox.v1.ExecResponse
+	13, // 52: evalfleet.sandbox.v1.SandboxService.StreamExec:output_type -> evalfleet.sandbox.v1.StreamExecResponse
+	18, // 53: evalfleet.sandbox.v1.SandboxService.WriteExecInput:output_type -> evalfleet.sandbox.v1.WriteExecInputResponse
+	20, // 54: evalfleet.sandbox.v1.SandboxService.CancelExec:output_type -> evalfleet.sandbox.v1.CancelExecResponse
+	22, // 55: evalfleet.sandbox.v1.SandboxService.ReleaseExec:output_type -> evalfleet.sandbox.v1.ReleaseExecResponse
+	24, // 56: evalfleet.sandbox.v1.SandboxService.ReleaseRunSandboxes:output_type -> evalfleet.sandbox.v1.ReleaseRunSandboxesResponse
+	26, // 57: evalfleet.sandbox.v1.SandboxService.ReadFile:output_type -> evalfleet.sandbox.v1.ReadFileResponse
+	28, // 58: evalfleet.sandbox.v1.SandboxService.WriteFile:output_type -> evalfleet.sandbox.v1.WriteFileResponse
+	30, // 59: evalfleet.sandbox.v1.SandboxService.DownloadFile:output_type -> evalfleet.sandbox.v1.DownloadFileResponse
+	32, // 60: evalfleet.sandbox.v1.SandboxService.UploadFile:output_type -> evalfleet.sandbox.v1.UploadFileResponse
+	34, // 61: evalfleet.sandbox.v1.SandboxService.ListFiles:output_type -> evalfleet.sandbox.v1.ListFilesResponse
+	36, // 62: evalfleet.sandbox.v1.SandboxService.RemoveFile:output_type -> evalfleet.sandbox.v1.RemoveFileResponse
+	38, // 63: evalfleet.sandbox.v1.SandboxService.ListDrivers:output_type -> evalfleet.sandbox.v1.ListDriversResponse
+	45, // [45:64] is the sub-list for method output_type
+	26, // [26:45] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_evalfleet_sandbox_v1_sandbox_service_proto_init() }
@@ -2742,7 +2867,7 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_init() {
 		return
 	}
 	file_evalfleet_sandbox_v1_sandbox_proto_init()
-	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[10].OneofWrappers = []any{
+	file_evalfleet_sandbox_v1_sandbox_service_proto_msgTypes[12].OneofWrappers = []any{
 		(*StreamExecResponse_Started)(nil),
 		(*StreamExecResponse_Output)(nil),
 		(*StreamExecResponse_Heartbeat)(nil),
@@ -2754,7 +2879,7 @@ func file_evalfleet_sandbox_v1_sandbox_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc), len(file_evalfleet_sandbox_v1_sandbox_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

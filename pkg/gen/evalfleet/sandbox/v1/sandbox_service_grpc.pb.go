@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	SandboxService_CreateSandbox_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/CreateSandbox"
+	SandboxService_CancelSandbox_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/CancelSandbox"
 	SandboxService_GetSandbox_FullMethodName          = "/evalfleet.sandbox.v1.SandboxService/GetSandbox"
 	SandboxService_ListSandboxes_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/ListSandboxes"
 	SandboxService_DeleteSandbox_FullMethodName       = "/evalfleet.sandbox.v1.SandboxService/DeleteSandbox"
@@ -46,8 +47,12 @@ const (
 // SandboxService makes sandboxes and acts in them. Every method may be called concurrently.
 type SandboxServiceClient interface {
 	// CreateSandbox makes a sandbox and answers when it is usable: files placed, set-up done. A set-up that fails, or a missing part of the isolation, fails the call and leaves nothing behind.
-	// With a request_id a repeated call gives the same sandbox. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
+	// With a request_id a repeated call gives the same sandbox, and the making goes on when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
+	// A making that takes longer than its timeout fails with DEADLINE_EXCEEDED.
 	CreateSandbox(ctx context.Context, in *CreateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
+	// CancelSandbox stops the making of a sandbox by the key of its request; nothing of it is left when it answers. A key that was never seen is
+	// remembered: a later CreateSandbox with it fails with EFFECT_CANCELLED. A sandbox that is made stays: DeleteSandbox removes it. Idempotent.
+	CancelSandbox(ctx context.Context, in *CancelSandboxRequest, opts ...grpc.CallOption) (*CancelSandboxResponse, error)
 	// GetSandbox gives one sandbox.
 	GetSandbox(ctx context.Context, in *GetSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// ListSandboxes lists sandboxes, newest first.
@@ -104,6 +109,16 @@ func (c *sandboxServiceClient) CreateSandbox(ctx context.Context, in *CreateSand
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Sandbox)
 	err := c.cc.Invoke(ctx, SandboxService_CreateSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) CancelSandbox(ctx context.Context, in *CancelSandboxRequest, opts ...grpc.CallOption) (*CancelSandboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelSandboxResponse)
+	err := c.cc.Invoke(ctx, SandboxService_CancelSandbox_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -308,8 +323,12 @@ func (c *sandboxServiceClient) ListDrivers(ctx context.Context, in *ListDriversR
 // SandboxService makes sandboxes and acts in them. Every method may be called concurrently.
 type SandboxServiceServer interface {
 	// CreateSandbox makes a sandbox and answers when it is usable: files placed, set-up done. A set-up that fails, or a missing part of the isolation, fails the call and leaves nothing behind.
-	// With a request_id a repeated call gives the same sandbox. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
+	// With a request_id a repeated call gives the same sandbox, and the making goes on when the caller leaves. Fullness is RESOURCE_EXHAUSTED with SANDBOX_QUOTA and RetryInfo.
+	// A making that takes longer than its timeout fails with DEADLINE_EXCEEDED.
 	CreateSandbox(context.Context, *CreateSandboxRequest) (*Sandbox, error)
+	// CancelSandbox stops the making of a sandbox by the key of its request; nothing of it is left when it answers. A key that was never seen is
+	// remembered: a later CreateSandbox with it fails with EFFECT_CANCELLED. A sandbox that is made stays: DeleteSandbox removes it. Idempotent.
+	CancelSandbox(context.Context, *CancelSandboxRequest) (*CancelSandboxResponse, error)
 	// GetSandbox gives one sandbox.
 	GetSandbox(context.Context, *GetSandboxRequest) (*Sandbox, error)
 	// ListSandboxes lists sandboxes, newest first.
@@ -364,6 +383,9 @@ type UnimplementedSandboxServiceServer struct{}
 
 func (UnimplementedSandboxServiceServer) CreateSandbox(context.Context, *CreateSandboxRequest) (*Sandbox, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) CancelSandbox(context.Context, *CancelSandboxRequest) (*CancelSandboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelSandbox not implemented")
 }
 func (UnimplementedSandboxServiceServer) GetSandbox(context.Context, *GetSandboxRequest) (*Sandbox, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSandbox not implemented")
@@ -451,6 +473,24 @@ func _SandboxService_CreateSandbox_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SandboxServiceServer).CreateSandbox(ctx, req.(*CreateSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_CancelSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).CancelSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_CancelSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).CancelSandbox(ctx, req.(*CancelSandboxRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -746,6 +786,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateSandbox",
 			Handler:    _SandboxService_CreateSandbox_Handler,
+		},
+		{
+			MethodName: "CancelSandbox",
+			Handler:    _SandboxService_CancelSandbox_Handler,
 		},
 		{
 			MethodName: "GetSandbox",

@@ -14,8 +14,7 @@ import (
 	"github.com/evalfleet/evalfleet/services/agentorch/internal/run"
 )
 
-// creation is the effect of a SandboxIntent. It is not stopped: a run that ends waits for its sandbox and then removes
-// it.
+// creation is the effect of a SandboxIntent.
 type creation struct {
 	client      sandboxv1.SandboxServiceClient
 	seq         int64
@@ -34,12 +33,18 @@ func (c *creation) Do(ctx context.Context, _ *Pending) ([]*agentv1.Event, error)
 	if err != nil {
 		return nil, err
 	}
-	return []*agentv1.Event{run.NewEvent(&agentv1.SandboxOutcome{Intent: c.seq, Environment: c.environment, Sandbox: content.Without(box)})}, nil
+	bare := content.Without(box)
+	bare.Timing = nil
+	return []*agentv1.Event{run.NewEvent(&agentv1.SandboxOutcome{Intent: c.seq, Environment: c.environment, Sandbox: bare, Timing: box.GetTiming()})}, nil
 }
 
 func (c *creation) Services() []string { return []string{peers.Sandboxd} }
 
-func (c *creation) Cancel(context.Context) error { return nil }
+// Cancel stops the making. A sandbox that is made already is removed as those of every run that ends.
+func (c *creation) Cancel(ctx context.Context) error {
+	_, err := c.client.CancelSandbox(ctx, &sandboxv1.CancelSandboxRequest{Parent: c.request.GetParent(), RequestId: c.request.GetRequestId()})
+	return err
+}
 
 // Release is nothing: what sandboxd keeps is released run by run.
 func (c *creation) Release() *Release { return nil }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	effectv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/effect/v1"
 	sandboxv1 "github.com/evalfleet/evalfleet/pkg/gen/evalfleet/sandbox/v1"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/driver"
 	"github.com/evalfleet/evalfleet/services/sandboxd/internal/lifecycle"
@@ -39,7 +41,7 @@ func record(id string, seconds int64) *lifecycle.Sandbox {
 	at := time.Unix(1000+seconds, 5)
 	return &lifecycle.Sandbox{
 		Project: "p", ID: id, Host: "here", Spec: &sandboxv1.SandboxSpec{Driver: "local", Labels: map[string]string{"a": "b"}}, State: lifecycle.Ready, Reason: "why",
-		Report: driver.Report{Workdir: "/work"}, BootID: "boot", Created: at, Lease: time.Minute, LeaseEnd: at.Add(time.Minute), Deadline: at.Add(time.Hour),
+		Report: driver.Report{Workdir: "/work"}, BootID: "boot", Timing: &effectv1.Timing{Queued: durationpb.New(time.Second)}, Created: at, Lease: time.Minute, LeaseEnd: at.Add(time.Minute), Deadline: at.Add(time.Hour),
 		Changed: at.Add(time.Second), Revision: 1,
 	}
 }
@@ -72,7 +74,8 @@ func keeps(t *testing.T, s lifecycle.Store) {
 	require.NoError(t, err)
 	assert.Equal(t, want.Spec.GetLabels(), got.Spec.GetLabels())
 	assert.Equal(t, want.Report, got.Report)
-	want.Spec, got.Spec = nil, nil
+	assert.Equal(t, want.Timing.GetQueued().AsDuration(), got.Timing.GetQueued().AsDuration())
+	want.Spec, got.Spec, want.Timing, got.Timing = nil, nil, nil, nil
 	assert.Equal(t, want, got)
 	_, err = s.Load(t.Context(), "b")
 	require.ErrorIs(t, err, lifecycle.ErrNotFound)
