@@ -51,16 +51,22 @@ func TestAnEngineOutlivesTheThreadThatStartedIt(t *testing.T) {
 		thread int
 		err    error
 	}
-	engines := make(chan started)
-	start := func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends
+	engines, done := make(chan started), make(chan struct{})
+	defer close(done)
+	var start func()
+	start = func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() { // The first thread of a process does not end: another one starts the engine.
+			go start()
+			<-done
+			runtime.UnlockOSThread()
+			return
+		}
 		e, err := enginetest.Start(t.Context())
-		engines <- started{e, unix.Gettid(), err}
+		engines <- started{e, unix.Gettid(), err} // The thread stays locked, and so ends with this function.
 	}
-	runtime.LockOSThread() // This thread may be the first, which would not end.
 	go start()
 	s := <-engines
-	runtime.UnlockOSThread()
 	require.NoError(t, s.err)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat("/proc/self/task/" + strconv.Itoa(s.thread))
